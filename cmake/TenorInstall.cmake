@@ -1,0 +1,14 @@
+# find_package(tenor) and pkg-config for those who install the library.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS tenor EXPORT tenorTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/tenor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT tenorTargets NAMESPACE tenor:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tenor)
+configure_package_config_file(cmake/tenorConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/tenorConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tenor)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/tenorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tenorConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/tenorConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tenor)
+configure_file(cmake/tenor.pc.in ${CMAKE_CURRENT_BINARY_DIR}/tenor.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tenor.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,72 @@
+# Compiler, flags and third-party libraries.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(TENOR_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  find_program(TENOR_CCACHE ccache)
+  if(TENOR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${TENOR_CCACHE})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${TENOR_CCACHE})
+  endif()
+endif()
+
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(hwy REQUIRED)
+find_package(fmt REQUIRED)
+
+set(TENOR_HAS_ONEDNN OFF)
+if(NOT TENOR_ONEDNN STREQUAL "OFF")
+  find_package(dnnl QUIET)
+  if(dnnl_FOUND)
+    set(TENOR_HAS_ONEDNN ON)
+  elseif(TENOR_ONEDNN STREQUAL "ON")
+    message(FATAL_ERROR "TENOR_ONEDNN=ON, but oneDNN was not found (Debian: libdnnl-dev)")
+  endif()
+endif()
+
+# CUDA sources are picked up by their suffix, .cu, in each family's folder.
+set(TENOR_HAS_CUDA OFF)
+if(NOT TENOR_CUDA STREQUAL "OFF")
+  file(GLOB_RECURSE TENOR_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER AND TENOR_CUDA_SOURCES)
+    set(TENOR_HAS_CUDA ON)
+    set(CMAKE_CUDA_ARCHITECTURES 90a)
+    enable_language(CUDA)
+  elseif(TENOR_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TENOR_CUDA=ON, but nvcc or the CUDA sources are missing")
+  endif()
+endif()
+
+# Flags of everything Tenor compiles. Floating-point contraction is off: each step rounds on its own, and kernels that
+# own their whole formula ask for FMA by name.
+function(tenor_compile_flags target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -ffp-contract=off -fno-math-errno>)
+  if(TENOR_WERROR)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+  endif()
+  foreach(kind IN LISTS TENOR_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${kind} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${kind})
+  endforeach()
+  # The baseline, AVX2 and AVX-512: the instruction sets between them would only lengthen the build.
+  target_compile_definitions(${target} PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
+endfunction()
+
+function(tenor_configure_library target)
+  tenor_compile_flags(${target})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+                                       PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  # {fmt} is compiled into one file and never linked; only its headers are needed.
+  target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX hwy::hwy)
+  if(TENOR_HAS_ONEDNN)
+    target_link_libraries(${target} PRIVATE DNNL::dnnl)
+    target_compile_definitions(${target} PRIVATE TENOR_HAS_ONEDNN=1)
+  endif()
+endfunction()

@@ -1,0 +1,98 @@
+// tenor.Tensor: properties, conversion, DLPack.
+#include "call.h"
+
+#include "src/core/dlpack.h"
+#include "src/core/numeric.h"
+#include "src/core/text.h"
+#include "src/core/visit.h"
+
+namespace tenor::python {
+namespace {
+
+nb::tuple to_tuple(const Dims& dims) {
+  nb::list items;
+  for (int64_t d : dims) items.append(d);
+  return nb::tuple(items);
+}
+
+template <class Managed>
+void free_unused(PyObject* capsule, const char* name) {
+  if (!PyCapsule_IsValid(capsule, name)) return;  // consumed: the consumer frees it
+  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  managed->deleter(managed);
+}
+
+nb::object dlpack_capsule(const Tensor& x, nb::handle max_version) {
+  const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
+  if (versioned)
+    return nb::steal(PyCapsule_New(x.to_dlpack_versioned(), "dltensor_versioned",
+                                   [](PyObject* c) { free_unused<DLManagedTensorVersioned>(c, "dltensor_versioned"); }));
+  return nb::steal(PyCapsule_New(x.to_dlpack(), "dltensor", [](PyObject* c) { free_unused<DLManagedTensor>(c, "dltensor"); }));
+}
+
+/// A one-element tensor as a Python number.
+nb::object item(const Tensor& x) {
+  if (is_float(x.dtype())) return nb::float_(x.item_double());
+  const int64_t value = x.item_int();
+  if (x.dtype() == boolean) return nb::bool_(value != 0);
+  if (x.dtype() == uint64) return nb::steal(PyLong_FromUnsignedLongLong(*x.data<uint64_t>()));
+  return nb::int_(value);
+}
+
+nb::object to_list(const Tensor& x) {
+  if (x.ndim() == 0) return item(x);
+  nb::list out;
+  for (int64_t i = 0; i < x.shape(0); ++i) {
+    const Dims shape(x.shape().begin() + 1, x.shape().end()), strides(x.strides().begin() + 1, x.strides().end());
+    out.append(to_list(x.with_layout(shape, strides, x.offset() + i * x.stride(0))));
+  }
+  return out;
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& m) {
+  nb::class_<Tensor>(m, "Tensor", "An n-dimensional array on the CPU or a CUDA device: shared storage seen through a dtype, a shape and strides.")
+      .def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); }, "The sizes, a tuple.")
+      .def_prop_ro("strides", [](const Tensor& x) { return to_tuple(x.strides()); }, "The strides, in elements.")
+      .def_prop_ro("dtype", [](const Tensor& x) { return DTypeObject{x.dtype()}; }, "The element type.")
+      .def_prop_ro("device", [](const Tensor& x) { return to_string(x.device()); }, "'cpu' or 'cuda:N'.")
+      .def_prop_ro("ndim", &Tensor::ndim, "The number of dims.")
+      .def_prop_ro("size", &Tensor::numel, "The number of elements.")
+      .def_prop_ro("nbytes", [](const Tensor& x) { return x.numel() * static_cast<int64_t>(item_size(x.dtype())); }, "Bytes of the elements.")
+      .def("numel", &Tensor::numel, "The number of elements.")
+      .def("data_ptr", [](const Tensor& x) { return reinterpret_cast<uintptr_t>(x.raw()); }, "The address of the first element.")
+      .def("is_contiguous", &Tensor::is_contiguous, "Row-major without gaps; strides of dims of size 1 do not count.")
+      .def("contiguous", &Tensor::contiguous, nb::call_guard<nb::gil_scoped_release>(), "Itself when row-major, else a row-major copy.")
+      .def("clone", &Tensor::clone, nb::call_guard<nb::gil_scoped_release>(), "A copy with the same dimension order.")
+      .def("numpy", [](const Tensor& x) { return to_numpy(x); }, "An ndarray that shares the memory (a CUDA tensor is copied to the host).")
+      .def("item", &item, "The only element, as a Python number.")
+      .def("tolist", &to_list, "The elements as nested lists of Python numbers.")
+      .def("__dlpack__", [](const Tensor& x, nb::handle, nb::handle max_version, nb::handle, nb::handle copy) {
+        const bool forced = !copy.is_none() && nb::cast<bool>(copy);
+        return dlpack_capsule(forced ? x.clone() : x, max_version);
+      }, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none(),
+         "A DLPack capsule of this memory.")
+      .def("__dlpack_device__", [](const Tensor& x) {
+        return nb::make_tuple(x.device().type == DeviceType::kCuda ? core::kDlCuda : core::kDlCpu, x.device().index);
+      }, "(DLPack device type, index).")
+      .def("__array__", [](const Tensor& x, nb::handle dtype, nb::handle) {
+        nb::object array = to_numpy(x);
+        return dtype.is_none() ? array : array.attr("astype")(dtype);
+      }, "dtype"_a = nb::none(), "copy"_a = nb::none(), "For numpy.asarray.")
+      .def("__len__", [](const Tensor& x) {
+        if (x.ndim() == 0) core::fail<DTypeError>("len: a 0-d tensor has no length");
+        return x.shape(0);
+      })
+      .def("__bool__", [](const Tensor& x) { return nb::cast<double>(nb::float_(x.item_double())) != 0.0; })
+      .def("__int__", [](const Tensor& x) { return x.item_int(); })
+      .def("__float__", [](const Tensor& x) { return x.item_double(); })
+      .def("__index__", [](const Tensor& x) {
+        if (!is_integer(x.dtype()) || x.numel() != 1) core::fail<DTypeError>("index: only a one-element integer tensor is an index, got {}", describe(x));
+        return x.item_int();
+      });
+  m.def("from_dlpack", [](nb::handle x) { return to_tensor("from_dlpack", "x", x); }, "x"_a,
+        "A tensor that shares the memory of any DLPack exporter.");
+}
+
+}  // namespace tenor::python

@@ -1,0 +1,380 @@
+#include "call.h"
+
+#include <nanobind/ndarray.h>
+
+#include <unordered_map>
+
+#include "src/core/dlpack.h"
+#include "src/core/text.h"
+
+namespace tenor::python {
+namespace {
+
+using core::fail;
+
+bool starts_with(const char* text, const char* prefix) { return std::string_view(text).starts_with(prefix); }
+
+/// The library of an array type, remembered: the lookup of a type's module costs more than a small operator. Types live
+/// as long as their library, so the pointers stay valid; heap types that die could be reused, hence only known libraries.
+ArrayKind kind_of(nb::handle x) {
+  if (nb::isinstance<Tensor>(x)) return ArrayKind::kTenor;
+  static auto* known = new std::unordered_map<PyTypeObject*, ArrayKind>;
+  PyTypeObject* type = Py_TYPE(x.ptr());
+  if (auto found = known->find(type); found != known->end()) return found->second;
+  ArrayKind kind = ArrayKind::kNone;
+  // Subclasses count as their base's library.
+  for (nb::handle base : nb::tuple(nb::handle(reinterpret_cast<PyObject*>(type)).attr("__mro__"))) {
+    const std::string full = nb::cast<std::string>(base.attr("__module__")) + "." + nb::cast<std::string>(base.attr("__name__"));
+    if (full == "numpy.ndarray" || full == "numpy.generic") kind = ArrayKind::kNumPy;
+    if (full == "torch.Tensor") kind = ArrayKind::kTorch;
+    if (kind != ArrayKind::kNone) break;
+  }
+  if (kind != ArrayKind::kNone) {
+    known->emplace(type, kind);
+  } else if (nb::hasattr(x, "__dlpack__")) {
+    kind = ArrayKind::kOther;
+  }
+  return kind;
+}
+
+/// The dtype of a buffer's struct format, in native byte order.
+std::optional<DType> dtype_of_format(const char* format, size_t size) {
+  if (!format) return uint8;
+  if (*format == '@' || *format == '=') ++format;
+  if (*format == '<') ++format;  // little-endian, as every machine Tenor runs on
+  if (format[0] == '\0' || format[1] != '\0') return {};
+  const bool wide = size == 8;
+  switch (*format) {
+    case '?': return boolean;
+    case 'b': return int8;
+    case 'B': return uint8;
+    case 'h': return int16;
+    case 'H': return uint16;
+    case 'i': return int32;
+    case 'I': return uint32;
+    case 'l': return wide ? int64 : int32;
+    case 'L': return wide ? uint64 : uint32;
+    case 'q': return int64;
+    case 'Q': return uint64;
+    case 'e': return float16;
+    case 'f': return float32;
+    case 'd': return float64;
+    default: return {};
+  }
+}
+
+/// Strides in elements from strides in bytes.
+Dims element_strides(const char* op, const char* name, const Dims& shape, const Dims& bytes, int64_t size) {
+  Dims strides;
+  for (size_t d = 0; d < bytes.size(); ++d) {
+    if (shape[d] > 1 && bytes[d] % size != 0)
+      fail<ValueError>("{}: {} has a stride of {} bytes, which is no multiple of its element's {}", op, name, bytes[d], size);
+    if (shape[d] > 1 && bytes[d] < 0)
+      fail<ValueError>("{}: {} has a negative stride in dim {}; copy it first (numpy.ascontiguousarray)", op, name, d);
+    strides.push_back(bytes[d] / size);
+  }
+  return strides;
+}
+
+/// Keeps a Python object alive from code that may run without the GIL.
+std::shared_ptr<void> keep(nb::handle x) {
+  return {x.inc_ref().ptr(), [](void* p) {
+            if (!Py_IsInitialized()) return;
+            nb::gil_scoped_acquire locked;
+            Py_DECREF(static_cast<PyObject*>(p));
+          }};
+}
+
+/// NumPy arrays whose dtype the buffer protocol does not know: those of ml_dtypes.
+Tensor from_array_interface(const char* op, const char* name, nb::handle x) {
+  const DType dtype = to_dtype(x.attr("dtype"));
+  const nb::dict facts = nb::cast<nb::dict>(x.attr("__array_interface__"));
+  const nb::tuple data = nb::cast<nb::tuple>(facts["data"]);
+  Dims shape, bytes;
+  for (nb::handle s : nb::cast<nb::tuple>(facts["shape"])) shape.push_back(nb::cast<int64_t>(s));
+  for (nb::handle s : nb::cast<nb::tuple>(x.attr("strides"))) bytes.push_back(nb::cast<int64_t>(s));
+  const Dims strides = element_strides(op, name, shape, bytes, static_cast<int64_t>(item_size(dtype)));
+  return Tensor::wrap(reinterpret_cast<void*>(nb::cast<uintptr_t>(data[0])), kCpu, dtype, shape, strides, keep(x),
+                      nb::cast<bool>(data[1]));
+}
+
+Tensor from_numpy(const char* op, const char* name, nb::handle x) {
+  auto* buffer = new Py_buffer;
+  if (PyObject_GetBuffer(x.ptr(), buffer, PyBUF_RECORDS_RO) != 0) {
+    delete buffer;
+    PyErr_Clear();
+    return from_array_interface(op, name, x);
+  }
+  std::shared_ptr<void> owner(buffer, [](Py_buffer* b) {
+    if (!Py_IsInitialized()) return;
+    nb::gil_scoped_acquire locked;
+    PyBuffer_Release(b);
+    delete b;
+  });
+  const auto dtype = dtype_of_format(buffer->format, static_cast<size_t>(buffer->itemsize));
+  if (!dtype) return from_array_interface(op, name, x);
+  Dims shape(buffer->shape, buffer->shape + buffer->ndim), bytes(buffer->strides, buffer->strides + buffer->ndim);
+  return Tensor::wrap(buffer->buf, kCpu, *dtype, shape, element_strides(op, name, shape, bytes, buffer->itemsize), std::move(owner),
+                      buffer->readonly != 0);
+}
+
+Tensor from_capsule(nb::handle capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    auto* managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+    return Tensor::from_dlpack(managed);
+  }
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (!managed) throw nb::python_error();
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  return Tensor::from_dlpack(managed);
+}
+
+Tensor from_dlpack_exporter(nb::handle x) {
+  nb::object export_method = x.attr("__dlpack__");
+  try {
+    return from_capsule(export_method("max_version"_a = nb::make_tuple(1, 1)));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  return from_capsule(export_method());  // an exporter from before DLPack 1.0
+}
+
+/// A torch tensor that requires grad is taken detached where grad mode is off, and refused elsewhere: Tenor would cut the
+/// graph silently.
+Tensor from_torch(const char* op, const char* name, nb::handle x) {
+  if (!nb::cast<bool>(x.attr("requires_grad"))) return from_dlpack_exporter(x);
+  if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
+    fail<UnsupportedError>("{}: {} requires grad, and Tenor does not record gradients; use torch.no_grad() or {}.detach()", op, name, name);
+  return from_dlpack_exporter(x.attr("detach")());
+}
+
+/// Memory of torch's own allocator, so that its caching, limits and pools apply to Tenor's results.
+struct TorchMemory {
+  PyObject* tensor;
+  void operator()(void*) const {
+    if (!Py_IsInitialized()) return;
+    nb::gil_scoped_acquire locked;
+    Py_DECREF(tensor);
+  }
+};
+class TorchAllocator final : public Allocator {
+ public:
+  std::shared_ptr<void> allocate(size_t bytes, Device device) override {
+    nb::gil_scoped_acquire locked;
+    nb::module_ torch = nb::module_::import_("torch");
+    nb::object x = torch.attr("empty")(bytes, "dtype"_a = torch.attr("uint8"), "device"_a = to_string(device));
+    auto* data = reinterpret_cast<void*>(nb::cast<uintptr_t>(x.attr("data_ptr")()));
+    return {data, TorchMemory{x.release().ptr()}};
+  }
+};
+TorchAllocator& torch_allocator() {
+  static auto* allocator = new TorchAllocator;
+  return *allocator;
+}
+
+nb::tuple to_tuple(const Dims& dims) {
+  nb::list items;
+  for (int64_t d : dims) items.append(d);
+  return nb::tuple(items);
+}
+
+nb::object to_torch(const Tensor& x) {
+  nb::module_ torch = nb::module_::import_("torch");
+  const auto* memory = std::get_deleter<TorchMemory>(x.storage()->memory);
+  if (!memory) return torch.attr("from_dlpack")(nb::cast(x));
+  nb::object bytes = nb::borrow(memory->tensor);
+  const nb::object typed = bytes.attr("view")(torch.attr(x.dtype() == boolean ? "bool" : std::string(name(x.dtype())).c_str()));
+  return typed.attr("as_strided")(to_tuple(x.shape()), to_tuple(x.strides()), x.offset());
+}
+
+/// Through the library's own from_dlpack: jax.dlpack, cupy, or whatever the array's package has.
+nb::object to_library_of(nb::handle like, const Tensor& x) {
+  const nb::str module = nb::cast<nb::str>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(like.ptr()))).attr("__module__"));
+  const char* text = module.c_str();
+  nb::object tensor = nb::cast(x);
+  if (starts_with(text, "jax")) return nb::module_::import_("jax.dlpack").attr("from_dlpack")(tensor);
+  const std::string root(text, std::string_view(text).find('.') == std::string_view::npos ? std::strlen(text) : std::string_view(text).find('.'));
+  nb::module_ library = nb::module_::import_(root.c_str());
+  if (nb::hasattr(library, "from_dlpack")) return library.attr("from_dlpack")(tensor);
+  return tensor;
+}
+
+bool is_integer_object(nb::handle x) { return PyLong_Check(x.ptr()) || (PyIndex_Check(x.ptr()) && !is_array(x)); }
+
+}  // namespace
+
+bool is_array(nb::handle x) { return kind_of(x) != ArrayKind::kNone; }
+
+Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind) {
+  const ArrayKind found = kind_of(x);
+  if (kind) *kind = found;
+  switch (found) {
+    case ArrayKind::kTenor: return *nb::inst_ptr<Tensor>(x);
+    case ArrayKind::kNumPy: return from_numpy(op, name, x);
+    case ArrayKind::kTorch: return from_torch(op, name, x);
+    case ArrayKind::kOther: return from_dlpack_exporter(x);
+    case ArrayKind::kNone: break;
+  }
+  const nb::str type = nb::str(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__name__"));
+  fail<DTypeError>("{}: {} must be an array (tenor.Tensor, NumPy, PyTorch or any DLPack exporter), got {}", op, name, type.c_str());
+}
+
+std::optional<Scalar> to_scalar(nb::handle x) {
+  PyObject* p = x.ptr();
+  if (PyBool_Check(p)) return Scalar(p == Py_True);
+  if (PyFloat_Check(p) && kind_of(x) == ArrayKind::kNone) return Scalar(PyFloat_AS_DOUBLE(p));
+  if (!PyLong_Check(p)) return {};
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(p, &overflow);
+  if (overflow == 0) return Scalar(static_cast<int64_t>(value));
+  const unsigned long long wide = PyLong_AsUnsignedLongLong(p);
+  if (!PyErr_Occurred()) return Scalar(static_cast<uint64_t>(wide));
+  PyErr_Clear();
+  fail<ValueError>("the integer {} fits no dtype", nb::str(x).c_str());
+}
+
+DType to_dtype(nb::handle x) {
+  if (nb::isinstance<DTypeObject>(x)) return nb::inst_ptr<DTypeObject>(x)->value;
+  if (x.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return float32;
+  if (x.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return int64;
+  if (x.is(reinterpret_cast<PyObject*>(&PyBool_Type))) return boolean;
+  if (PyUnicode_Check(x.ptr())) return dtype_from_name(nb::cast<std::string>(x));
+  if (nb::hasattr(x, "byteorder") && nb::cast<std::string>(x.attr("byteorder")) == ">")
+    fail<DTypeError>("dtype: big-endian {} is not supported", nb::str(x).c_str());
+  if (nb::hasattr(x, "name")) return dtype_from_name(nb::cast<std::string>(nb::str(x.attr("name"))));  // numpy.dtype
+  if (PyType_Check(x.ptr())) return dtype_from_name(nb::cast<std::string>(x.attr("__name__")));        // numpy.float32
+  const std::string shown = nb::str(x).c_str();  // torch.float32
+  return dtype_from_name(starts_with(shown.c_str(), "torch.") ? shown.substr(6) : shown);
+}
+
+nb::object to_numpy(const Tensor& x) {
+  if (x.device().type != DeviceType::kCpu) fail<DeviceError>("numpy: expected a CPU tensor, got one on {}", x.device());
+  const bool extended = x.dtype() == bfloat16 || is_float8(x.dtype());
+  const DType shown = !extended ? x.dtype() : item_size(x.dtype()) == 2 ? uint16 : uint8;
+  const uint8_t code = shown == boolean ? core::kDlBool : is_signed(shown) ? core::kDlInt : is_unsigned(shown) ? core::kDlUInt : core::kDlFloat;
+  const nb::dlpack::dtype dtype{code, static_cast<uint8_t>(8 * item_size(shown)), 1};
+  std::vector<size_t> shape(x.shape().begin(), x.shape().end());
+  std::vector<int64_t> strides(x.strides().begin(), x.strides().end());
+  nb::capsule owner(new Tensor(x), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  nb::ndarray<nb::numpy> view(x.raw(), shape.size(), shape.data(), owner, strides.data(), dtype);
+  nb::object array = nb::cast(view, nb::rv_policy::reference);
+  if (extended) array = array.attr("view")(nb::module_::import_("ml_dtypes").attr(std::string(name(x.dtype())).c_str()));
+  if (x.read_only()) array.attr("setflags")("write"_a = false);
+  return array;
+}
+
+Call::Call(const char* op, Out out) : op_(op), out_(out.object) {}
+
+Tensor Call::convert(const char* name, nb::handle x) {
+  ArrayKind kind;
+  Tensor t = to_tensor(op_, name, x, &kind);
+  if (kind_ == ArrayKind::kNone) {
+    kind_ = kind;
+    like_ = x;
+  }
+  return t;
+}
+
+Tensor Call::array(const char* name, Array x) { return convert(name, x.object); }
+Tensor Call::array(const char* name, OptionalArray x) { return x.object.is_none() ? Tensor() : convert(name, x.object); }
+
+Operand Call::operand(const char* name, ArrayOrScalar x) {
+  if (kind_of(x.object) == ArrayKind::kTenor) return convert(name, x.object);
+  if (auto scalar = to_scalar(x.object)) return *scalar;
+  return convert(name, x.object);
+}
+
+std::vector<Tensor> Call::arrays(const char* name, ArrayList xs) {
+  if (is_array(xs.object) || !PySequence_Check(xs.object.ptr()))
+    fail<DTypeError>("{}: {} must be a sequence of arrays", op_, name);
+  std::vector<Tensor> out;
+  for (nb::handle x : nb::borrow<nb::sequence>(xs.object)) out.push_back(convert(name, x));
+  return out;
+}
+
+std::optional<Dims> Call::optional_dims(const char* name, DimList x) {
+  if (x.object.is_none()) return {};
+  Dims out;
+  const auto add = [&](nb::handle item) {
+    if (!is_integer_object(item)) fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
+    const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
+    int overflow = 0;
+    out.push_back(PyLong_AsLongLongAndOverflow(index.ptr(), &overflow));
+    if (overflow) fail<ValueError>("{}: {} holds {}, which is beyond 64 bits", op_, name, nb::repr(item).c_str());
+  };
+  if (is_integer_object(x.object)) {
+    add(x.object);
+  } else if (PySequence_Check(x.object.ptr()) && !PyUnicode_Check(x.object.ptr())) {
+    for (nb::handle item : nb::borrow<nb::sequence>(x.object)) add(item);
+  } else {
+    fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
+  }
+  return out;
+}
+
+Dims Call::dims(const char* name, DimList x) {
+  if (auto out = optional_dims(name, x)) return *out;
+  fail<DTypeError>("{}: {} must be an int or a sequence of ints, got None", op_, name);
+}
+
+std::optional<DType> Call::dtype(DTypeLike x) {
+  if (x.object.is_none()) return {};
+  return to_dtype(x.object);
+}
+
+Device Call::device(DeviceLike x, Device fallback) {
+  if (x.object.is_none()) return fallback;
+  return device_from_name(nb::cast<std::string>(nb::str(x.object)));
+}
+
+Tensor Call::out(size_t i, size_t count) {
+  if (out_.is_none()) return {};
+  nb::gil_scoped_acquire locked;  // also called inside run()
+  if (PyTuple_Check(out_.ptr()) || PyList_Check(out_.ptr())) {
+    const auto items = nb::borrow<nb::sequence>(out_);
+    if (nb::len(items) != count) fail<ValueError>("{}: out= must hold {} arrays, got {}", op_, count, nb::len(items));
+    return to_tensor(op_, "out", items[i]);
+  }
+  if (count != 1) fail<ValueError>("{}: out= must be a tuple of {} arrays", op_, count);
+  return to_tensor(op_, "out", out_);
+}
+
+nb::object Call::out_object() const { return nb::borrow(out_); }
+
+std::unique_ptr<AllocatorGuard> Call::allocator_guard() const {
+  return kind_ == ArrayKind::kTorch ? std::make_unique<AllocatorGuard>(&torch_allocator()) : nullptr;
+}
+
+nb::object Call::wrap_one(const Tensor& result) const {
+  switch (kind_) {
+    case ArrayKind::kNumPy: return to_numpy(result);
+    case ArrayKind::kTorch: return to_torch(result);
+    case ArrayKind::kOther: return to_library_of(like_, result);
+    default: return nb::cast(result);
+  }
+}
+
+nb::object Call::wrap(const Tensor& result) const { return out_.is_none() ? wrap_one(result) : out_object(); }
+
+nb::object Call::wrap(const std::vector<Tensor>& results) const {
+  if (!out_.is_none()) return out_object();
+  nb::list items;
+  for (const Tensor& r : results) items.append(wrap_one(r));
+  return nb::tuple(items);
+}
+
+nb::object named_tuple(const char* name, std::initializer_list<const char*> fields) {
+  nb::list names;
+  for (const char* f : fields) names.append(f);
+  nb::object type = nb::module_::import_("collections").attr("namedtuple")(name, names);
+  type.attr("__module__") = "tenor";
+  return type;
+}
+
+std::vector<std::string>& method_names() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+}  // namespace tenor::python

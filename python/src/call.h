@@ -1,0 +1,150 @@
+// What every binding is written with: arguments of any array library in, results of the same kind out.
+//
+//     def_method(m, "softmax", [](Array x, int64_t dim, Out out) {
+//       Call call("softmax", out);
+//       const Tensor t = call.array("x", x);
+//       return call.run([&] { return softmax(t, {.dim = dim, .out = call.out()}); });
+//     }, "x"_a, "dim"_a = -1, nb::kw_only(), "out"_a = nb::none(), "docstring");
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tenor/modes.h"
+#include "tenor/scalar.h"
+#include "tenor/tensor.h"
+
+namespace tenor::python {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+// Arguments that stay Python objects until the operator's name is known, so that errors can name it. Each shows in
+// signatures under the name given below.
+struct Array { nb::handle object; };          ///< any DLPack exporter
+struct OptionalArray { nb::handle object; };  ///< or None
+struct ArrayOrScalar { nb::handle object; };  ///< or a bool, int or float
+struct ArrayList { nb::handle object; };      ///< a sequence of arrays
+struct DimList { nb::handle object; };        ///< an int or a sequence of ints; None where the operator says so
+struct DTypeLike { nb::handle object; };      ///< tenor.float32, a NumPy dtype, a name, float, int or bool; or None
+struct DeviceLike { nb::handle object; };     ///< "cpu", "cuda", "cuda:1"; or None
+struct Out { nb::handle object; };            ///< out=: a writable array, a tuple of them, or None
+
+/// Which library an array belongs to, and how its results are made.
+enum class ArrayKind : uint8_t { kNone, kTenor, kNumPy, kTorch, kOther };
+
+/// One call of an operator: converts its arguments, runs it without the GIL, wraps its results.
+class Call {
+ public:
+  explicit Call(const char* op, Out out = {nb::handle(Py_None)});
+
+  /// The array as a Tensor that shares its memory. @throws DTypeError for what is no array.
+  Tensor array(const char* name, Array x);
+  /// None gives an undefined Tensor.
+  Tensor array(const char* name, OptionalArray x);
+  Operand operand(const char* name, ArrayOrScalar x);
+  std::vector<Tensor> arrays(const char* name, ArrayList xs);
+  /// An int as a list of one. @throws DTypeError for anything but ints.
+  Dims dims(const char* name, DimList x);
+  std::optional<Dims> optional_dims(const char* name, DimList x);
+  std::optional<DType> dtype(DTypeLike x);
+  Device device(DeviceLike x, Device fallback = kCpu);
+
+  /// out=, or entry i of a tuple of `count`; undefined when absent. @throws ValueError for another length.
+  Tensor out(size_t i = 0, size_t count = 1);
+  /// None when out= is absent, else what the caller passed.
+  nb::object out_object() const;
+
+  /// fn() without the GIL, its result (a Tensor or a vector of them) as arrays of the first argument's kind.
+  template <class F>
+  nb::object run(F&& fn) {
+    return wrap(compute(fn));
+  }
+  /// As run, the vector's entries as the named tuple `type`.
+  template <class F>
+  nb::object run_named(nb::handle type, F&& fn) {
+    const std::vector<Tensor> results = compute(fn);
+    if (!out_.is_none()) return type(*nb::tuple(out_object()));
+    nb::list items;
+    for (const Tensor& r : results) items.append(wrap_one(r));
+    return type(*nb::tuple(items));
+  }
+  /// fn() without the GIL, for results that are no tensors.
+  template <class F>
+  auto compute(F&& fn) {
+    const auto guard = allocator_guard();
+    nb::gil_scoped_release unlocked;
+    return fn();
+  }
+
+  nb::object wrap(const Tensor& result) const;
+  nb::object wrap(const std::vector<Tensor>& results) const;  ///< a tuple
+  nb::object wrap_one(const Tensor& result) const;            ///< whatever out= is
+
+ private:
+  Tensor convert(const char* name, nb::handle x);
+  std::unique_ptr<AllocatorGuard> allocator_guard() const;
+
+  const char* op_;
+  nb::handle out_;
+  ArrayKind kind_ = ArrayKind::kNone;
+  nb::handle like_;  // the first array: results are of its library
+};
+
+/// collections.namedtuple(name, fields), made once and kept.
+nb::object named_tuple(const char* name, std::initializer_list<const char*> fields);
+
+/// tenor.DType: the Python object of a dtype (nanobind binds no bare enumerator as a class).
+struct DTypeObject {
+  DType value;
+};
+
+/// A dtype from any dtype-like object. @throws DTypeError
+DType to_dtype(nb::handle x);
+/// Any array as a Tensor, without a Call (for asarray and indexing). `kind` receives its library when given.
+Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind = nullptr);
+/// Whether x is an array of a known library or exports DLPack.
+bool is_array(nb::handle x);
+/// The tensor as an ndarray that shares its memory.
+nb::object to_numpy(const Tensor& x);
+/// The number as a Scalar, if it is one.
+std::optional<Scalar> to_scalar(nb::handle x);
+
+/// Functions that also become methods of tenor.Tensor, by name.
+std::vector<std::string>& method_names();
+
+/// m.def, and a method of tenor.Tensor of the same name whose self is the first argument.
+template <class F, class... Extra>
+void def_method(nb::module_& m, const char* name, F&& fn, const Extra&... extra) {
+  m.def(name, std::forward<F>(fn), extra...);
+  method_names().push_back(name);
+}
+
+}  // namespace tenor::python
+
+// Casters that only keep the handle.
+#define TENOR_OBJECT_CASTER(Type, shown)                                             \
+  template <>                                                                        \
+  struct nanobind::detail::type_caster<tenor::python::Type> {                        \
+    NB_TYPE_CASTER(tenor::python::Type, const_name(shown))                           \
+    bool from_python(handle src, uint8_t, cleanup_list*) noexcept {                  \
+      value.object = src;                                                            \
+      return true;                                                                   \
+    }                                                                                \
+    static handle from_cpp(tenor::python::Type src, rv_policy, cleanup_list*) noexcept { return src.object.inc_ref(); } \
+  };
+TENOR_OBJECT_CASTER(Array, "ArrayLike")
+TENOR_OBJECT_CASTER(OptionalArray, "ArrayLike | None")
+TENOR_OBJECT_CASTER(ArrayOrScalar, "ArrayLike | bool | int | float")
+TENOR_OBJECT_CASTER(ArrayList, "collections.abc.Sequence[ArrayLike]")
+TENOR_OBJECT_CASTER(DimList, "int | collections.abc.Sequence[int] | None")
+TENOR_OBJECT_CASTER(DTypeLike, "DTypeLike | None")
+TENOR_OBJECT_CASTER(DeviceLike, "str | None")
+TENOR_OBJECT_CASTER(Out, "ArrayLike | tuple[ArrayLike, ...] | None")
+#undef TENOR_OBJECT_CASTER

@@ -1,0 +1,21 @@
+"""Tenor (TENsor OpeRators): neural-network operators for CPUs and NVIDIA GPUs, one contract on both.
+
+Every function takes arrays of any DLPack library (tenor.Tensor, NumPy, PyTorch, CuPy, JAX) without a copy and returns the
+same kind of array as its first array argument.
+"""
+from tenor import _tenor
+from tenor._tenor import *  # noqa: F401,F403
+from tenor._tenor import __version__, _BatchInvariant, _operators
+
+
+def batch_invariant():
+    """Context manager: while it is entered, every row's bits are independent of the other rows of the batch."""
+    return _BatchInvariant()
+
+
+def strategies(op):
+    """The named strategies of an operator, best first; empty where there is only one way."""
+    for name, _family, _class, _formula, names in _operators():
+        if name == op:
+            return list(names)
+    raise ValueError(f"strategies: no operator is called {op!r}")  # noqa: F405

@@ -1,0 +1,69 @@
+#include "src/core/check.h"
+
+#include <numeric>
+
+namespace tenor::core {
+
+Dims normalize_dims(const char* op, const Dims& dims, int ndim, const char* argument) {
+  Dims out;
+  for (int64_t dim : dims) {
+    const int d = normalize_dim(op, dim, ndim, argument);
+    for (int64_t seen : out)
+      if (seen == d) fail<ValueError>("{}: {} {} is given twice in {}", op, argument, dim, dims);
+    out.push_back(d);
+  }
+  return out;
+}
+
+void check_same_device(const char* op, std::initializer_list<Named> tensors) {
+  const Named* first = nullptr;
+  for (const Named& x : tensors) {
+    if (!x.tensor.defined()) continue;
+    if (!first) {
+      first = &x;
+    } else if (x.tensor.device() != first->tensor.device()) {
+      fail<DeviceError>("{}: {} is on {}, but {} is on {}", op, x.name, x.tensor.device(), first->name, first->tensor.device());
+    }
+  }
+}
+
+Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {
+  const size_t rank = std::max(a.size(), b.size());
+  Dims out(rank, 1);
+  for (size_t i = 1; i <= rank; ++i) {
+    const int64_t m = i <= a.size() ? a[a.size() - i] : 1, n = i <= b.size() ? b[b.size() - i] : 1;
+    if (m != n && m != 1 && n != 1)
+      fail<ShapeError>("{}: shapes {} and {} do not broadcast: aligned at the right, {} meets {} in dim -{}", op, a, b, m, n, i);
+    out[rank - i] = m == 1 ? n : m;
+  }
+  return out;
+}
+
+Dims broadcast_strides(const Tensor& x, const Dims& shape) {
+  Dims strides(shape.size(), 0);
+  const size_t lead = shape.size() - x.shape().size();
+  for (size_t i = 0; i < x.shape().size(); ++i)
+    strides[lead + i] = x.shape()[i] == 1 && shape[lead + i] != 1 ? 0 : x.strides()[i];
+  return strides;
+}
+
+Dims result_strides(const Dims& shape, const Tensor& like) {
+  if (!like.defined() || like.shape().size() != shape.size() || like.is_contiguous()) return contiguous_strides(shape);
+  // A dim of size 1 or of stride 0 has no place of its own: it stays beside its right neighbour.
+  Dims place(shape.size(), 1), order(shape.size(), 0);
+  for (size_t i = shape.size(); i-- > 0;) {
+    const bool placed = like.shape()[i] != 1 && like.strides()[i] != 0;
+    place[i] = placed ? like.strides()[i] : i + 1 < shape.size() ? place[i + 1] : 1;
+  }
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return place[a] > place[b]; });
+  Dims strides(shape.size(), 0);
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = step;
+    step *= std::max<int64_t>(shape[order[i]], 1);
+  }
+  return strides;
+}
+
+}  // namespace tenor::core

@@ -1,0 +1,22 @@
+// Questions about memory layout: overlap, extents.
+#pragma once
+
+#include "tenor/tensor.h"
+
+namespace tenor::core {
+
+/// The bytes [first, last) that a tensor's elements span; empty for an empty tensor.
+struct Extent {
+  const char* first;
+  const char* last;
+};
+Extent extent(const Tensor& x);
+
+/// Whether two tensors' spans of memory meet.
+bool spans_overlap(const Tensor& a, const Tensor& b);
+/// Whether both show the same elements in the same order: then an elementwise kernel may write one over the other.
+bool same_elements(const Tensor& a, const Tensor& b);
+/// Whether two index tuples of x name one address.
+bool has_internal_overlap(const Tensor& x);
+
+}  // namespace tenor::core

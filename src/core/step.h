@@ -1,0 +1,86 @@
+// The cost statement: what an operator is and what it must move and compute, stated once, at each call, before anything
+// runs. `explain`, fusion and the benchmarks read it; without a reader it costs one thread-local load.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tenor/tensor.h"
+
+namespace tenor::core {
+
+/// Which input elements one output element depends on.
+enum class OpClass : uint8_t {
+  kView = 1,         ///< none: only shape, strides and offset change
+  kElementwise = 2,  ///< the element at its own place
+  kReduction = 3,    ///< a row: reductions, scans, sorts, row operators
+  kIndex = 4,        ///< places that data names
+  kContraction = 5,  ///< a row and a column
+};
+
+/// A copy that the operator makes because its kernel cannot read an input as it lies.
+struct Copy {
+  std::string argument;
+  int64_t bytes;
+  std::string reason;
+};
+
+struct Step {
+  const char* op;
+  OpClass op_class;
+  std::vector<Tensor> inputs;   ///< undefined ones are absent optional arguments
+  std::vector<Tensor> outputs;
+  int64_t flops = 0;            ///< as api.md counts: 0 for views, index and order steps
+  std::string strategy = {};    ///< the candidate chosen, and why others declined, one a line
+  std::vector<Copy> copies = {};
+};
+
+/// Receives the steps of this thread while installed.
+class Tracer {
+ public:
+  virtual ~Tracer() = default;
+  virtual void record(const Step& step) = 0;
+};
+
+/// Installs a tracer on this thread while it lives.
+class TracerGuard {
+ public:
+  explicit TracerGuard(Tracer* tracer);
+  ~TracerGuard();
+  TracerGuard(const TracerGuard&) = delete;
+  TracerGuard& operator=(const TracerGuard&) = delete;
+
+ private:
+  Tracer* previous_;
+};
+
+extern thread_local Tracer* current_tracer;
+
+/// States an operator's step. While it lives, operators called inside are parts of this one and state nothing.
+///
+///     StepScope step([&] { return Step{"softmax", OpClass::kReduction, {x}, {out}, x.numel()}; });
+///     if (step.shape_only(out)) return out;
+class StepScope {
+ public:
+  template <class F>
+  explicit StepScope(F&& make) {
+    if (current_tracer) [[unlikely]] {
+      current_tracer->record(make());
+      suspended_ = current_tracer;
+      current_tracer = nullptr;
+    }
+  }
+  ~StepScope() {
+    if (suspended_) current_tracer = suspended_;
+  }
+  StepScope(const StepScope&) = delete;
+  StepScope& operator=(const StepScope&) = delete;
+
+  /// True when the result has no memory (a traced shape): the operator returns without running.
+  static bool shape_only(const Tensor& out) { return out.device().type == DeviceType::kMeta; }
+
+ private:
+  Tracer* suspended_ = nullptr;
+};
+
+}  // namespace tenor::core

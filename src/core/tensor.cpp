@@ -1,0 +1,125 @@
+#include "tenor/tensor.h"
+
+#include "src/core/numeric.h"
+#include "src/core/text.h"
+#include "src/core/visit.h"
+
+namespace tenor {
+namespace {
+
+constexpr size_t kMaxRank = 64;
+
+void check_sizes(const Dims& shape, DType dtype) {
+  if (shape.size() > kMaxRank) core::fail<ShapeError>("tensor: at most {} dims, got {}", kMaxRank, shape.size());
+  int64_t bytes = static_cast<int64_t>(item_size(dtype));
+  bool empty = false;
+  for (int64_t size : shape) {
+    if (size < 0) core::fail<ShapeError>("tensor: sizes must be >= 0, got {}", shape);
+    empty = empty || size == 0;
+  }
+  for (int64_t size : shape)
+    if (!empty && __builtin_mul_overflow(bytes, size, &bytes))
+      core::fail<OutOfMemoryError>("tensor: shape {} of {} exceeds the address space", shape, dtype);
+}
+
+const Tensor& one_element(const Tensor& x) {
+  if (x.numel() != 1) core::fail<ShapeError>("item: expected one element, got shape {}", x.shape());
+  if (x.device().type != DeviceType::kCpu) core::fail<DeviceError>("item: expected a CPU tensor, got one on {}", x.device());
+  return x;
+}
+
+}  // namespace
+
+Dims contiguous_strides(const Dims& shape) {
+  Dims strides(shape.size(), 1);
+  int64_t step = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+Tensor Tensor::wrap(void* data, Device device, DType dtype, Dims shape, Dims strides, std::shared_ptr<void> owner,
+                    bool read_only) {
+  check_sizes(shape, dtype);
+  if (strides.empty()) strides = contiguous_strides(shape);
+  if (strides.size() != shape.size()) core::fail<ShapeError>("wrap: {} strides for {} dims", strides.size(), shape.size());
+  int64_t last = 0;
+  bool empty = false;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] <= 1) {  // whatever was passed there means nothing
+      empty = empty || shape[d] == 0;
+      strides[d] = contiguous_strides(shape)[d];
+    } else if (strides[d] < 0) {
+      core::fail<ValueError>("wrap: negative strides are not supported, got {}", strides);
+    }
+    last += (std::max<int64_t>(shape[d], 1) - 1) * strides[d];
+  }
+  Tensor x;
+  x.storage_ = std::make_shared<Storage>();
+  // The aliasing constructor points at `data` while it keeps `owner` (possibly nothing) alive.
+  x.storage_->memory = std::shared_ptr<void>(std::move(owner), data);
+  x.storage_->bytes = empty ? 0 : static_cast<size_t>(last + 1) * item_size(dtype);
+  x.storage_->device = device;
+  x.storage_->read_only = read_only;
+  x.shape_ = std::move(shape);
+  x.strides_ = std::move(strides);
+  x.dtype_ = dtype;
+  return x;
+}
+
+Tensor Tensor::empty(Dims shape, DType dtype, Device device, Dims strides) {
+  check_sizes(shape, dtype);
+  Tensor x;
+  x.storage_ = std::make_shared<Storage>();
+  x.storage_->bytes = static_cast<size_t>(product(shape)) * item_size(dtype);
+  x.storage_->device = device;
+  if (device.type != DeviceType::kMeta) x.storage_->memory = current_allocator().allocate(x.storage_->bytes, device);
+  x.strides_ = strides.empty() ? contiguous_strides(shape) : std::move(strides);
+  x.shape_ = std::move(shape);
+  x.dtype_ = dtype;
+  return x;
+}
+
+bool Tensor::is_contiguous() const {
+  int64_t step = 1;
+  bool dense = true;
+  for (size_t i = shape_.size(); i-- > 0;) {
+    if (shape_[i] == 0) return true;
+    if (shape_[i] != 1) dense = dense && strides_[i] == step;
+    step *= shape_[i];
+  }
+  return dense;
+}
+
+Tensor Tensor::with_layout(Dims shape, Dims strides, int64_t offset) const {
+  Tensor x;
+  x.storage_ = storage_;
+  x.shape_ = std::move(shape);
+  x.strides_ = std::move(strides);
+  x.offset_ = offset;
+  x.dtype_ = dtype_;
+  return x;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  core::fail<DeviceError>("to: this build of Tenor cannot move a tensor from {} to {}", this->device(), device);
+}
+
+double Tensor::item_double() const {
+  one_element(*this);
+  return core::visit(dtype_, [&]<class T>() { return static_cast<double>(core::widen(*data<T>())); });
+}
+
+int64_t Tensor::item_int() const {
+  one_element(*this);
+  return core::visit(dtype_, [&]<class T>() { return core::cast<int64_t>(*data<T>()); });
+}
+
+std::string describe(const Tensor& x) {
+  return core::text("tensor({}, {}, {})", x.dtype(), x.shape(), x.device());
+}
+
+}  // namespace tenor

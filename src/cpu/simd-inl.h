@@ -1,0 +1,172 @@
+// Highway behind a few names. A kernel file includes this after foreach_target.h and is compiled once per instruction set
+// (baseline, AVX2, AVX-512; NEON and SVE on Arm); see src/ops/norm/norm_cpu.cpp for the pattern. Kernels are single-threaded
+// functions over a chunk: parallel_for stays outside of them.
+#if defined(TENOR_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TENOR_CPU_SIMD_INL_H_
+#undef TENOR_CPU_SIMD_INL_H_
+#else
+#define TENOR_CPU_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "src/core/numeric.h"
+#include "src/core/reduction_order.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The tag of a full vector of the compute type of T: float for float, Float16 and BFloat16; double for double.
+template <class T>
+using ComputeTag = hn::ScalableTag<core::Compute<T>>;
+
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+inline constexpr bool kVectorFloat16 = false;  // Highway's emulated conversion does not round to nearest even
+#else
+inline constexpr bool kVectorFloat16 = true;
+#endif
+
+// load(d, p): Lanes(d) elements, widened to d's type. p need not be aligned.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load(D d, const T* HWY_RESTRICT p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const BFloat16* HWY_RESTRICT p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::PromoteTo(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Float16* HWY_RESTRICT p) {
+  if constexpr (kVectorFloat16) {
+    const hn::Rebind<hwy::float16_t, D> d16;
+    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+  } else {
+    float wide[HWY_MAX_BYTES / sizeof(float)];
+    for (size_t i = 0; i < hn::Lanes(d); ++i) wide[i] = core::widen(p[i]);
+    return hn::LoadU(d, wide);
+  }
+}
+
+// store(d, v, p): Lanes(d) elements, rounded to nearest even to the type of p.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void store(D d, hn::Vec<D> v, T* HWY_RESTRICT p) {
+  hn::StoreU(v, d, p);
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, BFloat16* HWY_RESTRICT p) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));  // rounding would carry a NaN into infinity
+  const auto nan = hn::RebindMask(du, hn::IsNaN(v));
+  hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(nan, quiet, rounded)), d16, reinterpret_cast<uint16_t*>(p));
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, Float16* HWY_RESTRICT p) {
+  if constexpr (kVectorFloat16) {
+    const hn::Rebind<hwy::float16_t, D> d16;
+    hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(p));
+  } else {
+    float wide[HWY_MAX_BYTES / sizeof(float)];
+    hn::StoreU(v, d, wide);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) p[i] = core::cast<Float16>(wide[i]);
+  }
+}
+
+/// The first n (< Lanes(d)) elements, `fill` in the other lanes; reads no element past n.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_n(D d, const T* HWY_RESTRICT p, size_t n, hn::TFromD<D> fill = 0) {
+  T part[HWY_MAX_BYTES / sizeof(T)];
+  const T filler = core::cast<T>(fill);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) part[i] = filler;
+  std::memcpy(part, p, n * sizeof(T));
+  return load(d, part);
+}
+/// Stores the first n (< Lanes(d)) elements only.
+template <class D, class T>
+HWY_INLINE void store_n(D d, hn::Vec<D> v, T* HWY_RESTRICT p, size_t n) {
+  T part[HWY_MAX_BYTES / sizeof(T)];
+  store(d, v, part);
+  std::memcpy(p, part, n * sizeof(T));
+}
+
+/// dst[i] = fn(d, src[i]) for i < n, vector by vector; the tail runs through the same vector function, so that an
+/// element's bits do not depend on its place.
+template <class From, class To, class Fn>
+HWY_INLINE void map_row(const From* HWY_RESTRICT src, To* HWY_RESTRICT dst, size_t n, Fn fn) {
+  const ComputeTag<From> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(d, fn(d, load(d, src + i)), dst + i);
+  if (i < n) store_n(d, fn(d, load_n(d, src + i, n - i)), dst + i, n - i);
+}
+
+/// One block (n <= kReductionBlock) of the reduction order over fn(d, src[i]) with `combine`, an associative-looking
+/// vector function whose identity is `identity` and for which combine(x, identity) == x.
+template <class T, class Fn, class Combine>
+HWY_INLINE core::Compute<T> reduce_block(const T* HWY_RESTRICT src, size_t n, core::Compute<T> identity, Fn fn, Combine combine) {
+  using C = core::Compute<T>;
+  const ComputeTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  constexpr size_t kAll = core::kReductionLanes;
+  constexpr size_t kVectors = kAll / (HWY_MAX_BYTES / sizeof(C)) > 0 ? kAll / (HWY_MAX_BYTES / sizeof(C)) : 1;
+  static_assert(!HWY_HAVE_SCALABLE, "the lanes of a block are held in a fixed number of vectors");
+  hn::Vec<decltype(d)> acc[kVectors];
+  for (auto& a : acc) a = hn::Set(d, identity);
+  size_t i = 0;
+  for (; i + kAll <= n; i += kAll)
+    for (size_t v = 0; v < kVectors; ++v) acc[v] = combine(d, acc[v], fn(d, load(d, src + i + v * lanes)));
+  for (size_t v = 0; v < kVectors && i < n; ++v, i += lanes) {
+    if (i + lanes <= n) {
+      acc[v] = combine(d, acc[v], fn(d, load(d, src + i)));
+    } else {
+      const auto valid = hn::FirstN(d, n - i);
+      acc[v] = hn::IfThenElse(valid, combine(d, acc[v], fn(d, load_n(d, src + i, n - i))), acc[v]);
+    }
+  }
+  // The tree of halves: whole vectors first, then within one.
+  for (size_t half = kVectors / 2; half > 0; half /= 2)
+    for (size_t v = 0; v < half; ++v) acc[v] = combine(d, acc[v], acc[v + half]);
+  HWY_ALIGN C in[HWY_MAX_BYTES / sizeof(C)], shifted[HWY_MAX_BYTES / sizeof(C)] = {};
+  for (size_t half = lanes / 2; half > 0; half /= 2) {
+    hn::Store(acc[0], d, in);
+    std::memcpy(shifted, in + half, half * sizeof(C));
+    acc[0] = combine(d, acc[0], hn::Load(d, shifted));
+  }
+  return hn::GetLane(acc[0]);
+}
+
+/// A whole row in the reduction order.
+template <class T, class Fn, class Combine>
+HWY_INLINE core::Compute<T> reduce_row(const T* HWY_RESTRICT src, size_t n, core::Compute<T> identity, Fn fn, Combine combine) {
+  using C = core::Compute<T>;
+  constexpr size_t kBlock = core::kReductionBlock;
+  if (n <= kBlock) return reduce_block(src, n, identity, fn, combine);
+  const ComputeTag<T> d;
+  const auto scalar = [&](C a, C b) HWY_ATTR { return hn::GetLane(combine(d, hn::Set(d, a), hn::Set(d, b))); };
+  core::BlockCounter<C> blocks;
+  for (size_t i = 0; i < n; i += kBlock)
+    blocks.push(reduce_block(src + i, n - i < kBlock ? n - i : kBlock, identity, fn, combine), scalar);
+  return blocks.finish(identity, scalar);
+}
+
+/// Adds: the `combine` of sums.
+struct AddOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+
+}  // namespace tenor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TENOR_CPU_SIMD_INL_H_
