@@ -1,4 +1,4 @@
-# Thin front of CMake and pip. `make demo` and `make test` work on a fresh Debian or Ubuntu machine.
+# Thin front of CMake, pip and the runners. `make demo` and `make test` work on a fresh Debian or Ubuntu machine.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,9 +6,10 @@ BUILD ?= build/release
 
 .PHONY: demo test build setup bench sanitize fuzz clean
 
-# One build tree serves the Python package and the C++ tests.
+# One tree, $(BUILD), serves the Python package in $(VENV) and the C++ tests; building again compiles what changed.
 build: setup
-	$(BIN)/python tools/build.py --build-dir $(BUILD)
+	$(BIN)/python -m pip install -v --disable-pip-version-check --no-deps --no-build-isolation \
+	  -C build-dir=$(BUILD) -C build.targets=all -C cmake.define.TENOR_TESTS=ON .
 
 setup:
 	bash tools/setup.sh $(PYTHON) $(VENV)
@@ -18,6 +19,15 @@ demo: build
 
 test: build
 	bash tools/test.sh $(BUILD)
+
+bench: build
+	$(BIN)/python -m tenor.bench
+
+sanitize: setup
+	bash tools/sanitize.sh
+
+fuzz: setup
+	bash tools/fuzz.sh
 
 clean:
 	rm -rf build
