@@ -6,6 +6,16 @@ same kind of array as its first array argument.
 from tenor import _tenor
 from tenor._tenor import *  # noqa: F401,F403
 from tenor._tenor import __version__, _BatchInvariant, _operators
+from tenor import copying as _copying, printing as _printing
+from tenor.io import load, save
+
+# What a Tensor does through NumPy is written in Python and attached here.
+Tensor.__repr__ = _printing.tensor_repr  # noqa: F405
+Tensor.__format__ = _printing.tensor_format  # noqa: F405
+Tensor.__reduce_ex__ = _copying.reduce_tensor  # noqa: F405
+Tensor.__copy__ = _copying.copy_tensor  # noqa: F405
+Tensor.__deepcopy__ = _copying.deepcopy_tensor  # noqa: F405
+DType.__reduce_ex__ = _copying.reduce_dtype  # noqa: F405
 
 
 def batch_invariant():
