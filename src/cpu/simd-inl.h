@@ -117,7 +117,7 @@ HWY_INLINE core::Compute<T> reduce_block(const T* HWY_RESTRICT src, size_t n, co
   const ComputeTag<T> d;
   const size_t lanes = hn::Lanes(d);
   constexpr size_t kAll = core::kReductionLanes;
-  constexpr size_t kVectors = kAll / (HWY_MAX_BYTES / sizeof(C)) > 0 ? kAll / (HWY_MAX_BYTES / sizeof(C)) : 1;
+  constexpr size_t kVectors = kAll / hn::MaxLanes(ComputeTag<T>()) > 0 ? kAll / hn::MaxLanes(ComputeTag<T>()) : 1;
   static_assert(!HWY_HAVE_SCALABLE, "the lanes of a block are held in a fixed number of vectors");
   hn::Vec<decltype(d)> acc[kVectors];
   for (auto& a : acc) a = hn::Set(d, identity);
