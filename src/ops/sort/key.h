@@ -1,0 +1,67 @@
+// The family's one order, as integers: an element's bits become an unsigned key of the same width such that smaller keys
+// come first. NaN is the greatest and has one key, the largest; -0 has +0's key; a descending order complements the key.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/core/visit.h"
+#include "tenor/dtype.h"
+
+namespace tenor::cpu {
+
+enum class KeyKind : uint8_t { kUnsigned, kSigned, kFloat };
+
+struct KeyCode {
+  KeyKind kind;
+  uint64_t infinity;  ///< the bits of +infinity, for floats
+  bool descending;
+};
+
+inline KeyCode key_code(DType dtype, bool descending = false) {
+  if (is_signed(dtype)) return {KeyKind::kSigned, 0, descending};
+  switch (dtype) {
+    case DType::kFloat16: return {KeyKind::kFloat, 0x7C00, descending};
+    case DType::kBFloat16: return {KeyKind::kFloat, 0x7F80, descending};
+    case DType::kFloat32: return {KeyKind::kFloat, 0x7F800000, descending};
+    case DType::kFloat64: return {KeyKind::kFloat, 0x7FF0000000000000, descending};
+    default: return {KeyKind::kUnsigned, 0, descending};
+  }
+}
+
+/// One element's key. K is the unsigned integer of the element's width.
+template <class K>
+inline K encode(K bits, KeyCode code) {
+  constexpr K kSign = static_cast<K>(K(1) << (8 * sizeof(K) - 1));
+  K key = bits;
+  if (code.kind == KeyKind::kSigned) {
+    key = static_cast<K>(bits ^ kSign);
+  } else if (code.kind == KeyKind::kFloat) {
+    const K magnitude = static_cast<K>(bits & ~kSign);
+    key = static_cast<K>(bits & kSign ? ~bits : bits | kSign);
+    if (magnitude == 0) key = kSign;
+    if (magnitude > static_cast<K>(code.infinity)) key = static_cast<K>(~K(0));
+  }
+  return code.descending ? static_cast<K>(~key) : key;
+}
+
+/// The keys of n elements that lie side by side (sort_simd.cpp). keys may be bits.
+template <class K>
+void encode_all(const K* bits, size_t n, KeyCode code, K* keys);
+
+/// The elements whose key is < limit: their places in [0, n) and keys, in order; returns how many. Both arrays hold n.
+template <class K>
+size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys);
+
+/// How many elements block-wise code handles at a time: their bits, keys and places stay in the first-level cache.
+inline constexpr int64_t kKeyBlock = 512;
+
+/// The elements x[i * stride], i in [first, first + n), side by side: where they lie, or gathered into `block`.
+template <class K>
+inline const K* side_by_side(const K* x, int64_t stride, int64_t first, int64_t n, K* block) {
+  if (stride == 1) return x + first;
+  for (int64_t i = 0; i < n; ++i) block[i] = x[(first + i) * stride];
+  return block;
+}
+
+}  // namespace tenor::cpu

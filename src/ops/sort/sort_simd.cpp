@@ -1,0 +1,145 @@
+// Keys by vectors: an element's bits to its key, and the scan for keys below a limit that topk spends its time in.
+#include "src/ops/sort/key.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/ops/sort/sort_simd.cpp"
+#include "hwy/foreach_target.h"
+#include "src/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::cpu::HWY_NAMESPACE {
+namespace {
+
+/// core's scalar encode(), a vector at a time. The kind is a template argument: it does not change within a row.
+template <KeyKind Kind, class D, class K = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> encode_vector(D d, hn::Vec<D> bits, hn::Vec<D> infinity, hn::Vec<D> flip) {
+  const auto sign = hn::Set(d, static_cast<K>(K(1) << (8 * sizeof(K) - 1)));
+  auto key = bits;
+  if constexpr (Kind == KeyKind::kSigned) key = hn::Xor(bits, sign);
+  if constexpr (Kind == KeyKind::kFloat) {
+    const hn::RebindToSigned<D> ds;
+    const auto magnitude = hn::AndNot(sign, bits);
+    const auto negative = hn::RebindMask(d, hn::Lt(hn::BitCast(ds, bits), hn::Zero(ds)));
+    key = hn::IfThenElse(negative, hn::Not(bits), hn::Or(bits, sign));
+    key = hn::IfThenElse(hn::Eq(magnitude, hn::Zero(d)), sign, key);
+    // Magnitudes have no sign bit, so the signed comparison, which every instruction set has, is right.
+    const auto nan = hn::RebindMask(d, hn::Gt(hn::BitCast(ds, magnitude), hn::BitCast(ds, infinity)));
+    key = hn::IfThenElse(nan, hn::Set(d, static_cast<K>(~K(0))), key);
+  }
+  return hn::Xor(key, flip);
+}
+
+template <KeyKind Kind, class K>
+void encode_kind(const K* bits, size_t n, KeyCode code, K* keys) {
+  const hn::ScalableTag<K> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto infinity = hn::Set(d, static_cast<K>(code.infinity));
+  const auto flip = hn::Set(d, static_cast<K>(code.descending ? ~K(0) : K(0)));
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip), d, keys + i);
+  for (; i < n; ++i) keys[i] = encode(bits[i], code);
+}
+
+template <KeyKind Kind, class K>
+size_t find_kind(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
+  const hn::ScalableTag<K> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto infinity = hn::Set(d, static_cast<K>(code.infinity)), least = hn::Set(d, limit);
+  const auto flip = hn::Set(d, static_cast<K>(code.descending ? ~K(0) : K(0)));
+  HWY_ALIGN K found[HWY_MAX_BYTES / sizeof(K)];
+  size_t count = 0, i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto key = encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Lt(key, least)))) continue;
+    hn::Store(key, d, found);
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      places[count] = static_cast<uint32_t>(i + lane);
+      keys[count] = found[lane];
+      count += found[lane] < limit;
+    }
+  }
+  for (; i < n; ++i) {
+    const K key = encode(bits[i], code);
+    if (key < limit) places[count] = static_cast<uint32_t>(i), keys[count++] = key;
+  }
+  return count;
+}
+
+template <class K>
+void encode_any(const K* bits, size_t n, KeyCode code, K* keys) {
+  switch (code.kind) {
+    case KeyKind::kUnsigned: return encode_kind<KeyKind::kUnsigned>(bits, n, code, keys);
+    case KeyKind::kSigned: return encode_kind<KeyKind::kSigned>(bits, n, code, keys);
+    case KeyKind::kFloat: return encode_kind<KeyKind::kFloat>(bits, n, code, keys);
+  }
+}
+template <class K>
+size_t find_any(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
+  switch (code.kind) {
+    case KeyKind::kUnsigned: return find_kind<KeyKind::kUnsigned>(bits, n, code, limit, places, keys);
+    case KeyKind::kSigned: return find_kind<KeyKind::kSigned>(bits, n, code, limit, places, keys);
+    default: return find_kind<KeyKind::kFloat>(bits, n, code, limit, places, keys);
+  }
+}
+
+}  // namespace
+
+// Plain functions, since a dispatch table holds no templates.
+void encode8(const uint8_t* bits, size_t n, KeyCode code, uint8_t* keys) { encode_any(bits, n, code, keys); }
+void encode16(const uint16_t* bits, size_t n, KeyCode code, uint16_t* keys) { encode_any(bits, n, code, keys); }
+void encode32(const uint32_t* bits, size_t n, KeyCode code, uint32_t* keys) { encode_any(bits, n, code, keys); }
+void encode64(const uint64_t* bits, size_t n, KeyCode code, uint64_t* keys) { encode_any(bits, n, code, keys); }
+size_t find8(const uint8_t* bits, size_t n, KeyCode code, uint8_t limit, uint32_t* places, uint8_t* keys) {
+  return find_any(bits, n, code, limit, places, keys);
+}
+size_t find16(const uint16_t* bits, size_t n, KeyCode code, uint16_t limit, uint32_t* places, uint16_t* keys) {
+  return find_any(bits, n, code, limit, places, keys);
+}
+size_t find32(const uint32_t* bits, size_t n, KeyCode code, uint32_t limit, uint32_t* places, uint32_t* keys) {
+  return find_any(bits, n, code, limit, places, keys);
+}
+size_t find64(const uint64_t* bits, size_t n, KeyCode code, uint64_t limit, uint32_t* places, uint64_t* keys) {
+  return find_any(bits, n, code, limit, places, keys);
+}
+
+}  // namespace tenor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenor::cpu {
+
+HWY_EXPORT(encode8);
+HWY_EXPORT(encode16);
+HWY_EXPORT(encode32);
+HWY_EXPORT(encode64);
+HWY_EXPORT(find8);
+HWY_EXPORT(find16);
+HWY_EXPORT(find32);
+HWY_EXPORT(find64);
+
+template <class K>
+void encode_all(const K* bits, size_t n, KeyCode code, K* keys) {
+  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(encode8)(bits, n, code, keys);
+  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(encode16)(bits, n, code, keys);
+  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(encode32)(bits, n, code, keys);
+  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(encode64)(bits, n, code, keys);
+}
+template <class K>
+size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
+  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(find8)(bits, n, code, limit, places, keys);
+  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(find16)(bits, n, code, limit, places, keys);
+  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(find32)(bits, n, code, limit, places, keys);
+  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(find64)(bits, n, code, limit, places, keys);
+}
+
+template void encode_all(const uint8_t*, size_t, KeyCode, uint8_t*);
+template void encode_all(const uint16_t*, size_t, KeyCode, uint16_t*);
+template void encode_all(const uint32_t*, size_t, KeyCode, uint32_t*);
+template void encode_all(const uint64_t*, size_t, KeyCode, uint64_t*);
+template size_t find_below(const uint8_t*, size_t, KeyCode, uint8_t, uint32_t*, uint8_t*);
+template size_t find_below(const uint16_t*, size_t, KeyCode, uint16_t, uint32_t*, uint16_t*);
+template size_t find_below(const uint32_t*, size_t, KeyCode, uint32_t, uint32_t*, uint32_t*);
+template size_t find_below(const uint64_t*, size_t, KeyCode, uint64_t, uint32_t*, uint64_t*);
+
+}  // namespace tenor::cpu
+#endif

@@ -1,0 +1,164 @@
+// unique: one sort, then one pass over the places where a new element starts.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/step.h"
+#include "src/ops/sort/order_check.h"
+#include "src/ops/sort/row_order.h"
+#include "tenor/sort.h"
+
+namespace tenor {
+namespace {
+
+using core::fail;
+using core::OpClass;
+using core::Output;
+
+const core::OpRegistration kOps({
+    {"unique", "sort", OpClass::kReduction, "x[*S] -> values[u], inverse_indices[*S], counts[u]"},
+});
+
+/// Elements (or slices) in order, and which of them start a group of equals.
+struct Groups {
+  std::vector<int64_t> order;
+  std::unique_ptr<bool[]> starts;
+  int64_t count = 0;
+
+  explicit Groups(int64_t n) : order(static_cast<size_t>(n)), starts(new bool[static_cast<size_t>(n)]) {}
+  void finish() { count = std::count(starts.get(), starts.get() + order.size(), true); }
+};
+
+Groups group_elements(const Tensor& x) {
+  Groups groups(x.numel());
+  cpu::order_whole(x, cpu::key_code(x.dtype()), groups.order.data(), groups.starts.get());
+  groups.finish();
+  return groups;
+}
+
+/// Slices slices[m, ...] (contiguous) in lexicographic order of their keys.
+Groups group_slices(const Tensor& slices) {
+  const int64_t m = slices.shape(0), length = m > 0 ? slices.numel() / m : 0;
+  const cpu::KeyCode code = cpu::key_code(slices.dtype());
+  Groups groups(m);
+  core::visit_size(slices.dtype(), [&]<class K>() {
+    std::vector<K> keys(static_cast<size_t>(slices.numel()));
+    cpu::encode_all(slices.data<K>(), keys.size(), code, keys.data());
+    const auto row = [&](int64_t i) { return keys.data() + i * length; };
+    std::iota(groups.order.begin(), groups.order.end(), 0);
+    std::sort(groups.order.begin(), groups.order.end(), [&](int64_t i, int64_t j) {
+      const auto [a, b] = std::mismatch(row(i), row(i) + length, row(j));
+      return a == row(i) + length ? i < j : *a < *b;
+    });
+    for (int64_t p = 0; p < m; ++p) {
+      const K* mine = row(groups.order[p]);
+      const bool nan = code.kind == cpu::KeyKind::kFloat && std::find(mine, mine + length, static_cast<K>(~K(0))) != mine + length;
+      groups.starts[p] = p == 0 || nan || !std::equal(mine, mine + length, row(groups.order[p - 1]));
+    }
+  });
+  groups.finish();
+  return groups;
+}
+
+/// counts and inverse, where they are wanted.
+void number_groups(const Groups& groups, int64_t* inverse, int64_t* counts) {
+  int64_t group = -1;
+  for (size_t p = 0; p < groups.order.size(); ++p) {
+    if (groups.starts[p]) ++group;
+    if (counts && groups.starts[p]) counts[group] = 0;
+    if (counts) ++counts[group];
+    if (inverse) inverse[groups.order[p]] = group;
+  }
+}
+
+/// The first element (or slice of `length` elements) of each group, side by side.
+void write_firsts(const Tensor& slices, int64_t length, const Groups& groups, const Tensor& values) {
+  const size_t bytes = static_cast<size_t>(length) * item_size(slices.dtype());
+  char* to = values.data<char>();
+  for (size_t p = 0; p < groups.order.size(); ++p) {
+    if (!groups.starts[p]) continue;
+    std::memcpy(to, slices.data<char>() + static_cast<size_t>(groups.order[p]) * bytes, bytes);
+    to += bytes;
+  }
+}
+
+/// x with dim first. No step of its own, unlike movedim.
+Tensor with_front(const Tensor& x, int dim) {
+  Dims shape = x.shape(), strides = x.strides();
+  std::rotate(shape.begin(), shape.begin() + dim, shape.begin() + dim + 1);
+  std::rotate(strides.begin(), strides.begin() + dim, strides.begin() + dim + 1);
+  return x.with_layout(shape, strides, x.offset());
+}
+
+/// What is grouped: every element, or the slices along dim.
+struct Plan {
+  Tensor data;  ///< contiguous; slices lie side by side
+  int64_t length = 1;
+  int dim = 0;
+  Groups groups;
+
+  static Plan elements(const Tensor& x) {
+    Tensor data = x.contiguous();
+    Groups groups = group_elements(data);
+    return {data, 1, 0, std::move(groups)};
+  }
+  static Plan slices(const Tensor& x, int dim) {
+    Tensor data = with_front(x, dim).contiguous();
+    const int64_t m = data.shape(0);
+    Groups groups = group_slices(data);
+    return {data, m > 0 ? data.numel() / m : 0, dim, std::move(groups)};
+  }
+  Dims values_shape(const Tensor& x, bool by_slices) const {
+    if (!by_slices) return {groups.count};
+    Dims shape = x.shape();
+    shape[dim] = groups.count;
+    return shape;
+  }
+};
+
+void write_values(const Plan& plan, const Tensor& target) {
+  if (plan.dim == 0 && target.is_contiguous()) return write_firsts(plan.data, plan.length, plan.groups, target);
+  const Tensor view = with_front(target, plan.dim), packed = Tensor::empty(view.shape(), target.dtype(), target.device());
+  write_firsts(plan.data, plan.length, plan.groups, packed);
+  core::copy_into(packed, view);
+}
+
+}  // namespace
+
+UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
+  core::check_orderable("unique", {"x", x});
+  const bool by_slices = options.dim && x.ndim() > 0;
+  const int dim = options.dim ? core::normalize_dim("unique", *options.dim, x.ndim()) : 0;
+  const UniqueResult& given = options.out;
+  if (given.inverse_indices.defined() && !options.return_inverse) fail<ValueError>("unique: out.inverse_indices needs return_inverse");
+  if (given.counts.defined() && !options.return_counts) fail<ValueError>("unique: out.counts needs return_counts");
+  core::check_has_data("unique", {"x", x});
+
+  const Plan plan = by_slices ? Plan::slices(x, dim) : Plan::elements(x);
+  const Groups& groups = plan.groups;
+  std::optional<Output> inverse, counts;
+  Output values("unique", given.values, plan.values_shape(x, by_slices), x.dtype(), x, {&x}, {.argument = "out.values"});
+  if (options.return_inverse)
+    inverse.emplace("unique", given.inverse_indices, by_slices ? Dims{x.shape(dim)} : x.shape(), int64, x,
+                    std::initializer_list<const Tensor*>{&x}, core::OutputRules{.contiguous = true, .argument = "out.inverse_indices"});
+  if (options.return_counts)
+    counts.emplace("unique", given.counts, Dims{groups.count}, int64, x, std::initializer_list<const Tensor*>{&x},
+                   core::OutputRules{.contiguous = true, .argument = "out.counts"});
+  core::StepScope step([&] {
+    core::Step made{"unique", OpClass::kReduction, {x}, {values.target()}};
+    if (inverse) made.outputs.push_back(inverse->target());
+    if (counts) made.outputs.push_back(counts->target());
+    if (plan.data.raw() != x.raw())
+      made.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "unique reads one row, or slices side by side"});
+    return made;
+  });
+  write_values(plan, values.target());
+  number_groups(groups, inverse ? inverse->target().data<int64_t>() : nullptr, counts ? counts->target().data<int64_t>() : nullptr);
+  return {values.finish(), inverse ? inverse->finish() : Tensor(), counts ? counts->finish() : Tensor()};
+}
+
+}  // namespace tenor
