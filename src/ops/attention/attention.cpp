@@ -1,0 +1,237 @@
+#include "tenor/attention.h"
+
+#include "src/core/candidates.h"
+#include "src/core/check.h"
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/step.h"
+#include "src/ops/attention/attention_problem.h"
+
+namespace tenor {
+namespace {
+
+using attn::Plane;
+using attn::Problem;
+using attn::Segment;
+using core::fail;
+using core::Named;
+using core::OpClass;
+using core::Output;
+using core::Step;
+
+const std::vector<std::string> kStrategies = {"flash_tensorcore", "flash_unit", "fallback"};
+const core::OpRegistration kOps({
+    {"attention", "attention", OpClass::kContraction,
+     "q[B,Hq,Sq,D], k[B,Hkv,Sk,D], v[B,Hkv,Sk,Dv] -> softmax(scale q k^T + bias) v [B,Hq,Sq,Dv]", kStrategies},
+    {"attention_varlen", "attention", OpClass::kContraction,
+     "q[Tq,Hq,D], k[Tk,Hkv,D], v[Tk,Hkv,Dv], cu_seqlens -> attention of each sequence [Tq,Hq,Dv]", kStrategies},
+});
+
+std::string not_on_cpu(const Problem&) { return "not built for the CPU yet"; }
+void never(const Problem&) {}
+
+constexpr core::Candidate<Problem> kCandidates[] = {
+    {"flash_tensorcore", &not_on_cpu, &never},
+    {"flash_unit", &not_on_cpu, &never},
+    {"fallback", &core::always<Problem>, &attn::run_cpu_fallback},
+};
+
+/// Beyond any sequence, and small enough to add to a position.
+constexpr int64_t kUnlimited = int64_t{1} << 48;
+
+int64_t checked_window(const char* op, const Window& window, int64_t side) {
+  if (window.left < -1 || window.right < -1)
+    fail<ValueError>("{}: window must be (left, right) with entries >= -1, got ({}, {})", op, window.left, window.right);
+  return side >= kUnlimited ? -1 : side;
+}
+
+/// The options that both forms share, checked. `o` is AttentionOptions or AttentionVarlenOptions.
+template <class Options>
+Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv_heads, int64_t dim, int64_t value_dim, DType dtype) {
+  if (dim < 1) fail<ShapeError>("{}: query must have a head size of at least 1, got {}", op, dim);
+  if (kv_heads == 0 || heads % kv_heads != 0)
+    fail<ShapeError>("{}: key has {} heads, which does not divide query's {}", op, kv_heads, heads);
+  Problem p{};
+  p.heads = heads, p.kv_heads = kv_heads, p.dim = dim, p.value_dim = value_dim;
+  p.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
+  core::check_positive(op, "scale", p.scale);
+  p.causal = o.causal.kind();
+  p.left = checked_window(op, o.window, o.window.left);
+  p.right = checked_window(op, o.window, o.window.right);
+  if (o.softcap) core::check_positive(op, "softcap", *o.softcap);
+  p.softcap = o.softcap.value_or(0);
+  if (o.sinks.defined()) {
+    core::check_shape(op, {"sinks", o.sinks}, {heads});
+    if (o.sinks.dtype() != float32 && o.sinks.dtype() != dtype)
+      fail<DTypeError>("{}: sinks must be float32 or query's {}, got {}", op, dtype, o.sinks.dtype());
+  }
+  p.sinks = o.sinks;
+  if (o.out_lse.defined() && !o.return_lse) fail<ValueError>("{}: out has an lse, but return_lse is off", op);
+  if (o.return_lse && o.out.defined() != o.out_lse.defined())
+    fail<ValueError>("{}: with return_lse, out must be the pair (out, lse)", op);
+  return p;
+}
+
+void check_operands(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, int ndim) {
+  for (const Named& x : {Named{"query", q}, Named{"key", k}, Named{"value", v}}) {
+    core::check_ndim(op, x, ndim);
+    core::check_float(op, x);
+  }
+  core::check_same_dtype(op, {"query", q}, {"key", k});
+  core::check_same_dtype(op, {"query", q}, {"value", v});
+}
+
+/// x's strides at [B, Hq, Sq, Sk]. @throws ShapeError unless it broadcasts to that.
+Dims score_strides(const char* op, Named x, const Dims& shape) {
+  const Dims& have = x.tensor.shape();
+  bool fits = have.size() <= shape.size();
+  for (size_t i = 1; fits && i <= have.size(); ++i)
+    fits = have[have.size() - i] == 1 || have[have.size() - i] == shape[shape.size() - i];
+  if (!fits) fail<ShapeError>("{}: {} has shape {}, which does not broadcast to {}", op, x.name, have, shape);
+  return core::broadcast_strides(x.tensor, shape);
+}
+
+Plane plane(const Tensor& x, int64_t head, int64_t row, int64_t col) {
+  return {x.numel() ? x.raw() : nullptr, x.dtype(), head, row, col};
+}
+
+/// FLOPs of the visible pairs, counted only when somebody asks.
+int64_t visible_flops(const Problem& p) {
+  int64_t pairs = 0;
+  for (const Segment& s : p.segments)
+    for (int64_t i = 0; i < s.queries; ++i) {
+      const attn::KeyRange range = attn::visible_keys(p, s, i);
+      pairs += range.end - range.begin;
+    }
+  return 2 * pairs * p.heads * (p.dim + p.value_dim);
+}
+
+std::string stated_strategy(const char* name, const Problem& p) {
+  return std::string(name) + "\n" + core::declined<Problem>(kCandidates, p);
+}
+
+AttentionResult finish(Output& out, std::optional<Output>& lse) {
+  AttentionResult result{out.finish(), {}};
+  if (lse) result.lse = lse->finish();
+  return result;
+}
+
+}  // namespace
+
+AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
+  constexpr const char* kOp = "attention";
+  check_operands(kOp, query, key, value, 4);
+  core::check_same_device(kOp, {{"query", query}, {"key", key}, {"value", value}, {"mask", o.mask}, {"bias", o.bias}, {"sinks", o.sinks}});
+  const int64_t B = query.shape(0), Hq = query.shape(1), Sq = query.shape(2), D = query.shape(3);
+  const int64_t Hkv = key.shape(1), Sk = key.shape(2), Dv = value.shape(3);
+  core::check_shape(kOp, {"key", key}, {B, Hkv, Sk, D});
+  core::check_shape(kOp, {"value", value}, {B, Hkv, Sk, Dv});
+  Problem p = make_problem(kOp, o, Hq, Hkv, D, Dv, query.dtype());
+  const Dims scores{B, Hq, Sq, Sk};
+  Dims mask{0, 0, 0, 0}, bias = mask;
+  if (o.mask.defined()) {
+    core::check_dtype(kOp, {"mask", o.mask}, boolean);
+    mask = score_strides(kOp, {"mask", o.mask}, scores);
+    p.mask = plane(o.mask, mask[1], mask[2], mask[3]);
+  }
+  if (o.bias.defined()) {
+    if (o.bias.dtype() != float32 && o.bias.dtype() != query.dtype())
+      fail<DTypeError>("{}: bias must be float32 or query's {}, got {}", kOp, query.dtype(), o.bias.dtype());
+    bias = score_strides(kOp, {"bias", o.bias}, scores);
+    p.bias = plane(o.bias, bias[1], bias[2], bias[3]);
+  }
+  const auto& candidate = core::choose<Problem>(kOp, kCandidates, p, o.strategy);
+
+  const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &o.mask, &o.bias, &o.sinks};
+  Output out(kOp, o.out, {B, Hq, Sq, Dv}, query.dtype(), query, inputs);
+  std::optional<Output> lse;
+  if (o.return_lse) lse.emplace(kOp, o.out_lse, Dims{B, Hq, Sq}, float32, query, inputs);
+  const Tensor& y = out.target();
+  const Tensor l = lse ? lse->target() : Tensor();
+  for (int64_t b = 0; b < B; ++b)
+    p.segments.push_back({Sq, Sk, b * query.stride(0), b * key.stride(0), b * value.stride(0), b * mask[0], b * bias[0],
+                          b * y.stride(0), lse ? b * l.stride(0) : 0});
+  core::StepScope step([&] {
+    return Step{kOp, OpClass::kContraction, {query, key, value, o.mask, o.bias, o.sinks}, {y, l}, visible_flops(p),
+                stated_strategy(candidate.name, p)};
+  });
+  if (step.shape_only(y)) return {y, l};
+  p.q = plane(query, query.stride(1), query.stride(2), query.stride(3));
+  p.k = plane(key, key.stride(1), key.stride(2), key.stride(3));
+  p.v = plane(value, value.stride(1), value.stride(2), value.stride(3));
+  p.out = plane(y, y.stride(1), y.stride(2), y.stride(3));
+  if (lse) p.lse = plane(l, l.stride(1), l.stride(2), 0);
+  candidate.run(p);
+  return finish(out, lse);
+}
+
+namespace {
+
+/// cu_seqlens read on the host: rises from 0 to at most `total`. @throws ValueError
+std::vector<int64_t> read_cu_seqlens(const char* op, Named x, int64_t total) {
+  std::vector<int64_t> values(static_cast<size_t>(x.tensor.shape(0)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i) * x.tensor.stride(0);
+    values[i] = x.tensor.dtype() == int32 ? x.tensor.data<int32_t>()[at] : x.tensor.data<int64_t>()[at];
+    if (i == 0 ? values[0] != 0 : values[i] < values[i - 1])
+      fail<ValueError>("{}: {} must start at 0 and never decrease, got {} at {}", op, x.name, values[i], i);
+  }
+  if (values.back() > total) fail<ValueError>("{}: {} must end at {} at most, got {}", op, x.name, total, values.back());
+  return values;
+}
+
+void check_cu_seqlens(const char* op, Named x) {
+  core::check_ndim(op, x, 1);
+  if (x.tensor.dtype() != int32 && x.tensor.dtype() != int64)
+    fail<DTypeError>("{}: {} must be int32 or int64, got {}", op, x.name, x.tensor.dtype());
+  if (x.tensor.shape(0) < 1) fail<ValueError>("{}: {} must hold at least the leading 0, got nothing", op, x.name);
+}
+
+}  // namespace
+
+AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& cu_seqlens_q,
+                                 const Tensor& cu_seqlens_k, const AttentionVarlenOptions& o) {
+  constexpr const char* kOp = "attention_varlen";
+  check_operands(kOp, query, key, value, 3);
+  const Named cu_q{"cu_seqlens_q", cu_seqlens_q}, cu_k{"cu_seqlens_k", cu_seqlens_k};
+  check_cu_seqlens(kOp, cu_q);
+  check_cu_seqlens(kOp, cu_k);
+  core::check_shape(kOp, cu_k, cu_seqlens_q.shape());
+  core::check_same_device(kOp, {{"query", query}, {"key", key}, {"value", value}, cu_q, cu_k, {"sinks", o.sinks}});
+  const int64_t Tq = query.shape(0), Hq = query.shape(1), D = query.shape(2);
+  const int64_t Tk = key.shape(0), Hkv = key.shape(1), Dv = value.shape(2);
+  core::check_shape(kOp, {"key", key}, {Tk, Hkv, D});
+  core::check_shape(kOp, {"value", value}, {Tk, Hkv, Dv});
+  Problem p = make_problem(kOp, o, Hq, Hkv, D, Dv, query.dtype());
+  const auto& candidate = core::choose<Problem>(kOp, kCandidates, p, o.strategy);
+  const bool traced = core::StepScope::shape_only(query);
+  std::vector<int64_t> at_q{0}, at_k{0};
+  if (!traced) at_q = read_cu_seqlens(kOp, cu_q, Tq), at_k = read_cu_seqlens(kOp, cu_k, Tk);
+
+  const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &cu_seqlens_q, &cu_seqlens_k, &o.sinks};
+  Output out(kOp, o.out, {Tq, Hq, Dv}, query.dtype(), query, inputs);
+  std::optional<Output> lse;
+  if (o.return_lse) lse.emplace(kOp, o.out_lse, Dims{Tq, Hq}, float32, query, inputs);
+  const Tensor& y = out.target();
+  const Tensor l = lse ? lse->target() : Tensor();
+  const auto add_segment = [&](int64_t q, int64_t queries, int64_t k, int64_t keys) {
+    p.segments.push_back({queries, keys, q * query.stride(0), k * key.stride(0), k * value.stride(0), 0, 0, q * y.stride(0),
+                          lse ? q * l.stride(0) : 0});
+  };
+  for (size_t n = 1; n < at_q.size(); ++n) add_segment(at_q[n - 1], at_q[n] - at_q[n - 1], at_k[n - 1], at_k[n] - at_k[n - 1]);
+  add_segment(at_q.back(), Tq - at_q.back(), 0, 0);  // rows past the end are a sequence without keys
+  core::StepScope step([&] {
+    return Step{kOp, OpClass::kContraction, {query, key, value, cu_seqlens_q, cu_seqlens_k, o.sinks}, {y, l}, visible_flops(p),
+                stated_strategy(candidate.name, p)};
+  });
+  if (traced) return {y, l};
+  p.q = plane(query, query.stride(1), query.stride(0), query.stride(2));
+  p.k = plane(key, key.stride(1), key.stride(0), key.stride(2));
+  p.v = plane(value, value.stride(1), value.stride(0), value.stride(2));
+  p.out = plane(y, y.stride(1), y.stride(0), y.stride(2));
+  if (lse) p.lse = plane(l, l.stride(1), l.stride(0), 0);
+  candidate.run(p);
+  return finish(out, lse);
+}
+
+}  // namespace tenor

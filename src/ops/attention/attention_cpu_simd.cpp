@@ -1,0 +1,359 @@
+// The fallback's kernels, compiled once per instruction set.
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "src/core/visit.h"
+#include "src/ops/attention/attention_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/ops/attention/attention_cpu_simd.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "src/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::attn::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using cpu::HWY_NAMESPACE::load;
+using cpu::HWY_NAMESPACE::load_n;
+using cpu::HWY_NAMESPACE::map_row;
+using cpu::HWY_NAMESPACE::store;
+
+template <class C>
+using Tag = hn::ScalableTag<C>;
+template <class C>
+inline constexpr C kInfinity = std::numeric_limits<C>::infinity();
+
+// A tile holds kTileRows x kTileVectors sums in registers: 24 of 32, or 12 of 16.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
+
+template <class T>
+const T* element(const Plane& x, int64_t offset, int64_t head, int64_t row) {
+  return static_cast<const T*>(x.data) + offset + head * x.head + row * x.row;
+}
+
+// ---- products ---------------------------------------------------------------------------------------------------------
+
+/// out[Rows, Vectors] (+)= a[Rows, steps] . b[steps, Vectors], one FMA chain an element.
+template <int Rows, int Vectors, class C>
+HWY_INLINE void multiply_tile(int64_t steps, const C* HWY_RESTRICT a, int64_t lda, const C* HWY_RESTRICT b, int64_t ldb,
+                              C* HWY_RESTRICT out, int64_t ldo, bool fresh) {
+  const Tag<C> d;
+  const size_t lanes = hn::Lanes(d);
+  hn::Vec<Tag<C>> sum[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = fresh ? hn::Zero(d) : hn::LoadU(d, out + r * ldo + v * lanes);
+  for (int64_t k = 0; k < steps; ++k) {
+    hn::Vec<Tag<C>> right[Vectors];
+    for (int v = 0; v < Vectors; ++v) right[v] = hn::LoadU(d, b + k * ldb + v * lanes);
+    for (int r = 0; r < Rows; ++r) {
+      const auto left = hn::Set(d, a[r * lda + k]);
+      for (int v = 0; v < Vectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) hn::StoreU(sum[r][v], d, out + r * ldo + v * lanes);
+}
+
+/// All rows of one strip of columns. Three to five last rows go as a full tile over the rows of padding behind them.
+template <int Vectors, class C>
+HWY_INLINE void multiply_strip(int64_t rows, int64_t steps, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo,
+                               bool fresh) {
+  int64_t r = 0;
+  for (; rows - r >= kTileRows / 2; r += kTileRows)
+    multiply_tile<kTileRows, Vectors>(steps, a + r * lda, lda, b, ldb, out + r * ldo, ldo, fresh);
+  for (; r < rows; ++r) multiply_tile<1, Vectors>(steps, a + r * lda, lda, b, ldb, out + r * ldo, ldo, fresh);
+}
+
+template <class C>
+void multiply(int64_t rows, int64_t columns, int64_t steps, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo,
+              bool fresh) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<C>()));
+  int64_t c = 0;
+  for (; c + kTileVectors * lanes <= columns; c += kTileVectors * lanes)
+    multiply_strip<kTileVectors>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
+  for (; c < columns; c += lanes) multiply_strip<1>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
+}
+
+template <class C>
+void Scores(const Block& b, const void* panel, int64_t j) {
+  const int64_t dim = b.problem->dim;
+  multiply(b.rows(), kPanel, dim, static_cast<const C*>(b.query), dim, static_cast<const C*>(panel), kPanel,
+           static_cast<C*>(b.scores) + (j - b.key_begin), b.stride, true);
+}
+
+template <class C>
+void Accumulate(const Block& b, const void* values, int64_t j, int64_t n, bool fresh) {
+  multiply(b.rows(), b.columns, n, static_cast<const C*>(b.scores) + (j - b.key_begin), b.stride, static_cast<const C*>(values), b.columns,
+           static_cast<C*>(b.part), b.columns, fresh);
+}
+
+template <class C>
+void Fold(const Block& b, bool fresh) {
+  const Tag<C> d;
+  const C* part = static_cast<const C*>(b.part);
+  C* total = static_cast<C*>(b.total);
+  for (int64_t i = 0; i < b.rows() * b.columns; i += static_cast<int64_t>(hn::Lanes(d))) {
+    const auto p = hn::LoadU(d, part + i);
+    hn::StoreU(fresh ? p : hn::Add(hn::LoadU(d, total + i), p), d, total + i);
+  }
+}
+
+// ---- packing ----------------------------------------------------------------------------------------------------------
+
+/// One row as C, contiguous.
+template <class T, class C>
+HWY_INLINE void load_row(const T* HWY_RESTRICT from, int64_t stride, int64_t n, C* HWY_RESTRICT to) {
+  if constexpr (std::is_same_v<core::Compute<T>, C>) {
+    if (stride == 1) return map_row(from, to, static_cast<size_t>(n), [](auto, auto v) HWY_ATTR { return v; });
+  }
+  for (int64_t i = 0; i < n; ++i) to[i] = core::cast<C>(core::widen(from[i * stride]));
+}
+
+template <class T>
+void PackQuery(const Block& b) {
+  using C = core::Compute<T>;
+  const Problem& p = *b.problem;
+  C* to = static_cast<C*>(b.query);
+  for (int64_t r = 0; r < b.rows(); ++r, to += p.dim)
+    load_row(element<T>(p.q, b.segment->q, b.head(r), b.row(r)), p.q.col, p.dim, to);
+}
+
+/// to[t * kPanel + s] = from[s * row + t] for a square of one 128-bit vector each way.
+template <class T>
+HWY_INLINE void transpose_square(const T* from, int64_t row, core::Compute<T>* to) {
+  using C = core::Compute<T>;
+  const hn::CappedTag<C, 16 / sizeof(C)> d;
+  if constexpr (sizeof(C) == 8) {
+    const auto x0 = load(d, from), x1 = load(d, from + row);
+    hn::StoreU(hn::InterleaveLower(d, x0, x1), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, x0, x1), d, to + kPanel);
+  } else {
+    const auto x0 = load(d, from), x1 = load(d, from + row), x2 = load(d, from + 2 * row), x3 = load(d, from + 3 * row);
+    const auto low02 = hn::InterleaveLower(d, x0, x2), low13 = hn::InterleaveLower(d, x1, x3);
+    const auto high02 = hn::InterleaveUpper(d, x0, x2), high13 = hn::InterleaveUpper(d, x1, x3);
+    hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + kPanel);
+    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * kPanel);
+    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * kPanel);
+  }
+}
+
+template <class T>
+void PackKeys(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, void* panel) {
+  using C = core::Compute<T>;
+  constexpr int64_t kSquare = 16 / sizeof(C);
+  const T* from = element<T>(p.k, s.k, kv_head, j);
+  C* to = static_cast<C*>(panel);
+  const int64_t squares = p.k.col == 1 ? p.dim / kSquare * kSquare : 0, whole = n / kSquare * kSquare;
+  for (int64_t i = 0; i < whole; i += kSquare)
+    for (int64_t c = 0; c < squares; c += kSquare) transpose_square(from + i * p.k.row + c, p.k.row, to + c * kPanel + i);
+  for (int64_t c = 0; c < p.dim; ++c) {
+    for (int64_t i = c < squares ? whole : 0; i < n; ++i) to[c * kPanel + i] = core::widen(from[i * p.k.row + c * p.k.col]);
+    for (int64_t i = n; i < kPanel; ++i) to[c * kPanel + i] = 0;
+  }
+}
+
+template <class T>
+bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
+                uint8_t* poisoned) {
+  using C = core::Compute<T>;
+  const Tag<C> d;
+  C* to = static_cast<C*>(values);
+  bool any = false;
+  for (int64_t i = 0; i < kPanel; ++i, to += columns) {
+    poisoned[i] = 0;
+    const int64_t width = i < n ? p.value_dim : 0;
+    if (i < n) load_row(element<T>(p.v, s.v, kv_head, j + i), p.v.col, width, to);
+    for (int64_t c = width; c < columns; ++c) to[c] = 0;
+    auto bad = hn::Zero(d);  // 0 * x is NaN for a NaN or infinity
+    for (int64_t c = 0; c < columns; c += static_cast<int64_t>(hn::Lanes(d))) bad = hn::MulAdd(hn::LoadU(d, to + c), hn::Zero(d), bad);
+    if (hn::AllFalse(d, hn::IsNaN(bad))) continue;
+    poisoned[i] = any = true;
+    for (int64_t c = 0; c < width; ++c)
+      if (!std::isfinite(to[c])) to[c] = 0;
+  }
+  return any;
+}
+
+// ---- softmax ----------------------------------------------------------------------------------------------------------
+
+/// exp(x) for x <= 0 within 2 ulp, 0 below the smallest normal number, NaN for NaN; exp(0) == 1. The polynomial is Cephes'.
+template <class V>
+HWY_INLINE V exp_nonpositive(Tag<float> d, V x) {
+  const hn::RebindToUnsigned<Tag<float>> du;
+  const auto magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it leaves the rounded integer in the low bits
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const auto n = hn::Sub(shifted, magic);
+  const auto r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
+  auto poly = hn::Set(d, 1.9875691500e-4f);
+  for (float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
+    poly = hn::MulAdd(poly, r, hn::Set(d, c));
+  poly = hn::Add(hn::MulAdd(hn::Mul(r, r), poly, r), hn::Set(d, 1.0f));
+  const auto power = hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Set(du, 0x3F800000u)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::Mul(poly, power));
+}
+template <class V>
+HWY_INLINE V exp_nonpositive(Tag<double> d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+/// c * tanh(x / c). The clamp keeps Tanh from overflowing and lets NaN through.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V soft_cap(D d, V x, hn::TFromD<D> cap) {
+  const auto c = hn::Set(d, cap), limit = hn::Set(d, hn::TFromD<D>(20));
+  auto t = hn::Div(x, c);
+  t = hn::IfThenElse(hn::Gt(t, limit), limit, t);
+  t = hn::IfThenElse(hn::Lt(t, hn::Neg(limit)), hn::Neg(limit), t);
+  return hn::Mul(c, hn::IfThenElse(hn::IsNaN(t), t, hn::Tanh(d, t)));
+}
+
+/// Scores of one row and the keys [lo, hi) that its range lets it see, counted from the block's first key.
+template <class C>
+struct Row {
+  C* scores;
+  int64_t lo, hi, count;
+};
+
+/// Scale, softcap and bias over whole vectors, then the mask.
+template <class C>
+void adjust_row(const Block& b, int64_t r, const Row<C>& row) {
+  const Problem& p = *b.problem;
+  const Tag<C> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  C* line = static_cast<C*>(b.line);
+  const int64_t at = b.key_begin + row.lo, n = row.hi - row.lo;
+  if (p.bias.data) {
+    core::visit_float(p.bias.dtype, [&]<class T>() {
+      const T* bias = element<T>(p.bias, b.segment->bias, b.head(r), b.row(r)) + at * p.bias.col;
+      load_row(bias, p.bias.col, n, line + row.lo);
+    });
+  }
+  const auto scale = hn::Set(d, static_cast<C>(p.scale));
+  for (int64_t i = row.lo / lanes * lanes; i < row.hi; i += lanes) {
+    auto x = hn::Mul(hn::LoadU(d, row.scores + i), scale);
+    if (p.softcap > 0) x = soft_cap(d, x, static_cast<C>(p.softcap));
+    if (p.bias.data) x = hn::Add(x, hn::LoadU(d, line + i));
+    hn::StoreU(x, d, row.scores + i);
+  }
+  if (!p.mask.data) return;
+  const bool* mask = element<bool>(p.mask, b.segment->mask, b.head(r), b.row(r)) + at * p.mask.col;
+  C* s = row.scores + row.lo;
+  for (int64_t i = 0; i < n; ++i) s[i] = mask[i * p.mask.col] ? s[i] : -kInfinity<C>;
+}
+
+/// The largest score of whole vectors, NaN when all that is not -inf is NaN.
+template <class C>
+C largest(const C* s, int64_t begin, int64_t end) {
+  const Tag<C> d;
+  auto most = hn::Set(d, -kInfinity<C>);
+  for (int64_t i = begin; i < end; i += static_cast<int64_t>(hn::Lanes(d))) most = hn::Max(most, hn::LoadU(d, s + i));
+  const C top = hn::GetLane(hn::MaxOfLanes(d, most));
+  if (top > -kInfinity<C>) return top;
+  for (int64_t i = begin; i < end; ++i)
+    if (std::isnan(s[i])) return s[i];
+  return -kInfinity<C>;
+}
+
+/// p = exp(scale * s - top) over whole vectors, and their sum, split by split.
+template <class C>
+double exponentials(const Block& b, C* s, int64_t begin, int64_t end, C scale, C top) {
+  const Tag<C> d;
+  const auto factor = hn::Set(d, scale), most = hn::Set(d, top);
+  double sum = 0;
+  for (int64_t i = begin; i < end;) {
+    const int64_t stop = std::min(end, ((b.key_begin + i) / kSplit + 1) * kSplit - b.key_begin);
+    auto part = hn::Zero(d);
+    for (; i < stop; i += static_cast<int64_t>(hn::Lanes(d))) {
+      // A product that rounds before the difference: the largest score must give exp(0).
+      const auto p = exp_nonpositive(d, hn::Sub(hn::Mul(hn::LoadU(d, s + i), factor), most));
+      hn::StoreU(p, d, s + i);
+      part = hn::Add(part, p);
+    }
+    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, part)));
+  }
+  return sum;
+}
+
+template <class C>
+void softmax_row(const Block& b, int64_t r) {
+  const Problem& p = *b.problem;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<C>()));
+  const KeyRange seen = visible_keys(p, *b.segment, b.row(r));
+  Row<C> row{static_cast<C*>(b.scores) + r * b.stride, 0, 0, b.key_end - b.key_begin};
+  row.lo = std::clamp<int64_t>(seen.begin - b.key_begin, 0, row.count);
+  row.hi = std::clamp<int64_t>(seen.end - b.key_begin, row.lo, row.count);
+  const bool adjusted = p.softcap > 0 || p.bias.data || p.mask.data;
+  if (adjusted) adjust_row(b, r, row);
+  const C scale = adjusted ? C(1) : static_cast<C>(p.scale);
+  // Whole vectors: the range's ends are filled up with -inf, and weights beyond are 0.
+  const int64_t begin = row.lo / lanes * lanes, end = (row.hi + lanes - 1) / lanes * lanes;
+  std::fill(row.scores + begin, row.scores + row.lo, -kInfinity<C>);
+  std::fill(row.scores + row.hi, row.scores + end, -kInfinity<C>);
+  const C top = largest(row.scores, begin, end) * scale;
+  const bool empty = top == -kInfinity<C>;
+  b.top[r] = static_cast<double>(top);
+  b.sum[r] = empty ? 0.0 : exponentials(b, row.scores, begin, end, scale, top);
+  std::fill(row.scores, row.scores + (empty ? row.count : begin), C(0));
+  if (!empty) std::fill(row.scores + end, row.scores + row.count, C(0));
+}
+
+template <class C>
+void Softmax(const Block& b) {
+  for (int64_t r = 0; r < b.rows(); ++r) softmax_row<C>(b, r);
+}
+
+// ---- results ----------------------------------------------------------------------------------------------------------
+
+template <class T>
+void Finish(const Block& b) {
+  using C = core::Compute<T>;
+  const Problem& p = *b.problem;
+  for (int64_t r = 0; r < b.rows(); ++r) {
+    const bool empty = b.top[r] == -kInfinity<double>;
+    C* total = static_cast<C*>(b.total) + r * b.columns;
+    if (empty) std::fill(total, total + b.columns, C(0));
+    const double sink = b.sinks && !empty ? std::exp(b.sinks[b.head(r)] - b.top[r]) : 0.0;
+    const C whole = empty ? C(1) : static_cast<C>(b.sum[r] + sink);
+    T* out = static_cast<T*>(p.out.data) + b.segment->out + b.head(r) * p.out.head + b.row(r) * p.out.row;
+    const auto divide = [whole](auto d, auto x) HWY_ATTR { return hn::Div(x, hn::Set(d, whole)); };
+    if (p.out.col == 1) {
+      map_row(total, out, static_cast<size_t>(p.value_dim), divide);
+    } else {
+      for (int64_t c = 0; c < p.value_dim; ++c) out[c * p.out.col] = core::cast<T>(total[c] / whole);
+    }
+    if (!p.lse.data) continue;
+    static_cast<float*>(p.lse.data)[b.segment->lse + b.head(r) * p.lse.head + b.row(r) * p.lse.row] =
+        static_cast<float>(empty ? b.top[r] : b.top[r] + std::log(b.sum[r]));
+  }
+}
+
+template <class T>
+Kernels kernels_of() {
+  using C = core::Compute<T>;
+  return {sizeof(C), hn::Lanes(Tag<C>()), &PackQuery<T>, &PackKeys<T>, &PackValues<T>, &Scores<C>, &Softmax<C>, &Accumulate<C>,
+          &Fold<C>, &Finish<T>};
+}
+
+Kernels SimdKernels(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16: return kernels_of<Float16>();
+    case DType::kBFloat16: return kernels_of<BFloat16>();
+    case DType::kFloat64: return kernels_of<double>();
+    default: return kernels_of<float>();
+  }
+}
+
+}  // namespace tenor::attn::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenor::attn {
+
+HWY_EXPORT(SimdKernels);
+Kernels simd_kernels(DType dtype) { return HWY_DYNAMIC_DISPATCH(SimdKernels)(dtype); }
+
+}  // namespace tenor::attn
+#endif

@@ -1,0 +1,73 @@
+// The kernels of the CPU's fallback, each single-threaded over a block of query rows. C is the compute type: double for
+// float64, else float.
+//
+// The order of every sum is fixed by a row's own problem, so that its bits do not depend on how rows are grouped, keys are
+// cut or threads share the work:
+//   score(i, j)  one FMA chain over d;
+//   row sum      per kSplit keys (by absolute index) the vector's lanes, then their sum, then splits in order, in double;
+//   out(i, c)    per kSplit keys one FMA chain over j, then splits in order.
+// A hidden key has p = 0 and a finite value, so visiting it changes no bit.
+#pragma once
+
+#include "src/ops/attention/attention_problem.h"
+
+namespace tenor::attn {
+
+inline constexpr int64_t kPanel = 64;    // keys that are packed together
+inline constexpr int64_t kSplit = 1024;  // keys that one partial sum covers
+
+/// A block of query rows that read the same keys: heads [head_begin, head_end) of one key head times queries
+/// [row_begin, row_end), with the scratch of its thread. Row r is head head_begin + r / (row_end - row_begin).
+struct Block {
+  const Problem* problem;
+  const Segment* segment;
+  int64_t kv_head, head_begin, head_end, row_begin, row_end;
+  int64_t key_begin, key_end;  // the panels that any row sees, multiples of kPanel
+  int64_t stride;              // elements between rows of scores
+  int64_t columns;             // value_dim rounded up to a whole vector
+  void* query;                 // C [rows + kRowPad, dim]
+  void* scores;                // C [rows + kRowPad, stride]: scores, then weights p
+  void* part;                  // C [rows + kRowPad, columns]: sums of this split
+  void* total;                 // C [rows + kRowPad, columns]: sums of the splits before it
+  void* line;                  // C [stride]: one row of bias
+  double* top;                 // [rows] largest score; -inf where no key is visible
+  double* sum;                 // [rows] of exp(score - top)
+  const double* sinks;         // [heads] or null
+  const uint8_t* poisoned;     // [key_end - key_begin]: keys whose value holds a NaN or infinity, or null
+
+  int64_t rows() const { return (head_end - head_begin) * (row_end - row_begin); }
+  int64_t head(int64_t r) const { return head_begin + r / (row_end - row_begin); }
+  int64_t row(int64_t r) const { return row_begin + r % (row_end - row_begin); }
+};
+inline constexpr int64_t kRowPad = 8;  // rows that tiles may compute beyond the last
+
+struct Kernels {
+  size_t item;   // sizeof(C)
+  size_t lanes;  // of a vector of C
+  /// query = q's rows, converted.
+  void (*pack_query)(const Block&);
+  /// panel = keys j .. j + n - 1 transposed, [dim][kPanel], zeros beyond n.
+  void (*pack_keys)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, void* panel);
+  /// values = rows j .. j + n - 1 as [kPanel][columns], zeros beyond n and value_dim and for every NaN or infinity, whose
+  /// keys are marked in `poisoned`. Returns whether there were any.
+  bool (*pack_values)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
+                      uint8_t* poisoned);
+  /// scores[:, j - key_begin ...] = query . panel
+  void (*scores)(const Block&, const void* panel, int64_t j);
+  /// Scale, softcap, bias, mask, range, then p = exp(score - top), top and sum.
+  void (*softmax)(const Block&);
+  /// part (+)= p[:, j .. j + n - 1] . values; n a multiple of kPanel.
+  void (*accumulate)(const Block&, const void* values, int64_t j, int64_t n, bool fresh);
+  /// total (+)= part, at the end of a split.
+  void (*fold)(const Block&, bool fresh);
+  /// out = total / (sum + sink), rounded; lse.
+  void (*finish)(const Block&);
+};
+
+/// Adds the NaN and infinities of the values that `poisoned` marks to the totals of the rows that attend them.
+void add_poisoned(const Block& block);
+
+/// The kernels for a dtype on this machine's instruction set.
+Kernels simd_kernels(DType dtype);
+
+}  // namespace tenor::attn

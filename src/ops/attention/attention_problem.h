@@ -1,0 +1,53 @@
+// What the contract hands to the strategies: a checked problem as plain sizes, pointers and strides.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "tenor/attention.h"
+
+namespace tenor::attn {
+
+/// One operand: element (head, row, column) of a segment lies at data + offset + head * head_stride + ... elements.
+struct Plane {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t head = 0, row = 0, col = 0;  // strides
+};
+
+/// One sequence (a batch entry): its sizes and where it starts in each operand, in elements.
+struct Segment {
+  int64_t queries, keys;
+  int64_t q, k, v, mask, bias, out, lse;
+};
+
+struct Problem {
+  Plane q, k, v, mask, bias, out, lse;  // rows of mask and bias are queries, columns keys; lse has no columns
+  Tensor sinks;
+  int64_t heads, kv_heads, dim, value_dim;
+  double scale, softcap;  // softcap 0: none
+  Causal::Kind causal;
+  int64_t left, right;  // -1: unlimited
+  std::vector<Segment> segments;
+
+  int64_t group() const { return heads / kv_heads; }
+};
+
+/// Keys [begin, end) that the diagonal and the window let query i see; empty as begin == end.
+struct KeyRange {
+  int64_t begin, end;
+};
+inline KeyRange visible_keys(const Problem& p, const Segment& s, int64_t i) {
+  const int64_t at = p.causal == Causal::kTopLeft ? i : i + s.keys - s.queries;
+  int64_t begin = 0, end = s.keys;
+  if (p.causal != Causal::kOff) end = std::min(end, at + 1);
+  if (p.left >= 0) begin = std::max(begin, at - p.left);
+  if (p.right >= 0) end = std::min(end, at + p.right + 1);
+  begin = std::min(begin, s.keys);
+  return {begin, std::max(begin, end)};
+}
+
+/// The CPU's "fallback": scores, softmax and the product with V as separate kernels over blocks of query rows.
+void run_cpu_fallback(const Problem& problem);
+
+}  // namespace tenor::attn
