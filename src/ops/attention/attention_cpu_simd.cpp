@@ -9,12 +9,13 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/attention/attention_cpu_simd.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "src/cpu/math-inl.h"
 #include "src/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::attn::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+namespace math = cpu::HWY_NAMESPACE::math;
 using cpu::HWY_NAMESPACE::load;
 using cpu::HWY_NAMESPACE::load_n;
 using cpu::HWY_NAMESPACE::map_row;
@@ -180,34 +181,12 @@ bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, 
 
 // ---- softmax ----------------------------------------------------------------------------------------------------------
 
-/// exp(x) for x <= 0 within 2 ulp, 0 below the smallest normal number, NaN for NaN; exp(0) == 1. The polynomial is Cephes'.
-template <class V>
-HWY_INLINE V exp_nonpositive(Tag<float> d, V x) {
-  const hn::RebindToUnsigned<Tag<float>> du;
-  const auto magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it leaves the rounded integer in the low bits
-  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
-  const auto n = hn::Sub(shifted, magic);
-  const auto r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
-  auto poly = hn::Set(d, 1.9875691500e-4f);
-  for (float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
-    poly = hn::MulAdd(poly, r, hn::Set(d, c));
-  poly = hn::Add(hn::MulAdd(hn::Mul(r, r), poly, r), hn::Set(d, 1.0f));
-  const auto power = hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Set(du, 0x3F800000u)));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::Mul(poly, power));
-}
-template <class V>
-HWY_INLINE V exp_nonpositive(Tag<double> d, V x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-}
-
-/// c * tanh(x / c). The clamp keeps Tanh from overflowing and lets NaN through.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V soft_cap(D d, V x, hn::TFromD<D> cap) {
-  const auto c = hn::Set(d, cap), limit = hn::Set(d, hn::TFromD<D>(20));
-  auto t = hn::Div(x, c);
-  t = hn::IfThenElse(hn::Gt(t, limit), limit, t);
-  t = hn::IfThenElse(hn::Lt(t, hn::Neg(limit)), hn::Neg(limit), t);
-  return hn::Mul(c, hn::IfThenElse(hn::IsNaN(t), t, hn::Tanh(d, t)));
+/// math::exp for x <= 0 without its handling of other limits: 0 where the result would be subnormal, NaN for NaN.
+template <class D, class V>
+HWY_INLINE V exp_nonpositive(D d, V x) {
+  const auto e = math::reduce_exp(d, x);
+  const V value = hn::Mul(hn::Add(e.fraction, math::constant(d, 1)), math::power_of_two(d, e.exponent));
+  return hn::IfThenZeroElse(hn::Lt(x, math::constant(d, math::kIsFloat32<D> ? -87.3 : -708.0)), value);
 }
 
 /// Scores of one row and the keys [lo, hi) that its range lets it see, counted from the block's first key.
@@ -231,10 +210,10 @@ void adjust_row(const Block& b, int64_t r, const Row<C>& row) {
       load_row(bias, p.bias.col, n, line + row.lo);
     });
   }
-  const auto scale = hn::Set(d, static_cast<C>(p.scale));
+  const auto scale = hn::Set(d, static_cast<C>(p.scale)), cap = hn::Set(d, static_cast<C>(p.softcap));
   for (int64_t i = row.lo / lanes * lanes; i < row.hi; i += lanes) {
     auto x = hn::Mul(hn::LoadU(d, row.scores + i), scale);
-    if (p.softcap > 0) x = soft_cap(d, x, static_cast<C>(p.softcap));
+    if (p.softcap > 0) x = hn::Mul(cap, math::tanh(d, hn::Div(x, cap)));
     if (p.bias.data) x = hn::Add(x, hn::LoadU(d, line + i));
     hn::StoreU(x, d, row.scores + i);
   }
