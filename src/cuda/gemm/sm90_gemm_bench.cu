@@ -1,0 +1,112 @@
+// The Hopper GEMM beside cuBLASLt in one run: events, L2 flushed before each launch, medians of interleaved runs.
+// usage: sm90_gemm_bench; one line a shape.
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "src/cuda/gemm/sm90_gemm.h"
+
+namespace {
+
+using tenor::cuda::gemm::GemmProblem;
+
+#define CHECK_CUDA(call)                                                                     \
+  do {                                                                                       \
+    const auto status = (call);                                                              \
+    if (static_cast<int>(status) != 0) {                                                     \
+      std::fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, int(status));   \
+      std::exit(1);                                                                          \
+    }                                                                                        \
+  } while (0)
+
+__global__ void fill(__nv_bfloat16* x, size_t count, unsigned seed) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count; i += size_t{gridDim.x} * blockDim.x) {
+    unsigned h = (static_cast<unsigned>(i) * 2654435761u) ^ seed;
+    h ^= h >> 16, h *= 0x7feb352du, h ^= h >> 15, h *= 0x846ca68bu, h ^= h >> 16;
+    x[i] = __float2bfloat16(static_cast<float>(h) * (2.0f / 4294967296.0f) - 1.0f);
+  }
+}
+
+float time_once(const std::function<void()>& fn, void* flush, size_t flush_bytes) {
+  cudaEvent_t start, stop;
+  cudaEventCreate(&start), cudaEventCreate(&stop);
+  cudaMemsetAsync(flush, 0, flush_bytes);
+  cudaEventRecord(start);
+  fn();
+  cudaEventRecord(stop);
+  cudaEventSynchronize(stop);
+  float ms = 0;
+  cudaEventElapsedTime(&ms, start, stop);
+  cudaEventDestroy(start), cudaEventDestroy(stop);
+  return ms;
+}
+
+float median(std::vector<float> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+/// cuBLASLt's first choice for row-major C = A * B^T.
+std::function<void()> cublas(cublasLtHandle_t handle, const GemmProblem& p, void* workspace, size_t bytes) {
+  cublasLtMatmulDesc_t op;
+  cublasLtMatrixLayout_t a, b, c;
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  CHECK_CUDA(cublasLtMatmulDescCreate(&op, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  CHECK_CUDA(cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+  // Column-major: C^T[n,m] = B[k,n]^T A[k,m].
+  CHECK_CUDA(cublasLtMatrixLayoutCreate(&a, CUDA_R_16BF, p.k, p.n, p.stride_b));
+  CHECK_CUDA(cublasLtMatrixLayoutCreate(&b, CUDA_R_16BF, p.k, p.m, p.stride_a));
+  CHECK_CUDA(cublasLtMatrixLayoutCreate(&c, CUDA_R_16BF, p.n, p.m, p.stride_c));
+  cublasLtMatmulPreference_t preference;
+  CHECK_CUDA(cublasLtMatmulPreferenceCreate(&preference));
+  CHECK_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+  cublasLtMatmulHeuristicResult_t choice;
+  int found = 0;
+  CHECK_CUDA(cublasLtMatmulAlgoGetHeuristic(handle, op, a, b, c, c, preference, 1, &choice, &found));
+  return [=] {
+    const float one = 1, zero = 0;
+    CHECK_CUDA(cublasLtMatmul(handle, op, &one, p.b, a, p.a, b, &zero, p.c, c, p.c, c, &choice.algo, workspace, bytes, nullptr));
+  };
+}
+
+}  // namespace
+
+int main() {
+  const int shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {16384, 16384, 16384}, {2048, 2048, 2048}, {4000, 4096, 4096},
+                           {1000, 8192, 4096}, {333, 4096, 14336}, {4096, 14336, 4096}, {128, 14336, 4096}, {5000, 5000, 5000}};
+  cublasLtHandle_t handle;
+  CHECK_CUDA(cublasLtCreate(&handle));
+  const size_t workspace_bytes = 64 << 20, flush_bytes = 256 << 20;
+  void *workspace, *flush;
+  CHECK_CUDA(cudaMalloc(&workspace, workspace_bytes));
+  CHECK_CUDA(cudaMalloc(&flush, flush_bytes));
+  for (const auto& [m, n, k] : shapes) {
+    __nv_bfloat16 *a, *b, *c, *d;
+    const size_t sa = size_t(m) * k, sb = size_t(n) * k, sc = size_t(m) * n;
+    CHECK_CUDA(cudaMalloc(&a, sa * 2));
+    CHECK_CUDA(cudaMalloc(&b, sb * 2));
+    CHECK_CUDA(cudaMalloc(&c, sc * 2));
+    CHECK_CUDA(cudaMalloc(&d, sc * 2));
+    fill<<<1024, 256>>>(a, sa, 1);
+    fill<<<1024, 256>>>(b, sb, 2);
+    const GemmProblem ours{a, b, c, m, n, k, k, k, n, true}, peer{a, b, d, m, n, k, k, k, n, true};
+    const auto theirs = cublas(handle, peer, workspace, workspace_bytes);
+    const auto mine = [&] { CHECK_CUDA(tenor::cuda::gemm::sm90_gemm(ours, nullptr)); };
+    std::vector<float> x, y;
+    const int rounds = size_t(m) * n * k > size_t{1} << 40 ? 8 : 20;
+    for (int i = -3; i < rounds; ++i) {
+      const float t = time_once(mine, flush, flush_bytes), u = time_once(theirs, flush, flush_bytes);
+      if (i >= 0) x.push_back(t), y.push_back(u);
+    }
+    const double flops = 2.0 * m * n * k;
+    std::printf("{\"op\": \"gemm\", \"case\": \"%dx%dx%d\", \"dtype\": \"bfloat16\", \"ms\": %.4f, \"value\": %.1f, \"unit\": \"TFLOP/s\", "
+                "\"peer\": \"cublasLt\", \"peer_value\": %.1f, \"ratio\": %.3f}\n",
+                m, n, k, median(x), flops / median(x) / 1e9, flops / median(y) / 1e9, median(y) / median(x));
+    for (void* p : {a, b, c, d}) cudaFree(p);
+  }
+}

@@ -1,0 +1,50 @@
+// TMA: bulk tensor copies between global and shared memory, described by a tensor map.
+// PTX ISA, "cp.async.bulk.tensor". Coordinates are innermost first.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "src/cuda/ptx/mbarrier.cuh"
+
+namespace tenor::cuda::ptx {
+
+__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/// A 2-D box at (x, y) into this block's shared memory; `barrier` counts its bytes. Out-of-range elements arrive as zeros.
+__device__ __forceinline__ void tma_load_2d(void* dst, const CUtensorMap* map, int x, int y, uint64_t* barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+                   shared_address(dst)),
+               "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier))
+               : "memory");
+}
+
+/// The same box to the same address in every block of the cluster named in `blocks`, each block's barrier counting it.
+__device__ __forceinline__ void tma_load_2d_multicast(void* dst, const CUtensorMap* map, int x, int y, uint64_t* barrier, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(
+          shared_address(dst)),
+      "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier)), "h"(blocks)
+      : "memory");
+}
+
+/// A 2-D box from shared memory to (x, y); out-of-range elements are not written.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, const void* src, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y),
+               "r"(shared_address(src))
+               : "memory");
+}
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/// Until at most N of this thread's committed stores have yet to read their shared memory.
+template <int N>
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+
+/// Orders ordinary shared-memory writes before what the copy engine or the tensor cores read next.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+}  // namespace tenor::cuda::ptx
