@@ -1,0 +1,125 @@
+// Contract of layer_norm, rms_norm and their forms behind an addition.
+#include "tenor/norm.h"
+
+#include "src/core/layout.h"
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/step.h"
+#include "src/ops/norm/norm_checks.h"
+#include "src/ops/norm/norm_kernels.h"
+
+namespace tenor {
+namespace {
+
+using core::fail;
+using core::OpClass;
+using core::Output;
+using core::Step;
+using core::StepScope;
+using cpu::DenseVector;
+using cpu::RowBlock;
+using cpu::RowWalk;
+
+const core::OpRegistration kOps({
+    {"layer_norm", "norm", OpClass::kReduction, "x[..., H] -> (x - mean) / sqrt(variance + epsilon) * gamma[H] + beta[H]"},
+    {"rms_norm", "norm", OpClass::kReduction, "x[..., H] -> x / sqrt(mean(x^2) + epsilon) * (gamma[H] + weight_offset)"},
+    {"add_layer_norm", "norm", OpClass::kReduction, "x, residual [..., H] -> layer_norm(x + residual), x + residual"},
+    {"add_rms_norm", "norm", OpClass::kReduction, "x, residual [..., H] -> rms_norm(x + residual), x + residual"},
+});
+
+/// One normalisation of rows: what the four operators differ in.
+struct RowNorm {
+  const char* op;
+  const Tensor& gamma;
+  Tensor beta;
+  double epsilon;
+  double weight_offset;
+};
+
+void check_row_norm(const RowNorm& norm, const Tensor& x) {
+  core::check_float(norm.op, {"x", x});
+  check_last_axis(norm.op, x);
+  check_vector(norm.op, {"gamma", norm.gamma}, x, x.shape(-1));
+  check_optional_vector(norm.op, {"beta", norm.beta}, x, x.shape(-1));
+  core::check_positive(norm.op, "epsilon", norm.epsilon);
+  if (!std::isfinite(norm.weight_offset)) fail<ValueError>("{}: weight_offset must be finite, got {}", norm.op, norm.weight_offset);
+}
+
+using RowKernel = void (*)(const RowBlock&, const cpu::NormParameters&);
+
+void run_row_norm(const RowNorm& norm, RowWalk& walk, DType dtype, RowKernel kernel) {
+  const DType compute = compute_dtype(dtype);
+  const DenseVector gamma(norm.gamma, compute, norm.weight_offset), beta(norm.beta, compute);
+  const cpu::NormParameters p{dtype, gamma.data(), beta.data(), norm.epsilon};
+  walk.run([&](const RowBlock& block) { kernel(block, p); });
+}
+
+Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKernel kernel) {
+  check_row_norm(norm, x);
+  Output out(norm.op, given, x.shape(), x.dtype(), x, {&x, &norm.gamma, &norm.beta}, {.elementwise = true});
+  StepScope step([&] { return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()}; });
+  if (step.shape_only(out.target())) return out.target();
+  RowWalk walk(x.shape(), 1);
+  walk.read(x);
+  walk.write(out.target());
+  run_row_norm(norm, walk, x.dtype(), kernel);
+  return out.finish();
+}
+
+/// @throws ValueError when two results would share elements. Equal strides are compared exactly (two interleaved halves of
+/// one buffer are fine), others by their spans.
+void check_distinct(const char* op, const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined() || !core::spans_overlap(a, b)) return;
+  const auto item = static_cast<int64_t>(item_size(a.dtype()));
+  const int64_t gap = static_cast<const char*>(b.raw()) - static_cast<const char*>(a.raw());
+  if (a.shape() == b.shape() && a.strides() == b.strides() && gap % item == 0 && gap != 0) {
+    Dims shape = a.shape(), strides = a.strides();
+    shape.insert(0, 2);
+    strides.insert(0, std::abs(gap / item));
+    if (!core::has_internal_overlap(a.with_layout(shape, strides, 0))) return;
+  }
+  fail<ValueError>("{}: the two tensors of out share memory", op);
+}
+
+AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& residual, const AddNormResult& given, RowKernel kernel) {
+  check_row_norm(norm, x);
+  core::check_same_dtype(norm.op, {"x", x}, {"residual", residual});
+  core::check_same_device(norm.op, {{"x", x}, {"residual", residual}});
+  core::check_shape(norm.op, {"residual", residual}, x.shape());
+  if (given.y.defined() != given.new_residual.defined()) fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
+  check_distinct(norm.op, given.y, given.new_residual);
+  const std::initializer_list<const Tensor*> inputs = {&x, &residual, &norm.gamma, &norm.beta};
+  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[0]"});
+  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[1]"});
+  StepScope step([&] {
+    return Step{norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()};
+  });
+  if (step.shape_only(y.target())) return {y.target(), sum.target()};
+  RowWalk walk(x.shape(), 1);
+  walk.read(x);
+  walk.read(residual);
+  walk.write(y.target());
+  walk.write(sum.target());
+  run_row_norm(norm, walk, x.dtype(), kernel);
+  return {y.finish(), sum.finish()};
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const LayerNormOptions& o) {
+  return row_norm({"layer_norm", gamma, o.beta, o.epsilon, 0}, x, o.out, cpu::layer_norm_rows);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& gamma, const RmsNormOptions& o) {
+  return row_norm({"rms_norm", gamma, {}, o.epsilon, o.weight_offset}, x, o.out, cpu::rms_norm_rows);
+}
+
+AddNormResult add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const AddRmsNormOptions& o) {
+  return add_row_norm({"add_rms_norm", gamma, {}, o.epsilon, o.weight_offset}, x, residual, o.out, cpu::add_rms_norm_rows);
+}
+
+AddNormResult add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const AddLayerNormOptions& o) {
+  return add_row_norm({"add_layer_norm", gamma, o.beta, o.epsilon, 0}, x, residual, o.out, cpu::add_layer_norm_rows);
+}
+
+}  // namespace tenor
