@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/norm/softmax_cpu.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "src/cpu/math-inl.h"
 #include "src/ops/norm/norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,11 +25,6 @@ struct MaxOp {
     return hn::Max(a, b);
   }
 };
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V exp_of(D d, V v) {
-  return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(d, v));
-}
 
 template <class C>
 inline constexpr C kInfinity = std::numeric_limits<C>::infinity();
@@ -50,7 +45,7 @@ HWY_INLINE C exp_row(const T* x, C* e, size_t n, C top) {
   for (size_t start = 0; start < n; start += core::kReductionBlock) {
     const size_t m = std::min<size_t>(core::kReductionBlock, n - start);
     for_lanes(d, m, [&](size_t i, auto io) HWY_ATTR {
-      io.store(d, exp_of(d, hn::Sub(io.load(d, x + start + i), t)), e + start + i);
+      io.store(d, math::exp(d, hn::Sub(io.load(d, x + start + i), t)), e + start + i);
     });
     blocks.push(reduce_block(e + start, m, C(0), Itself(), AddOp()), add);
   }
@@ -84,7 +79,7 @@ void log_softmax_block(const RowBlock& block, DType dtype) {
       const T* x = block.row<const T>(0, r);
       T* y = block.row<T>(1, r);
       const auto top = hn::Set(d, row_max(x, n));
-      const C sum = reduce_row(x, n, C(0), [&](auto, auto v) HWY_ATTR { return exp_of(d, hn::Sub(v, top)); }, AddOp());
+      const C sum = reduce_row(x, n, C(0), [&](auto, auto v) HWY_ATTR { return math::exp(d, hn::Sub(v, top)); }, AddOp());
       const auto log_sum = hn::Set(d, static_cast<C>(std::log(static_cast<double>(sum))));
       for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR {
         io.store(d, hn::Sub(hn::Sub(io.load(d, x + i), top), log_sum), y + i);

@@ -1,0 +1,102 @@
+// Contract of silu_mul and gelu_mul.
+#include "tenor/activation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/core/check.h"
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/step.h"
+#include "src/ops/activation/activation_kernels.h"
+
+namespace tenor {
+namespace {
+
+using core::fail;
+using core::OpClass;
+using core::Output;
+using core::Step;
+using core::StepScope;
+using cpu::RowBlock;
+
+const core::OpRegistration kOps({
+    {"silu_mul", "activation", OpClass::kElementwise, "x[..., 2d] -> silu(x[..., :d]) * x[..., d:], or silu(gate) * up"},
+    {"gelu_mul", "activation", OpClass::kElementwise, "x[..., 2d] -> gelu(x[..., :d]) * x[..., d:], or gelu(gate) * up"},
+});
+
+/// x's last axis from `start`, `count` long.
+Tensor part(const Tensor& x, int64_t start, int64_t count) {
+  Dims shape = x.shape();
+  shape.back() = count;
+  return x.with_layout(std::move(shape), x.strides(), x.offset() + start * x.stride(-1));
+}
+
+/// x with its dims in the order of `like`'s strides, widest first: the walk then follows memory.
+Tensor ordered_like(const Tensor& x, const Tensor& like) {
+  std::vector<int> order(static_cast<size_t>(x.ndim()));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return like.stride(a) > like.stride(b); });
+  Dims shape, strides;
+  for (int d : order) {
+    shape.push_back(x.shape(d));
+    strides.push_back(x.stride(d));
+  }
+  return x.with_layout(std::move(shape), std::move(strides), x.offset());
+}
+
+/// The operands' dims merged into rows as long as they can be.
+void walk_gated(const Tensor& gate, const Tensor& up, const Tensor& out, cpu::FunctionRef<void(const RowBlock&)> kernel) {
+  const Tensor to = ordered_like(out, out);
+  const bool dense = gate.is_contiguous() && up.is_contiguous() && out.is_contiguous();
+  cpu::RowWalk walk(to.shape(), dense ? to.ndim() : std::min(to.ndim(), 1), cpu::RowWalk::Rows::kMayBeCut);
+  walk.read(ordered_like(gate, out));
+  walk.read(ordered_like(up, out));
+  walk.write(to);
+  walk.run(kernel);
+}
+
+using Kernel = void (*)(const RowBlock&, DType);
+
+Tensor gated_halves(const char* op, const Tensor& x, const Tensor& given, Kernel kernel) {
+  core::check_float(op, {"x", x});
+  if (x.ndim() == 0 || x.shape(-1) % 2 != 0) fail<ShapeError>("{}: x must have a last axis of even length, got shape {}", op, x.shape());
+  const int64_t half = x.shape(-1) / 2;
+  const Tensor gate = part(x, 0, half), up = part(x, half, half);
+  Output out(op, given, gate.shape(), x.dtype(), x, {&gate, &up}, {.elementwise = true});
+  StepScope step([&] { return Step{op, OpClass::kElementwise, {x}, {out.target()}, gate.numel()}; });
+  if (step.shape_only(out.target())) return out.target();
+  walk_gated(gate, up, out.target(), [&](const RowBlock& block) { kernel(block, x.dtype()); });
+  return out.finish();
+}
+
+Tensor gated_pair(const char* op, const Tensor& gate, const Tensor& up, const Tensor& given, Kernel kernel) {
+  core::check_float(op, {"gate", gate});
+  core::check_same_dtype(op, {"gate", gate}, {"up", up});
+  core::check_same_device(op, {{"gate", gate}, {"up", up}});
+  core::check_shape(op, {"up", up}, gate.shape());
+  Output out(op, given, gate.shape(), gate.dtype(), gate, {&gate, &up}, {.elementwise = true});
+  StepScope step([&] { return Step{op, OpClass::kElementwise, {gate, up}, {out.target()}, gate.numel()}; });
+  if (step.shape_only(out.target())) return out.target();
+  walk_gated(gate, up, out.target(), [&](const RowBlock& block) { kernel(block, gate.dtype()); });
+  return out.finish();
+}
+
+Kernel gelu_kernel(const std::string& approximate) {
+  if (approximate == "none") return cpu::gelu_mul_rows;
+  if (approximate == "tanh") return cpu::gelu_tanh_mul_rows;
+  fail<ValueError>("gelu_mul: approximate must be 'none' or 'tanh', got '{}'", approximate);
+}
+
+}  // namespace
+
+Tensor silu_mul(const Tensor& x, const SiluMulOptions& o) { return gated_halves("silu_mul", x, o.out, cpu::silu_mul_rows); }
+Tensor silu_mul(const Tensor& gate, const Tensor& up, const SiluMulOptions& o) {
+  return gated_pair("silu_mul", gate, up, o.out, cpu::silu_mul_rows);
+}
+Tensor gelu_mul(const Tensor& x, const GeluMulOptions& o) { return gated_halves("gelu_mul", x, o.out, gelu_kernel(o.approximate)); }
+Tensor gelu_mul(const Tensor& gate, const Tensor& up, const GeluMulOptions& o) {
+  return gated_pair("gelu_mul", gate, up, o.out, gelu_kernel(o.approximate));
+}
+
+}  // namespace tenor
