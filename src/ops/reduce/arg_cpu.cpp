@@ -1,0 +1,120 @@
+// argmax and argmin: where the extreme of a row is, and running extremes of columns with their places.
+#include <bit>
+#include <cmath>
+
+#include "src/core/visit.h"
+#include "src/ops/reduce/reduce_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/ops/reduce/arg_cpu.cpp"
+#include "hwy/foreach_target.h"
+#include "src/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::reduce::HWY_NAMESPACE {
+using namespace tenor::cpu::HWY_NAMESPACE;
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+template <class T>
+int64_t find_float(const void* data, int64_t n, const void* value) {
+  using C = core::Compute<T>;
+  const ComputeTag<T> d;
+  const T* x = static_cast<const T*>(data);
+  const C wanted = *static_cast<const C*>(value);
+  const bool nan = std::isnan(wanted);
+  const auto target = hn::Set(d, wanted);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = load(d, x + i);
+    const auto hit = nan ? hn::IsNaN(v) : hn::Eq(v, target);
+    const intptr_t at = hn::FindFirstTrue(d, hit);
+    if (at >= 0) return i + at;
+  }
+  for (; i < n; ++i) {
+    const C v = core::widen(x[i]);
+    if (nan ? std::isnan(v) : v == wanted) return i;
+  }
+  return 0;  // not reached: the value comes from this row
+}
+
+template <class T>
+int64_t find_integer(const void* data, int64_t n, const void* value) {
+  const T* x = static_cast<const T*>(data);
+  const T wanted = *static_cast<const T*>(value);
+  constexpr int64_t kGroup = 64;
+  int64_t i = 0;
+  for (; i + kGroup <= n; i += kGroup) {
+    T hits = 0;
+    for (int64_t j = 0; j < kGroup; ++j) hits |= static_cast<T>(x[i + j] == wanted);
+    if (hits) break;
+  }
+  for (; i < n; ++i)
+    if (x[i] == wanted) return i;
+  return 0;
+}
+
+/// The first NaN, then the first extreme.
+template <class T, bool kLargest>
+void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int64_t width, void* extremes, int64_t* HWY_RESTRICT indices) {
+  T* HWY_RESTRICT best = static_cast<T*>(extremes);
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* HWY_RESTRICT x = static_cast<const T*>(data) + r * stride;
+    if (first + r == 0) {
+      for (int64_t c = 0; c < width; ++c) best[c] = x[c];
+      for (int64_t c = 0; c < width; ++c) indices[c] = 0;
+      continue;
+    }
+    for (int64_t c = 0; c < width; ++c) {
+      const T v = x[c], b = best[c];
+      bool take = kLargest ? v > b : v < b;
+      if constexpr (std::is_floating_point_v<T>) take = take | ((v != v) & (b == b));
+      best[c] = take ? v : b;
+      indices[c] = take ? first + r : indices[c];
+    }
+  }
+}
+
+const ArgKernels* find_arg_kernels(DType dtype) {
+  static constexpr ArgKernels kHalf{find_float<Float16>}, kBrain{find_float<BFloat16>}, kFloat{find_float<float>}, kDouble{find_float<double>};
+  static constexpr ArgKernels k1{find_integer<uint8_t>}, k2{find_integer<uint16_t>}, k4{find_integer<uint32_t>}, k8{find_integer<uint64_t>};
+  switch (dtype) {
+    case DType::kFloat16: return &kHalf;
+    case DType::kBFloat16: return &kBrain;
+    case DType::kFloat32: return &kFloat;
+    case DType::kFloat64: return &kDouble;
+    default: break;
+  }
+  switch (item_size(dtype)) {
+    case 1: return &k1;
+    case 2: return &k2;
+    case 4: return &k4;
+    default: return &k8;
+  }
+}
+
+ArgColumnsFn find_arg_columns(bool largest, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return largest ? columns<float, true> : columns<float, false>;
+    case DType::kFloat64: return largest ? columns<double, true> : columns<double, false>;
+    case DType::kUInt64: return largest ? columns<uint64_t, true> : columns<uint64_t, false>;
+    default: return largest ? columns<int64_t, true> : columns<int64_t, false>;
+  }
+}
+
+}  // namespace
+}  // namespace tenor::reduce::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenor::reduce {
+
+HWY_EXPORT(find_arg_kernels);
+HWY_EXPORT(find_arg_columns);
+
+const ArgKernels& arg_kernels(DType dtype) { return *HWY_DYNAMIC_DISPATCH(find_arg_kernels)(dtype); }
+ArgColumnsFn arg_columns(bool largest, DType dtype) { return HWY_DYNAMIC_DISPATCH(find_arg_columns)(largest, dtype); }
+
+}  // namespace tenor::reduce
+#endif

@@ -1,0 +1,121 @@
+// Driver of argmax, argmin and of max and min along a dim.
+#include <cmath>
+#include <cstring>
+
+#include "src/core/numeric.h"
+#include "src/core/reduction_order.h"
+#include "src/core/visit.h"
+#include "src/cpu/parallel.h"
+#include "src/ops/reduce/reduce_driver.h"
+#include "src/ops/reduce/reduce_problem.h"
+
+namespace tenor::reduce {
+namespace {
+
+constexpr int64_t kBlock = core::kReductionBlock;
+
+/// Whether `a`, an extreme of a later block, replaces `b`: the first NaN wins, else the first of equals.
+template <class C>
+bool better(bool largest, C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    if (std::isnan(b)) return false;
+    if (std::isnan(a)) return true;
+  }
+  return largest ? a > b : a < b;
+}
+
+class ArgRunner {
+ public:
+  explicit ArgRunner(const ArgProblem& p)
+      : p_(p), out_(p.indices.defined() ? p.indices : p.values), layout_(make_layout(p.x, p.dims, out_)), driver_(p.x, layout_) {
+    const DType x = p.x.dtype();
+    rows_ = make_reader(p.largest ? Pass::kMax : Pass::kMin, x, x);
+    const DType wide = x == float32 || x == float64 || x == uint64 ? x : is_float(x) ? float32 : int64;
+    columns_ = {nullptr, cpu::gather_function(x, wide), wide, wide != x};
+  }
+
+  void run_all() const {
+    const int64_t width = driver_.segment_width(1), n = segments(layout_, width);
+    const int64_t item = static_cast<int64_t>(item_size(p_.x.dtype()));
+    const bool parallel = driver_.by_rows() && n < 2 * num_threads() && layout_.count >= 2 * kBlock;
+    const auto some = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) run(segment(layout_, i, width), parallel);
+    };
+    if (parallel) some(0, n);
+    else cpu::parallel_for(n, cpu::grain_of(width * layout_.count * item), some);
+  }
+
+ private:
+  void run(const Segment& s, bool parallel) const {
+    Accumulators memory;
+    void* values = memory.reserve(s.width);
+    std::vector<int64_t> indices(static_cast<size_t>(s.width));
+    if (driver_.by_rows()) {
+      // An accumulator is a float, a double or an integer of x's size.
+      const DType kind = rows_.kernels->accumulator;
+      core::visit(kind, [&]<class C>() {
+        if constexpr (!core::kStorageFloat<C> && !std::is_same_v<C, bool>) rows<C>(s, parallel, static_cast<C*>(values), indices.data());
+      });
+      store(values, kind, indices, s);
+    } else {
+      const ArgColumnsFn fold = arg_columns(p_.largest, columns_.dtype);
+      driver_.for_column_tiles(columns_, s, 0, layout_.count, [&](const void* x, int64_t stride, int64_t first, int64_t n) {
+        fold(x, stride, n, first, s.width, values, indices.data());
+      });
+      store(values, columns_.dtype, indices, s);
+    }
+  }
+
+  /// The extreme of every block, the first block that holds it, and its place there.
+  template <class C>
+  void rows(const Segment& s, bool parallel, C* values, int64_t* indices) const {
+    const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
+    std::vector<C> extremes(static_cast<size_t>(blocks * s.width));
+    const auto some = [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) driver_.reduce_block(rows_, s, b, nullptr, 0, extremes.data() + b * s.width);
+    };
+    if (parallel) cpu::parallel_for(blocks, cpu::grain_of(kBlock * s.width), some);
+    else some(0, blocks);
+    for (int64_t r = 0; r < s.width; ++r) {
+      int64_t best = 0;
+      for (int64_t b = 1; b < blocks; ++b)
+        if (better(p_.largest, extremes[b * s.width + r], extremes[best * s.width + r])) best = b;
+      values[r] = extremes[best * s.width + r];
+      indices[r] = best * kBlock + place(s.in + r * layout_.inner.in, best, &values[r]);
+    }
+  }
+
+  int64_t place(int64_t in, int64_t block, const void* value) const {
+    const int64_t begin = block * kBlock, end = std::min(begin + kBlock, layout_.count);
+    const DType dtype = p_.x.dtype();
+    if (layout_.reduced.size() == 1 && layout_.reduced[0].in == 1) return arg_kernels(dtype).find(driver_.data(in + begin), end - begin, value);
+    alignas(64) uint64_t buffer[kBlock];
+    driver_.gather_row(rows_.gather, item_size(dtype), in, begin, end, buffer);
+    return arg_kernels(dtype).find(buffer, end - begin, value);
+  }
+
+  void store(const void* values, DType kind, const std::vector<int64_t>& indices, const Segment& s) const {
+    if (p_.indices.defined())
+      cpu::scatter_function(int64, int64)(indices.data(), 1, s.width, p_.indices.data<int64_t>() + s.out, 0, layout_.inner.out);
+    if (!p_.values.defined()) return;
+    const DType to = p_.values.dtype() == boolean ? uint8 : p_.values.dtype();
+    const DType from = item_size(kind) == item_size(to) ? to : kind;
+    char* out = static_cast<char*>(p_.values.raw()) + s.out * static_cast<int64_t>(item_size(to));
+    cpu::scatter_function(from, to)(values, 1, s.width, out, 0, layout_.inner.out);
+  }
+
+  const ArgProblem& p_;
+  const Tensor& out_;
+  Layout layout_;
+  Driver driver_;
+  Reader rows_{}, columns_{};
+};
+
+}  // namespace
+
+void run_arg_cpu(const ArgProblem& problem) {
+  const Tensor& out = problem.indices.defined() ? problem.indices : problem.values;
+  if (out.numel() != 0) ArgRunner(problem).run_all();
+}
+
+}  // namespace tenor::reduce

@@ -1,0 +1,81 @@
+// Sums of float functions that read a shift, or that cost more than their memory: deviations, exponentials, powers.
+#include <cmath>
+
+#include "src/ops/reduce/reduce_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/ops/reduce/reduce_cpu_shifted.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "src/ops/reduce/reduce_float-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::reduce::HWY_NAMESPACE {
+namespace {
+
+struct Shifted {
+  using Combine = Add;
+  static constexpr bool kShifted = true;
+};
+struct Deviation : Shifted {
+  template <class D, class V>
+  static HWY_INLINE V map(D, V x, V shift, double) {
+    return hn::Sub(x, shift);
+  }
+};
+struct SquareDeviation : Shifted {
+  template <class D, class V>
+  static HWY_INLINE V map(D, V x, V shift, double) {
+    const V difference = hn::Sub(x, shift);
+    return hn::Mul(difference, difference);
+  }
+};
+struct ShiftedExp : Shifted {
+  template <class D, class V>
+  static HWY_INLINE V map(D d, V x, V shift, double) {
+    const V t = hn::Sub(x, shift);
+    // Highway's Exp is specified for finite arguments: NaN and +inf are themselves, far below is 0.
+    const V e = hn::Exp(d, hn::Min(hn::Max(t, hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? -104.0f : -1000.0f)), hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? 88.7f : 709.7f)));
+    const V inf = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::infinity());
+    return hn::IfThenElse(hn::Or(hn::IsNaN(t), hn::Eq(t, inf)), t, e);
+  }
+};
+/// |x|^p by the C library, lane by lane: its error must stay below a rounding whatever p.
+struct Power {
+  using Combine = Add;
+  static constexpr bool kShifted = false;
+  template <class D, class V>
+  static HWY_INLINE V map(D d, V x, V, double power) {
+    using C = hn::TFromD<D>;
+    HWY_ALIGN C values[HWY_MAX_BYTES / sizeof(C)];
+    hn::Store(x, d, values);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) values[i] = std::pow(std::abs(values[i]), static_cast<C>(power));
+    return hn::Load(d, values);
+  }
+};
+
+template <class T>
+const Kernels* find(Pass pass) {
+  switch (pass) {
+    case Pass::kSumShifted: return &FloatKernels<T, Deviation>::kTable;
+    case Pass::kSumShiftedSquares: return &FloatKernels<T, SquareDeviation>::kTable;
+    case Pass::kSumExp: return &FloatKernels<T, ShiftedExp>::kTable;
+    default: return &FloatKernels<T, Power>::kTable;
+  }
+}
+
+const Kernels* find_shifted_kernels(Pass pass, DType dtype) {
+  if (dtype == float32) return find<float>(pass);
+  return dtype == float64 ? find<double>(pass) : nullptr;
+}
+
+}  // namespace
+}  // namespace tenor::reduce::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenor::reduce {
+HWY_EXPORT(find_shifted_kernels);
+const Kernels* shifted_kernels(Pass pass, DType dtype) { return HWY_DYNAMIC_DISPATCH(find_shifted_kernels)(pass, dtype); }
+}  // namespace tenor::reduce
+#endif

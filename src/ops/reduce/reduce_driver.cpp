@@ -1,0 +1,150 @@
+#include "src/ops/reduce/reduce_driver.h"
+
+#include <cstring>
+
+#include "src/core/reduction_order.h"
+#include "src/cpu/parallel.h"
+
+namespace tenor::reduce {
+namespace {
+
+constexpr int64_t kBlock = core::kReductionBlock;
+
+bool has_own_accumulator(Pass pass) { return pass == Pass::kMax || pass == Pass::kMin || pass == Pass::kCount; }
+
+/// core::BlockCounter for `width` columns at once.
+class Counter {
+ public:
+  Counter(const Kernels& kernels, int64_t width)
+      : kernels_(kernels), width_(width), bytes_(static_cast<size_t>(width) * item_size(kernels.accumulator)) {}
+
+  void push(void* block) {
+    const int64_t carry = count_++;
+    int level = 0;
+    for (; carry >> level & 1; ++level) {
+      kernels_.combine(slot(level), block, width_);
+      std::memcpy(block, slot(level), bytes_);
+    }
+    std::memcpy(slot(level), block, bytes_);
+  }
+  void finish(void* results) {
+    int level = __builtin_ctzll(static_cast<unsigned long long>(count_));
+    std::memcpy(results, slot(level), bytes_);
+    for (++level; count_ >> level; ++level) {
+      if (!(count_ >> level & 1)) continue;
+      kernels_.combine(slot(level), results, width_);
+      std::memcpy(results, slot(level), bytes_);
+    }
+  }
+
+ private:
+  void* slot(int level) {
+    if (slots_.size() <= static_cast<size_t>(level)) slots_.resize(static_cast<size_t>(level) + 1);
+    return slots_[static_cast<size_t>(level)].reserve(width_);
+  }
+
+  const Kernels& kernels_;
+  int64_t width_;
+  size_t bytes_;
+  int64_t count_ = 0;
+  std::vector<Accumulators> slots_;
+};
+
+}  // namespace
+
+Reader make_reader(Pass pass, DType x, DType accumulator) {
+  const Kernels* direct = kernels(pass, x);
+  if (direct && (has_own_accumulator(pass) || direct->accumulator == accumulator || (accumulator == uint64 && direct->accumulator == int64)))
+    return {direct, cpu::gather_function(x, x), x, false};
+  // Integers meet modulo 2^64, whatever their sign.
+  const DType as = accumulator == uint64 && !is_float(x) ? int64 : accumulator;
+  return {kernels(pass, as), cpu::gather_function(x, as), as, true};
+}
+
+Driver::Driver(const Tensor& x, const Layout& layout)
+    : layout_(layout), data_(static_cast<const char*>(x.raw())), item_(static_cast<int64_t>(item_size(x.dtype()))) {
+  const Layout::Dim& run = layout.reduced.back();
+  // Short runs are better served by tiles of outputs, even through a gather: a row's fixed cost exceeds its work.
+  by_rows_ = layout.outputs == 1 || (run.in < layout.inner.in && run.size >= 32);
+}
+
+int64_t Driver::segment_width(int passes) const {
+  const Layout::Dim& inner = layout_.inner;
+  const int64_t share = layout_.outers * inner.size / (4 * num_threads()) + 1;
+  if (by_rows_) {
+    const int64_t resident = (256 << 10) / std::max<int64_t>(layout_.count * item_, 1) + 1;
+    return std::min({inner.size, share, passes > 1 ? std::min<int64_t>(resident, 64) : 64});
+  }
+  const bool direct = inner.in == 1;
+  const int64_t most = direct && passes == 1 ? 512 : 64;
+  return std::min(inner.size, std::clamp<int64_t>(share * 2 / 64 * 64, 64, most));
+}
+
+void Driver::gather_row(cpu::GatherFn gather, size_t item, int64_t in, int64_t begin, int64_t end, void* buffer) const {
+  const int64_t stride = layout_.reduced.back().in;
+  for_runs(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t n) {
+    gather(data(in + offset), stride, 0, n, 1, static_cast<char*>(buffer) + static_cast<size_t>(first - begin) * item);
+  });
+}
+
+void Driver::rows_block(const Reader& reader, const Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
+                        void* results) const {
+  const Kernels& k = *reader.kernels;
+  const int64_t n = end - begin;
+  if (!reader.converts && layout_.reduced.size() == 1 && (layout_.reduced[0].in == 1 || n == 1)) {
+    k.rows(data(s.in + begin * layout_.reduced[0].in), layout_.inner.in, s.width, n, shifts, power, results);
+    return;
+  }
+  alignas(64) uint64_t buffer[kBlock];
+  const size_t step = item_size(k.accumulator);
+  for (int64_t r = 0; r < s.width; ++r) {
+    const size_t at = static_cast<size_t>(r) * step;
+    gather_row(reader.gather, item_size(reader.dtype), s.in + r * layout_.inner.in, begin, end, buffer);
+    k.rows(buffer, 0, 1, n, shifts ? static_cast<const char*>(shifts) + at : nullptr, power, static_cast<char*>(results) + at);
+  }
+}
+
+void Driver::columns_block(const Reader& reader, const Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
+                           void* results) const {
+  const Kernels& k = *reader.kernels;
+  const int64_t lanes = std::min(end - begin, core::kReductionLanes);
+  // Narrow rows lie without gaps in the accumulators, so that dense ones can be folded 32 at a time.
+  const int64_t pitch = s.width <= 64 ? s.width : (s.width + 15) / 16 * 16;
+  thread_local Accumulators accumulators;
+  void* acc = accumulators.reserve(core::kReductionLanes * pitch);
+  k.start(acc, lanes * pitch);
+  for_column_tiles(reader, s, begin, end, [&](const void* x, int64_t stride, int64_t first, int64_t rows) {
+    k.columns(x, stride, rows, first - begin, s.width, shifts, power, acc, pitch);
+  });
+  k.finish(acc, end - begin, s.width, pitch);
+  std::memcpy(results, acc, static_cast<size_t>(s.width) * item_size(k.accumulator));
+}
+
+void Driver::reduce_block(const Reader& reader, const Segment& s, int64_t block, const void* shifts, double power, void* results) const {
+  const int64_t begin = block * kBlock, end = std::min(begin + kBlock, layout_.count);
+  if (by_rows_) return rows_block(reader, s, begin, end, shifts, power, results);
+  columns_block(reader, s, begin, end, shifts, power, results);
+}
+
+void Driver::reduce(const Reader& reader, const Segment& s, const void* shifts, double power, bool parallel, void* results) const {
+  const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
+  if (blocks == 0) return reader.kernels->start(results, s.width);
+  if (blocks == 1) return reduce_block(reader, s, 0, shifts, power, results);
+  // Blocks are computed in waves, by all threads or by this one, and meet in order.
+  const size_t step = static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator);
+  const int64_t wave = parallel ? std::min<int64_t>(blocks, 1024) : 1;
+  std::vector<char> partial(step * static_cast<size_t>(wave));
+  Counter counter(*reader.kernels, s.width);
+  for (int64_t first = 0; first < blocks; first += wave) {
+    const int64_t n = std::min(wave, blocks - first);
+    const auto some = [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) reduce_block(reader, s, first + b, shifts, power, partial.data() + static_cast<size_t>(b) * step);
+    };
+    if (parallel) cpu::parallel_for(n, cpu::grain_of(kBlock * s.width * item_), some);
+    else some(0, n);
+    for (int64_t b = 0; b < n; ++b) counter.push(partial.data() + static_cast<size_t>(b) * step);
+  }
+  counter.finish(results);
+}
+
+}  // namespace tenor::reduce

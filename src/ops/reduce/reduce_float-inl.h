@@ -1,0 +1,159 @@
+// Float kernels of a reduction, from its element function and its combine; see reduce_kernels.h. Both the row and the
+// column form walk core/reduction_order.h, so a result's bits do not depend on which of them ran.
+#if defined(TENOR_REDUCE_FLOAT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TENOR_REDUCE_FLOAT_INL_H_
+#undef TENOR_REDUCE_FLOAT_INL_H_
+#else
+#define TENOR_REDUCE_FLOAT_INL_H_
+#endif
+
+#include <limits>
+
+#include "src/cpu/simd-inl.h"
+#include "src/ops/reduce/reduce_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::reduce::HWY_NAMESPACE {
+using namespace tenor::cpu::HWY_NAMESPACE;  // load, store, reduce_block
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Add {
+  template <class C>
+  static constexpr C identity() {
+    return C(0);
+  }
+  template <class D, class V>
+  static HWY_INLINE V combine(D, V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+struct Multiply {
+  template <class C>
+  static constexpr C identity() {
+    return C(1);
+  }
+  template <class D, class V>
+  static HWY_INLINE V combine(D, V a, V b) {
+    return hn::Mul(a, b);
+  }
+};
+/// The larger one, or a NaN.
+struct Larger {
+  template <class C>
+  static constexpr C identity() {
+    return -std::numeric_limits<C>::infinity();
+  }
+  template <class D, class V>
+  static HWY_INLINE V combine(D, V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Gt(a, b)), a, b);
+  }
+};
+struct Smaller {
+  template <class C>
+  static constexpr C identity() {
+    return std::numeric_limits<C>::infinity();
+  }
+  template <class D, class V>
+  static HWY_INLINE V combine(D, V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Lt(a, b)), a, b);
+  }
+};
+
+/// Op: `map(d, x, shift, power)`, the element function; `Combine`; `kShifted`, whether it reads a shift.
+template <class T, class Op>
+struct FloatKernels {
+  using C = core::Compute<T>;
+  using D = ComputeTag<T>;
+  using V = hn::Vec<D>;
+  using Combine = typename Op::Combine;
+  static constexpr int64_t kLanes = core::kReductionLanes;
+  static constexpr int64_t kFold = 4;  // rows of a lane folded while its accumulators are in registers
+
+  static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power, void* results) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const D d;
+      const V shift = hn::Set(d, Op::kShifted ? static_cast<const C*>(shifts)[r] : C(0));
+      static_cast<C*>(results)[r] = reduce_block(
+          static_cast<const T*>(x) + r * stride, static_cast<size_t>(n), Combine::template identity<C>(),
+          [&](D t, V v) HWY_ATTR { return Op::map(t, v, shift, power); },
+          [](D t, V a, V b) HWY_ATTR { return Combine::combine(t, a, b); });
+    }
+  }
+
+  /// acc[c] takes the elements x[j * stride + c], j < count, in order.
+  static void fold(const T* x, int64_t stride, int64_t count, int64_t width, const C* shifts, double power, C* acc) {
+    const D d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t c = 0;
+    for (; c + lanes <= width; c += lanes) {
+      const V shift = Op::kShifted ? hn::LoadU(d, shifts + c) : hn::Zero(d);
+      V a = hn::LoadU(d, acc + c);
+      for (int64_t j = 0; j < count; ++j) a = Combine::combine(d, a, Op::map(d, load(d, x + j * stride + c), shift, power));
+      hn::StoreU(a, d, acc + c);
+    }
+    if (c == width) return;
+    const size_t rest = static_cast<size_t>(width - c);
+    const V shift = Op::kShifted ? load_n(d, shifts + c, rest) : hn::Zero(d);
+    V a = load_n(d, acc + c, rest);
+    for (int64_t j = 0; j < count; ++j) a = Combine::combine(d, a, Op::map(d, load_n(d, x + j * stride + c, rest), shift, power));
+    store_n(d, a, acc + c, rest);
+  }
+
+  static void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int64_t width, const void* shifts, double power,
+                      void* lanes, int64_t pitch) {
+    const T* x = static_cast<const T*>(data);
+    C* acc = static_cast<C*>(lanes);
+    const C* shift = static_cast<const C*>(shifts);
+    while (rows > 0) {
+      const int64_t lane = first % kLanes;
+      const int64_t groups = rows / kLanes < kFold ? rows / kLanes : kFold;
+      int64_t taken = 1;
+      if (lane != 0 || rows < 2) {
+        fold(x, stride, 1, width, shift, power, acc + lane * pitch);
+      } else if (!Op::kShifted && stride == width && pitch == width) {
+        // Narrow dense rows: 32 of them are one row of accumulators.
+        taken = groups > 0 ? groups * kLanes : rows;
+        fold(x, kLanes * width, groups > 0 ? groups : 1, (groups > 0 ? kLanes : rows) * width, nullptr, power, acc);
+      } else if (groups > 0) {
+        for (int64_t l = 0; l < kLanes; ++l) fold(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch);
+        taken = groups * kLanes;
+      } else {
+        fold(x, stride, 1, width, shift, power, acc);
+      }
+      x += taken * stride;
+      first += taken;
+      rows -= taken;
+    }
+  }
+
+  static void start(void* accumulators, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) static_cast<C*>(accumulators)[i] = Combine::template identity<C>();
+  }
+
+  static void combine(void* into, const void* from, int64_t n) {
+    const D d;
+    C* a = static_cast<C*>(into);
+    const C* b = static_cast<const C*>(from);
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) hn::StoreU(Combine::combine(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, a + i);
+    if (i < n) {
+      const size_t rest = static_cast<size_t>(n - i);
+      store_n(d, Combine::combine(d, load_n(d, a + i, rest), load_n(d, b + i, rest)), a + i, rest);
+    }
+  }
+
+  static void finish(void* lanes, int64_t rows, int64_t width, int64_t pitch) {
+    // Lanes that took nothing hold the identity, and combine(x, identity) is x: they are skipped.
+    C* acc = static_cast<C*>(lanes);
+    for (int64_t half = kLanes / 2; half > 0; half /= 2)
+      for (int64_t l = 0; l < half && l + half < rows; ++l) combine(acc + l * pitch, acc + (l + half) * pitch, width);
+  }
+
+  static constexpr Kernels kTable{sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64, rows, columns, start, finish, combine};
+};
+
+}  // namespace tenor::reduce::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TENOR_REDUCE_FLOAT_INL_H_

@@ -1,0 +1,62 @@
+#include "src/ops/reduce/reduce_layout.h"
+
+namespace tenor::reduce {
+namespace {
+
+/// Appends a dim, merged into the one before where both strides allow.
+void append(std::vector<Layout::Dim>& dims, Layout::Dim next) {
+  if (next.size == 1) return;
+  if (!dims.empty()) {
+    Layout::Dim& before = dims.back();
+    if (before.in == next.in * next.size && before.out == next.out * next.size) {
+      before = {before.size * next.size, next.in, next.out};
+      return;
+    }
+  }
+  dims.push_back(next);
+}
+
+}  // namespace
+
+Layout make_layout(const Tensor& x, const Dims& dims, const Tensor& out) {
+  Layout layout;
+  const bool keepdim = out.ndim() == x.ndim();
+  std::vector<Layout::Dim> kept;
+  for (int d = 0, o = 0; d < x.ndim(); ++d) {
+    if (std::find(dims.begin(), dims.end(), d) != dims.end()) {
+      append(layout.reduced, {x.shape(d), x.stride(d), 0});
+      layout.count *= x.shape(d);
+      o += keepdim;
+    } else {
+      kept.push_back({x.shape(d), x.stride(d), out.stride(o++)});
+      layout.outputs *= x.shape(d);
+    }
+  }
+  if (layout.reduced.empty()) layout.reduced.push_back({1, 0, 0});
+  // The order in which outputs are computed is free: along memory. A repeated (stride 0) dim goes outermost.
+  std::stable_sort(kept.begin(), kept.end(), [](const Layout::Dim& a, const Layout::Dim& b) {
+    return (a.in == 0) != (b.in == 0) ? a.in == 0 : a.in > b.in;
+  });
+  for (const Layout::Dim& d : kept) append(layout.outer, d);
+  if (!layout.outer.empty()) {
+    layout.inner = layout.outer.back();
+    layout.outer.pop_back();
+  }
+  for (const Layout::Dim& d : layout.outer) layout.outers *= d.size;
+  return layout;
+}
+
+Segment segment(const Layout& layout, int64_t index, int64_t width) {
+  const int64_t pieces = (layout.inner.size + width - 1) / width;
+  const int64_t at = index % pieces * width;
+  Segment s{at * layout.inner.in, at * layout.inner.out, std::min(width, layout.inner.size - at)};
+  int64_t rest = index / pieces;
+  for (size_t d = layout.outer.size(); d-- > 0; rest /= layout.outer[d].size) {
+    const int64_t i = rest % layout.outer[d].size;
+    s.in += i * layout.outer[d].in;
+    s.out += i * layout.outer[d].out;
+  }
+  return s;
+}
+
+}  // namespace tenor::reduce

@@ -1,0 +1,28 @@
+// A checked reduction, as the contract hands it to the CPU driver.
+#pragma once
+
+#include "tenor/tensor.h"
+
+namespace tenor::reduce {
+
+enum class Op : uint8_t { kSum, kMean, kProd, kMax, kMin, kAny, kAll, kCount, kNorm, kVar, kStd, kLogSumExp };
+
+struct Problem {
+  Op op;
+  Tensor x, out;
+  Dims dims;               ///< reduced, distinct, in range
+  DType accumulator;       ///< float32, float64, int64 or uint64: what sums and products are formed in
+  double power = 2;        ///< norm
+  double correction = 1;   ///< var, std
+};
+void run_cpu(const Problem& problem);
+
+struct ArgProblem {
+  bool largest;
+  Tensor x;
+  Dims dims;
+  Tensor values, indices;  ///< either may be undefined; same shape and strides otherwise
+};
+void run_arg_cpu(const ArgProblem& problem);
+
+}  // namespace tenor::reduce
