@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/reduce/reduce_cpu_shifted.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "src/cpu/math-inl.h"
 #include "src/ops/reduce/reduce_float-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,11 +33,7 @@ struct SquareDeviation : Shifted {
 struct ShiftedExp : Shifted {
   template <class D, class V>
   static HWY_INLINE V map(D d, V x, V shift, double) {
-    const V t = hn::Sub(x, shift);
-    // Highway's Exp is specified for finite arguments: NaN and +inf are themselves, far below is 0.
-    const V e = hn::Exp(d, hn::Min(hn::Max(t, hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? -104.0f : -1000.0f)), hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? 88.7f : 709.7f)));
-    const V inf = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::infinity());
-    return hn::IfThenElse(hn::Or(hn::IsNaN(t), hn::Eq(t, inf)), t, e);
+    return cpu::HWY_NAMESPACE::math::exp(d, hn::Sub(x, shift));
   }
 };
 /// |x|^p by the C library, lane by lane: its error must stay below a rounding whatever p.
