@@ -1,27 +1,56 @@
 // copy_into and the Tensor members that copy.
-#include "src/core/numeric.h"
-#include "src/core/output.h"
+#include <cstring>
+
 #include "src/core/check.h"
-#include "src/core/visit.h"
+#include "src/core/layout.h"
+#include "src/core/output.h"
+#include "src/cpu/parallel.h"
+#include "src/cpu/tile.h"
 
 namespace tenor {
+namespace {
+
+/// Both dense in the same dimension order: one run of bytes.
+bool is_one_run(const Tensor& src, const Tensor& dst) {
+  if (src.dtype() != dst.dtype()) return false;
+  if (src.is_contiguous() && dst.is_contiguous()) return true;
+  int64_t reach = 1;
+  for (int d = 0; d < src.ndim(); ++d) {
+    if (src.shape(d) == 1) continue;
+    if (src.stride(d) != dst.stride(d)) return false;
+    reach += (src.shape(d) - 1) * src.stride(d);
+  }
+  return reach == src.numel() && !core::has_internal_overlap(src);
+}
+
+void copy_bytes(const Tensor& src, const Tensor& dst) {
+  constexpr int64_t kPiece = 64 << 10;
+  const int64_t bytes = src.numel() * static_cast<int64_t>(item_size(src.dtype()));
+  const auto* from = static_cast<const char*>(src.raw());
+  auto* to = static_cast<char*>(dst.raw());
+  cpu::parallel_for((bytes + kPiece - 1) / kPiece, 4, [&](int64_t first, int64_t last) {
+    std::memcpy(to + first * kPiece, from + first * kPiece, static_cast<size_t>(std::min(last * kPiece, bytes) - first * kPiece));
+  });
+}
+
+}  // namespace
 
 void core::copy_into(const Tensor& src, const Tensor& dst) {
   if (dst.numel() == 0) return;
-  visit(src.dtype(), [&]<class From>() {
-    visit(dst.dtype(), [&]<class To>() {
-      const From* from = src.data<From>();
-      To* to = dst.data<To>();
-      Dims at(dst.shape().size(), 0);
-      const int64_t count = dst.numel();
-      for (int64_t i = 0; i < count; ++i) {
-        int64_t a = 0, b = 0;
-        for (size_t d = 0; d < at.size(); ++d) a += at[d] * src.strides()[d], b += at[d] * dst.strides()[d];
-        to[b] = cast<To>(from[a]);
-        for (size_t d = at.size(); d-- > 0 && ++at[d] == dst.shape()[d];) at[d] = 0;
-      }
-    });
-  });
+  if (spans_overlap(src, dst)) {
+    if (same_elements(src, dst) && src.dtype() == dst.dtype()) return;
+    const Tensor held = Tensor::empty(src.shape(), src.dtype(), src.device());
+    copy_into(src, held);
+    return copy_into(held, dst);
+  }
+  if (is_one_run(src, dst)) return copy_bytes(src, dst);
+  cpu::TileProgram program{.shape = dst.shape(),
+                           .inputs = {{src.raw(), src.strides(), src.dtype(), src.dtype()}},
+                           .steps = {},
+                           .outputs = {{dst.raw(), dst.strides(), dst.dtype(), src.dtype()}},
+                           .stored = {0},
+                           .cost = src.dtype() == dst.dtype() ? 0 : 2};
+  cpu::run_tiles(program);
 }
 
 Tensor Tensor::contiguous() const {

@@ -1,0 +1,41 @@
+// Moving and converting elements: the loads and stores around every CPU tile. Single-threaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tenor/dtype.h"
+
+namespace tenor::cpu {
+
+/// A box of elements in memory: sizes and strides (in elements), the innermost dim last.
+struct Box {
+  static constexpr int kMaxDims = 64;
+  int ndim;
+  const int64_t* sizes;
+  const int64_t* strides;
+};
+
+/// Gathers the elements of a box, row-major, into dense memory. Repeats along stride 0; a box whose unit stride lies in
+/// another dim than the last is transposed through registers, so that whole cache lines are used.
+void gather_box(size_t item, const void* src, const Box& box, void* dense);
+/// The reverse; the box's elements do not overlap.
+void scatter_box(size_t item, const void* dense, void* dst, const Box& box);
+/// n copies of one element.
+void fill_dense(size_t item, const void* value, void* dense, size_t n);
+
+using ConvertFn = void (*)(const void* src, void* dst, size_t n);
+
+/// A conversion of dense elements by the rules of src/core/numeric.h: one kernel, or two with a float32 in between where
+/// that is exact. src and dst do not overlap.
+class Converter {
+ public:
+  Converter(DType from, DType to);
+  void operator()(const void* src, void* dst, size_t n) const;
+
+ private:
+  ConvertFn first_, second_ = nullptr;  // second_ continues from float32
+  size_t from_item_, to_item_;
+};
+
+}  // namespace tenor::cpu

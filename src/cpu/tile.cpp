@@ -1,0 +1,284 @@
+#include "src/cpu/tile.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "src/cpu/move.h"
+#include "src/cpu/parallel.h"
+
+namespace tenor::cpu {
+namespace {
+
+struct Slot {
+  char* data;
+  std::vector<int64_t> strides;  // over the collapsed dims
+  DType dtype, compute;
+  size_t item;
+  Converter convert;  // inputs: to the compute dtype; outputs: from it
+  bool is_output;
+
+  Slot(const TileOperand& o, bool output)
+      : data(static_cast<char*>(o.data)), dtype(o.dtype), compute(o.compute), item(item_size(o.dtype)),
+        convert(output ? o.compute : o.dtype, output ? o.dtype : o.compute), is_output(output) {}
+};
+
+/// The program over collapsed dims, cut into boxes.
+class Plan {
+ public:
+  explicit Plan(const TileProgram& program) : program_(program) {
+    for (const TileOperand& o : program.inputs) slots_.emplace_back(o, false);
+    for (const TileOperand& o : program.outputs) slots_.emplace_back(o, true);
+    collapse();
+    cut();
+  }
+
+  int64_t tiles() const { return tiles_; }
+  int64_t tile_cost() const {
+    int64_t bytes = program_.cost, elements = 1;
+    for (const Slot& s : slots_) bytes += static_cast<int64_t>(s.item);
+    for (int64_t b : box_) elements *= b;
+    return bytes * elements;
+  }
+  void run(int64_t first, int64_t last) const;
+
+ private:
+  const TileOperand& operand(size_t i) const {
+    return i < program_.inputs.size() ? program_.inputs[i] : program_.outputs[i - program_.inputs.size()];
+  }
+  void collapse();
+  void cut();
+  int contrary_dim() const;
+
+  const TileProgram& program_;
+  std::vector<Slot> slots_;
+  std::vector<int64_t> sizes_, box_, counts_;  // counts_: boxes along each dim
+  int64_t tiles_ = 1;
+};
+
+/// Orders dims by the first output's strides, the smallest last, and merges neighbours that every operand walks as one.
+void Plan::collapse() {
+  const Dims& shape = program_.shape;
+  const Dims& key = program_.outputs[0].strides;
+  std::vector<int> order;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) order.push_back(static_cast<int>(d));
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key[a] > key[b]; });
+  for (int d : order) {
+    bool merge = !sizes_.empty();
+    for (size_t i = 0; merge && i < slots_.size(); ++i) merge = slots_[i].strides.back() == shape[d] * operand(i).strides[d];
+    if (merge) sizes_.back() *= shape[d];
+    else sizes_.push_back(shape[d]);
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (merge) slots_[i].strides.back() = operand(i).strides[d];
+      else slots_[i].strides.push_back(operand(i).strides[d]);
+    }
+  }
+  if (sizes_.empty()) {
+    sizes_.push_back(1);
+    for (Slot& s : slots_) s.strides.push_back(0);
+  }
+}
+
+/// A dim along which some operand is dense while it strides along the last dim; -1 if there is none.
+int Plan::contrary_dim() const {
+  const int last = static_cast<int>(sizes_.size()) - 1;
+  for (const Slot& s : slots_) {
+    if (s.strides[last] <= 1) continue;
+    for (int d = last - 1; d >= 0; --d)
+      if (s.strides[d] == 1) return d;
+  }
+  return -1;
+}
+
+void Plan::cut() {
+  const int last = static_cast<int>(sizes_.size()) - 1;
+  box_.assign(sizes_.size(), 1);
+  int64_t room = kTileElements;
+  const auto take = [&](int d, int64_t most) {
+    // Pieces of nearly equal size, in whole cache lines.
+    const int64_t pieces = (sizes_[d] + most - 1) / most;
+    box_[d] = std::min(most, ((sizes_[d] + pieces - 1) / pieces + 15) / 16 * 16);
+    box_[d] = std::min(box_[d], sizes_[d]);
+    room /= box_[d];
+  };
+  if (const int contrary = contrary_dim(); contrary >= 0) {
+    take(last, 64);
+    take(contrary, std::max<int64_t>(room, 1));
+  } else {
+    for (int d = last; d >= 0 && room > 1; --d) {
+      take(d, room);
+      if (box_[d] < sizes_[d]) break;
+    }
+  }
+  for (size_t d = 0; d < sizes_.size(); ++d) {
+    counts_.push_back((sizes_[d] + box_[d] - 1) / box_[d]);
+    tiles_ *= counts_.back();
+  }
+}
+
+bool dense(const std::vector<int64_t>& strides, const std::vector<int64_t>& sizes) {
+  int64_t step = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (sizes[d] == 1) continue;
+    if (strides[d] != step) return false;
+    step *= sizes[d];
+  }
+  return true;
+}
+bool repeated(const std::vector<int64_t>& strides, const std::vector<int64_t>& sizes) {
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] != 1 && strides[d] != 0) return false;
+  return true;
+}
+
+/// A thread's buffers: one a register, and one for what is gathered before it is converted.
+class Buffers {
+ public:
+  char* get(size_t i) {
+    if (i >= held_.size()) held_.resize(i + 1);
+    if (!held_[i]) held_[i].reset(static_cast<char*>(std::aligned_alloc(64, kTileElements * 8)));
+    return held_[i].get();
+  }
+
+ private:
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
+  std::vector<std::unique_ptr<char, Free>> held_;
+};
+
+Buffers& thread_buffers() {
+  thread_local Buffers buffers;
+  return buffers;
+}
+
+/// The run of a range of tiles on one thread.
+class Runner {
+ public:
+  Runner(const TileProgram& program, const std::vector<Slot>& slots)
+      : program_(program), slots_(slots), registers_(program.inputs.size() + program.steps.size()), filled_(program.inputs.size()) {}
+
+  /// One tile: the box's sizes and each slot's offset in elements.
+  void run(const std::vector<int64_t>& sizes, const int64_t* offsets) {
+    int64_t n = 1;
+    for (int64_t s : sizes) n *= s;
+    const size_t inputs = program_.inputs.size();
+    const bool copies = program_.steps.empty();
+    for (size_t i = 0; i < inputs; ++i) {
+      // A plain copy gathers straight into its destination where that is dense.
+      char* direct = nullptr;
+      if (copies && slots_[i].dtype == slots_[inputs].dtype && dense(slots_[inputs].strides, sizes)) direct = address(inputs, offsets);
+      registers_[i] = load(i, sizes, offsets, n, direct);
+      if (direct && registers_[i] == direct) return;
+    }
+    for (size_t s = 0; s < program_.steps.size(); ++s) step(s, sizes, offsets, n);
+    for (size_t o = 0; o < program_.outputs.size(); ++o) store(inputs + o, registers_[program_.stored[o]], sizes, offsets, n);
+  }
+
+ private:
+  char* address(size_t slot, const int64_t* offsets) const {
+    return slots_[slot].data + offsets[slot] * static_cast<int64_t>(slots_[slot].item);
+  }
+  char* spare() { return buffers_.get(registers_.size()); }
+
+  const void* load(size_t i, const std::vector<int64_t>& sizes, const int64_t* offsets, int64_t n, char* direct) {
+    const Slot& slot = slots_[i];
+    char* from = address(i, offsets);
+    const bool same = slot.dtype == slot.compute;
+    if (repeated(slot.strides, sizes)) return load_repeated(i, from, n);
+    filled_[i] = {};
+    if (dense(slot.strides, sizes)) {
+      if (same) return from;
+      slot.convert(from, buffers_.get(i), static_cast<size_t>(n));
+      return buffers_.get(i);
+    }
+    char* gathered = direct ? direct : same ? buffers_.get(i) : spare();
+    gather_box(slot.item, from, {static_cast<int>(sizes.size()), sizes.data(), slot.strides.data()}, gathered);
+    if (same) return gathered;
+    slot.convert(gathered, buffers_.get(i), static_cast<size_t>(n));
+    return buffers_.get(i);
+  }
+  /// One element for the whole tile: filled again only when it changes.
+  const void* load_repeated(size_t i, const char* from, int64_t n) {
+    Filled& filled = filled_[i];
+    if (filled.from != from || filled.n < n) {
+      alignas(8) char value[8];
+      slots_[i].convert(from, value, 1);
+      fill_dense(item_size(slots_[i].compute), value, buffers_.get(i), static_cast<size_t>(n));
+      filled = {from, n};
+    }
+    return buffers_.get(i);
+  }
+  void step(size_t s, const std::vector<int64_t>& sizes, const int64_t* offsets, int64_t n) {
+    const TileStep& step = program_.steps[s];
+    const size_t inputs = program_.inputs.size(), result = inputs + s;
+    const void* in[TileStep::kMaxInputs];
+    for (int k = 0; k < step.arity; ++k) in[k] = registers_[step.inputs[k]];
+    char* out = buffers_.get(result);
+    const bool last = s + 1 == program_.steps.size();  // an earlier one must not write where an input may still be read
+    for (size_t o = 0; last && o < program_.outputs.size(); ++o) {
+      const Slot& slot = slots_[inputs + o];
+      if (program_.stored[o] == static_cast<int>(result) && slot.dtype == step.dtype && dense(slot.strides, sizes))
+        out = address(inputs + o, offsets);
+    }
+    step.fn(in, out, static_cast<size_t>(n), step.params);
+    if (step.rounded != step.dtype) {
+      Converter(step.dtype, step.rounded)(out, spare(), static_cast<size_t>(n));
+      Converter(step.rounded, step.dtype)(spare(), out, static_cast<size_t>(n));
+    }
+    registers_[result] = out;
+  }
+  void store(size_t slot_index, const void* from, const std::vector<int64_t>& sizes, const int64_t* offsets, int64_t n) {
+    const Slot& slot = slots_[slot_index];
+    char* to = address(slot_index, offsets);
+    if (from == to) return;
+    if (dense(slot.strides, sizes)) return slot.convert(from, to, static_cast<size_t>(n));
+    if (slot.dtype != slot.compute) {
+      slot.convert(from, spare(), static_cast<size_t>(n));
+      from = spare();
+    }
+    scatter_box(slot.item, from, to, {static_cast<int>(sizes.size()), sizes.data(), slot.strides.data()});
+  }
+
+  struct Filled {
+    const char* from = nullptr;
+    int64_t n = 0;
+  };
+  const TileProgram& program_;
+  const std::vector<Slot>& slots_;
+  Buffers& buffers_ = thread_buffers();
+  std::vector<const void*> registers_;
+  std::vector<Filled> filled_;
+};
+
+void Plan::run(int64_t first, int64_t last) const {
+  Runner runner(program_, slots_);
+  std::vector<int64_t> at(sizes_.size()), sizes(sizes_.size()), offsets(slots_.size());
+  int64_t rest = first;
+  for (size_t d = sizes_.size(); d-- > 0;) {
+    at[d] = rest % counts_[d];
+    rest /= counts_[d];
+  }
+  for (int64_t tile = first; tile < last; ++tile) {
+    for (size_t d = 0; d < sizes_.size(); ++d) sizes[d] = std::min(box_[d], sizes_[d] - at[d] * box_[d]);
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      offsets[i] = 0;
+      for (size_t d = 0; d < sizes_.size(); ++d) offsets[i] += at[d] * box_[d] * slots_[i].strides[d];
+    }
+    runner.run(sizes, offsets.data());
+    for (size_t d = sizes_.size(); d-- > 0 && ++at[d] == counts_[d];) at[d] = 0;
+  }
+}
+
+}  // namespace
+
+void run_tiles(const TileProgram& program) {
+  for (int64_t size : program.shape)
+    if (size == 0) return;
+  const Plan plan(program);
+  parallel_for(plan.tiles(), grain_of(plan.tile_cost()), [&](int64_t first, int64_t last) { plan.run(first, last); });
+}
+
+}  // namespace tenor::cpu
