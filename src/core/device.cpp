@@ -14,12 +14,11 @@ namespace tenor {
 namespace {
 
 std::atomic<int> thread_count{0};
-std::atomic<bool> forked{false};
 
 /// libgomp's worker threads do not survive fork(), and a parallel region in the child would wait for them for ever: the
-/// child computes on one thread, whatever count it asks for.
+/// child computes on the forking thread alone.
 void after_fork_in_child() {
-  forked = true;
+  thread_count = 1;
   omp_set_num_threads(1);
 }
 
@@ -28,7 +27,6 @@ void after_fork_in_child() {
 }  // namespace
 
 int num_threads() {
-  if (forked) return 1;
   const int set = thread_count;
   return set > 0 ? set : omp_get_max_threads();
 }

@@ -1,0 +1,245 @@
+// index_get and index_put: several index arrays and masks at once.
+#include "src/core/layout.h"
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/scalar_value.h"
+#include "src/core/step.h"
+#include "src/ops/index/index_check.h"
+#include "src/ops/index/index_rows.h"
+#include "tenor/index.h"
+
+namespace tenor {
+namespace {
+
+using core::check_given;
+using core::fail;
+using core::OpClass;
+using core::Step;
+
+const core::OpRegistration kOps({
+    {"index_get", "index", OpClass::kIndex, "x[indices]: index arrays and masks, one a dim"},
+    {"index_put", "index", OpClass::kIndex, "x with x[indices] = values, or += values"},
+});
+
+/// What the arrays name, whatever the memory of x.
+struct Plan {
+  Dims before, after;          ///< dims of x in front of and behind the indexed ones, in the result's order
+  Dims indexed;                ///< dims that the arrays index
+  std::vector<Tensor> arrays;  ///< their entries, 0..n-1
+  Dims place_shape;            ///< their broadcast shape
+
+  Dims shape_for(const Dims& sizes) const {
+    Dims out;
+    for (int64_t d : before) out.push_back(sizes[d]);
+    for (int64_t n : place_shape) out.push_back(n);
+    for (int64_t d : after) out.push_back(sizes[d]);
+    return out;
+  }
+};
+
+Dims pick(const Dims& from, const Dims& dims) {
+  Dims out;
+  for (int64_t d : dims) out.push_back(from[d]);
+  return out;
+}
+
+/// Masks as the index arrays of their true places, so that every entry is an integer array or undefined, one a dim.
+std::vector<Tensor> without_masks(const char* op, const Tensor& x, const std::vector<Tensor>& indices) {
+  std::vector<Tensor> out;
+  size_t covered = 0;
+  for (const Tensor& entry : indices) covered += entry.defined() && entry.dtype() == boolean ? entry.ndim() : 1;
+  if (covered > x.shape().size()) fail<IndexError>("{}: too many indices: {} for x of shape {}", op, covered, x.shape());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const Tensor& entry = indices[i];
+    const std::string name = "indices[" + std::to_string(i) + "]";
+    if (entry.defined()) core::check_same_device(op, {{"x", x}, {name.c_str(), entry}});
+    if (!entry.defined() || entry.dtype() != boolean) {
+      if (entry.defined()) core::check_index_dtype(op, {name.c_str(), entry});
+      out.push_back(entry);
+      continue;
+    }
+    for (int d = 0; d < entry.ndim(); ++d)
+      if (entry.shape(d) != x.shape()[out.size() + d])
+        fail<ShapeError>("{}: mask {} has shape {}, which does not fit x of shape {} at dim {}", op, name, entry.shape(), x.shape(), out.size() + d);
+    if (entry.device().type == DeviceType::kMeta) fail<UnsupportedError>("{}: the size of a boolean read depends on data", op);
+    const Tensor where = nonzero(entry);
+    for (int d = 0; d < entry.ndim(); ++d) out.push_back(where.with_layout({where.shape(0)}, {where.stride(0)}, where.offset() + d * where.stride(1)));
+  }
+  out.resize(x.shape().size());
+  return out;
+}
+
+/// Adds index entries times stride to offsets, broadcasting over `shape`.
+void add_places(const Tensor& entries, const Dims& shape, int64_t stride, int64_t* offsets) {
+  const Dims strides = core::broadcast_strides(entries, shape);
+  const auto* from = entries.data<int64_t>();
+  const int64_t count = product(shape), last = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : strides.back();
+  for (int64_t i = 0; i < count; i += last) {
+    int64_t rest = i, base = 0;
+    for (size_t d = shape.size(); d-- > 0;) {
+      base += rest % shape[d] * strides[d];
+      rest /= shape[d];
+    }
+    for (int64_t j = 0; j < last; ++j) offsets[i + j] += from[base + j * step] * stride;
+  }
+}
+
+Plan make_plan(const char* op, const Tensor& x, const std::vector<Tensor>& indices) {
+  const std::vector<Tensor> arrays = without_masks(op, x, indices);
+  Plan plan;
+  Dims free;
+  for (size_t d = 0; d < arrays.size(); ++d) (arrays[d].defined() ? plan.indexed : free).push_back(static_cast<int64_t>(d));
+  const Dims& indexed = plan.indexed;
+  for (int64_t d : indexed) plan.place_shape = core::broadcast_shapes(op, plan.place_shape, arrays[d].shape());
+  // Neighbours keep their place, others go to the front.
+  const bool adjacent = indexed.empty() || indexed.back() - indexed[0] + 1 == static_cast<int64_t>(indexed.size());
+  for (int64_t d : free) (adjacent && !indexed.empty() && d < indexed[0] ? plan.before : plan.after).push_back(d);
+  for (int64_t d : indexed) {
+    const std::string name = indices.size() == 1 ? "index" : "index of dim " + std::to_string(d);
+    const bool meta = x.device().type == DeviceType::kMeta;
+    plan.arrays.push_back(meta ? arrays[d] : index::checked_indices(op, name.c_str(), arrays[d], x.shape()[d]));
+  }
+  return plan;
+}
+
+/// A move between `x` and `dense`, with the memory that it points into.
+struct Move {
+  index::RowMove rows;
+  Tensor places;
+};
+
+/// `dense` has the plan's shape, one stride walking its places.
+Move move_of(const Plan& plan, const Tensor& x, const Tensor& dense) {
+  Move move{{.outer = pick(x.shape(), plan.before), .inner = pick(x.shape(), plan.after)}, {}};
+  index::RowMove& rows = move.rows;
+  rows.count = product(plan.place_shape);
+  rows.place_stride = plan.arrays.size() == 1 ? x.strides()[plan.indexed[0]] : 1;
+  if (plan.arrays.size() == 1) {
+    move.places = plan.arrays[0];
+  } else {
+    move.places = Tensor::empty({rows.count}, int64);
+    std::fill_n(move.places.data<int64_t>(), rows.count, 0);
+    for (size_t i = 0; i < plan.arrays.size(); ++i)
+      add_places(plan.arrays[i], plan.place_shape, x.strides()[plan.indexed[i]], move.places.data<int64_t>());
+  }
+  rows.places = move.places.data<int64_t>();
+  rows.table = x.raw();
+  rows.table_outer = pick(x.strides(), plan.before);
+  rows.table_inner = pick(x.strides(), plan.after);
+  rows.dense = dense.raw();
+  const size_t first = plan.before.size(), last = first + plan.place_shape.size();
+  rows.dense_outer = Dims(dense.strides().begin(), dense.strides().begin() + first);
+  rows.dense_inner = Dims(dense.strides().begin() + last, dense.strides().end());
+  for (size_t d = first; d < last; ++d)
+    if (dense.shape()[d] != 1) rows.dense_stride = dense.strides()[d];  // the last one: that of consecutive places
+  return move;
+}
+
+/// Whether dims first..last of x lie one behind the other, so that one stride walks them.
+bool one_stride(const Tensor& x, size_t first, size_t last) {
+  int64_t expected = -1;
+  for (size_t d = last; d-- > first;) {
+    if (x.shape()[d] == 1) continue;
+    if (expected >= 0 && x.strides()[d] != expected) return false;
+    expected = x.strides()[d] * x.shape()[d];
+  }
+  return true;
+}
+
+/// @throws ShapeError unless x broadcasts to the shape.
+void check_broadcast(const char* op, const char* argument, const Tensor& x, const Dims& shape) {
+  const size_t rank = shape.size(), have = x.shape().size();
+  bool fits = have <= rank;
+  for (size_t i = 1; fits && i <= have; ++i) fits = x.shape()[have - i] == 1 || x.shape()[have - i] == shape[rank - i];
+  if (!fits) fail<ShapeError>("{}: {} of shape {} cannot broadcast to the indexed shape {}", op, argument, x.shape(), shape);
+}
+
+/// values at the indexed shape. @throws DTypeError, ShapeError
+Tensor values_at(const char* op, const Tensor& x, const Dims& shape, const Operand& values) {
+  const Tensor given = values.is_tensor() ? values.tensor() : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
+  core::check_same_device(op, {{"x", x}, {"values", given}});
+  core::check_same_dtype(op, {"x", x}, {"values", given});
+  check_broadcast(op, "values", given, shape);
+  return given.with_layout(shape, core::broadcast_strides(given, shape), given.offset());
+}
+
+void run_put(const Plan& plan, const Tensor& target, Tensor values, bool accumulate) {
+  const size_t first = plan.before.size();
+  if (!one_stride(values, first, first + plan.place_shape.size())) values = values.contiguous();
+  const Move move = move_of(plan, target, values);
+  if (accumulate) return index::add_rows(move.rows, target.dtype(), 1);
+  index::scatter_rows(move.rows, target.dtype());
+}
+
+/// target[places] = values, or +=, whatever memory they share with the inputs.
+void put_into(Plan plan, const Tensor& target, Tensor values, bool accumulate) {
+  values = index::read_first(values, core::spans_overlap(values, target));
+  for (Tensor& entries : plan.arrays) entries = index::read_first(entries, core::spans_overlap(entries, target));
+  const DType wide = compute_dtype(target.dtype());
+  if (!accumulate || wide == target.dtype()) return run_put(plan, target, values, accumulate);
+  const Tensor scratch = target.to(wide);
+  run_put(plan, scratch, values.to(wide), true);
+  core::copy_into(scratch, target);
+}
+
+Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices, const Tensor& target) {
+  Step step{op, OpClass::kIndex, {x}, {target}};
+  for (const Tensor& entry : indices)
+    if (entry.defined()) step.inputs.push_back(entry);
+  if (values.defined()) step.inputs.push_back(values);
+  return step;
+}
+
+}  // namespace
+
+Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const IndexOptions& options) {
+  const char* op = "index_get";
+  check_given(op, {"x", x});
+  const Plan plan = make_plan(op, x, indices);
+  core::Output out(op, options.out, plan.shape_for(x.shape()), x.dtype(), x, {&x}, {.contiguous = true});
+  core::StepScope step([&] { return step_of(op, x, {}, indices, out.target()); });
+  if (step.shape_only(out.target())) return out.target();
+  index::gather_rows(move_of(plan, x, out.target()).rows, x.dtype());
+  return out.finish();
+}
+
+Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, const IndexPutOptions& options) {
+  const char* op = "index_put";
+  check_given(op, {"x", x});
+  Plan plan = make_plan(op, x, indices);
+  const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
+  core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &from});
+  core::StepScope step([&] { return step_of(op, x, from, indices, out.target()); });
+  if (step.shape_only(out.target())) return out.target();
+  for (Tensor& entries : plan.arrays) entries = index::read_first(entries, core::spans_overlap(entries, out.target()));
+  core::copy_into(x, out.target());
+  put_into(plan, out.target(), from, options.accumulate);
+  return out.finish();
+}
+
+Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, const IndexPutOptions& options) {
+  const char* op = "index_put_";
+  check_given(op, {"x", x});
+  const Plan plan = make_plan(op, x, indices);
+  const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
+  core::check_writable(op, "x", x);
+  core::StepScope step([&] { return step_of(op, x, from, indices, x); });
+  if (!step.shape_only(x)) put_into(plan, x, from, options.accumulate);
+  return x;
+}
+
+Tensor assign_(const Tensor& x, const Operand& value) {
+  const char* op = "setitem";
+  check_given(op, {"x", x});
+  Tensor from = value.is_tensor() ? value.tensor() : core::scalar_tensor(op, "value", value.scalar(), x.dtype(), x.device());
+  core::check_same_device(op, {{"x", x}, {"value", from}});
+  check_broadcast(op, "value", from, x.shape());
+  core::check_writable(op, "x", x);
+  core::StepScope step([&] { return Step{op, OpClass::kIndex, {from}, {x}}; });
+  if (step.shape_only(x)) return x;
+  from = index::read_first(from, core::spans_overlap(from, x) && !core::same_elements(from, x));
+  core::copy_into(from.with_layout(x.shape(), core::broadcast_strides(from, x.shape()), from.offset()), x);
+  return x;
+}
+
+}  // namespace tenor

@@ -1,0 +1,78 @@
+#include "src/ops/index/index_check.h"
+
+#include <atomic>
+
+#include "src/core/visit.h"
+#include "src/cpu/parallel.h"
+
+namespace tenor::index {
+namespace {
+
+/// Whether the value names one of n places, from the end when below 0.
+template <class T>
+bool in_range(T value, int64_t n, bool from_zero) {
+  if constexpr (std::is_unsigned_v<T>) return value < static_cast<uint64_t>(n);
+  const auto v = static_cast<int64_t>(value);
+  return v < n && v >= (from_zero ? 0 : -n);
+}
+
+/// What a pass over the entries found.
+struct Findings {
+  std::atomic<bool> bad{false}, negative{false};
+};
+
+/// Converts entries to 0..n-1 at `to`, or only looks at them when `to` is null.
+template <class T>
+void convert(const T* from, int64_t* to, int64_t count, int64_t n, bool from_zero, Findings& found) {
+  const int64_t lowest = from_zero ? 0 : -n;
+  cpu::parallel_for(count, cpu::grain_of(sizeof(T) + 8), [&](int64_t begin, int64_t end) {
+    bool bad = false, negative = false;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto v = static_cast<int64_t>(from[i]);  // a uint64 beyond int64 becomes negative: bad below
+      const bool below = v < 0;
+      bad |= (v >= n) | (v < lowest) | (std::is_unsigned_v<T> && below);
+      negative |= below;
+      if (to) to[i] = below ? v + n : v;
+    }
+    if (bad) found.bad = true;
+    if (negative) found.negative = true;
+  });
+}
+
+/// Names the first bad entry.
+template <class T>
+[[noreturn]] void report(const char* op, const char* argument, const Tensor& dense, int64_t n, bool from_zero) {
+  const T* from = dense.data<T>();
+  int64_t i = 0;
+  while (in_range(from[i], n, from_zero)) ++i;
+  Dims at = dense.shape();
+  int64_t rest = i;
+  for (size_t d = at.size(); d-- > 0;) {
+    const int64_t size = at[d];
+    at[d] = rest % size;
+    rest /= size;
+  }
+  core::fail<IndexError>("{}: {} at {} is {}, out of range for size {} (expected {} to {})", op, argument, at, +from[i], n,
+                         from_zero ? 0 : -n, n - 1);
+}
+
+}  // namespace
+
+Tensor checked_indices(const char* op, const char* argument, const Tensor& index, int64_t n, bool from_zero) {
+  const Tensor dense = index.contiguous();
+  const int64_t count = dense.numel();
+  return core::visit_integer(dense.dtype(), [&]<class T>() {
+    Findings found;
+    if constexpr (std::is_same_v<T, int64_t>) {
+      convert<T>(dense.data<T>(), nullptr, count, n, from_zero, found);
+      if (!found.bad && !found.negative) return dense;
+    }
+    if (found.bad) report<T>(op, argument, dense, n, from_zero);
+    Tensor out = Tensor::empty(dense.shape(), int64, dense.device());
+    convert<T>(dense.data<T>(), out.data<int64_t>(), count, n, from_zero, found);
+    if (found.bad) report<T>(op, argument, dense, n, from_zero);
+    return out;
+  });
+}
+
+}  // namespace tenor::index

@@ -1,0 +1,25 @@
+// Checks that the index operators share.
+#pragma once
+
+#include "src/core/check.h"
+#include "tenor/tensor.h"
+
+namespace tenor::index {
+
+/// The entries as dense row-major int64 in 0..n-1: the index itself when it already is that, else a copy. Entries below 0
+/// count from the end unless `from_zero`. @throws IndexError naming the first bad entry's value and position.
+Tensor checked_indices(const char* op, const char* argument, const Tensor& index, int64_t n, bool from_zero = false);
+
+/// x, or a copy of it where it shares memory with what will be written.
+inline Tensor read_first(const Tensor& x, bool overlaps) { return overlaps ? x.clone() : x; }
+
+/// x as it is, or a 0-d tensor as one of one element.
+inline Tensor at_least_1d(const Tensor& x) { return x.ndim() > 0 ? x : x.with_layout({1}, {1}, x.offset()); }
+
+/// @throws DTypeError unless it is bool.
+inline void check_mask(const char* op, core::Named x) {
+  core::check_given(op, x);
+  if (x.tensor.dtype() != boolean) core::fail<DTypeError>("{}: {} must be bool, got {}", op, x.name, x.tensor.dtype());
+}
+
+}  // namespace tenor::index

@@ -1,0 +1,130 @@
+// index_select, embedding, gather, take_along_dim.
+#include "src/core/layout.h"
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/step.h"
+#include "src/ops/index/index_along.h"
+#include "src/ops/index/index_check.h"
+#include "src/ops/index/index_rows.h"
+#include "tenor/index.h"
+
+namespace tenor {
+namespace {
+
+using core::broadcast_strides;
+using core::check_given;
+using core::fail;
+using core::normalize_dim;
+using core::OpClass;
+using core::Output;
+using core::Step;
+using index::at_least_1d;
+using index::checked_indices;
+
+const core::OpRegistration kOps({
+    {"index_select", "index", OpClass::kIndex, "x[..., n, ...], index [k] -> [..., k, ...]: rows of dim that index names"},
+    {"embedding", "index", OpClass::kIndex, "index [*S], weight [V, *R] -> [*S, *R] = weight[index]"},
+    {"gather", "index", OpClass::kIndex, "x, index of one rank -> index's shape: x at index along dim"},
+    {"take_along_dim", "index", OpClass::kIndex, "gather, x and indices broadcast outside of dim"},
+});
+
+bool is_meta(const Tensor& x) { return x.device().type == DeviceType::kMeta; }
+
+/// out = x at `places` along dim, all of out's shape seen through these strides.
+void gather_into(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places, const Tensor& out) {
+  index::gather_along({.shape = out.shape(), .dim = dim, .size = size, .index = places.data<int64_t>(), .table = x.raw(),
+                       .table_strides = x_strides, .dense = out.raw(), .dense_strides = out.strides()},
+                      x.dtype());
+}
+
+void check_index_arguments(const char* op, const Tensor& x, core::Named index) {
+  check_given(op, {"x", x});
+  core::check_index_dtype(op, index);
+  core::check_same_device(op, {{"x", x}, index});
+}
+
+}  // namespace
+
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const IndexOptions& options) {
+  const char* op = "index_select";
+  check_index_arguments(op, x, {"index", index});
+  const int d = normalize_dim(op, dim, x.ndim());
+  if (index.ndim() > 1) fail<ShapeError>("{}: index must have at most 1 dim, got shape {}", op, index.shape());
+  const Tensor from = at_least_1d(x);
+  if (x.ndim() == 0 && index.numel() != 1) fail<ShapeError>("{}: index must have 1 element for a 0-d x, got shape {}", op, index.shape());
+  const Tensor places = is_meta(x) ? index : checked_indices(op, "index", index, from.shape(d));
+  Dims shape = x.shape();
+  if (!shape.empty()) shape[d] = index.numel();
+  Output out(op, options.out, shape, x.dtype(), x, {&x, &index});
+  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index}, {out.target()}}; });
+  if (step.shape_only(out.target())) return out.target();
+  index::select_rows(from, d, places, at_least_1d(out.target()), 1);
+  return out.finish();
+}
+
+Tensor embedding(const Tensor& index, const Tensor& weight, const IndexOptions& options) {
+  const char* op = "embedding";
+  check_given(op, {"index", index});
+  check_given(op, {"weight", weight});
+  core::check_index_dtype(op, {"index", index});
+  core::check_same_device(op, {{"index", index}, {"weight", weight}});
+  if (weight.ndim() == 0) fail<ShapeError>("{}: weight must have at least 1 dim, got shape ()", op);
+  const Tensor places = is_meta(weight) ? index : checked_indices(op, "index", index, weight.shape(0));
+  Dims shape = index.shape();
+  for (int d = 1; d < weight.ndim(); ++d) shape.push_back(weight.shape(d));
+  Output out(op, options.out, shape, weight.dtype(), index, {&index, &weight}, {.contiguous = true});
+  core::StepScope step([&] { return Step{op, OpClass::kIndex, {index, weight}, {out.target()}}; });
+  if (step.shape_only(out.target())) return out.target();
+  index::select_rows(weight, 0, places, out.target(), index.shape().size());
+  return out.finish();
+}
+
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOptions& options) {
+  const char* op = "gather";
+  check_index_arguments(op, x, {"index", index});
+  const int d = normalize_dim(op, dim, x.ndim());
+  const Tensor from = at_least_1d(x), at = at_least_1d(index);
+  if (at.ndim() != from.ndim()) fail<ShapeError>("{}: index must have x's {} dims, got shape {}", op, x.ndim(), index.shape());
+  for (int i = 0; i < at.ndim(); ++i)
+    if (i != d && at.shape(i) > from.shape(i))
+      fail<ShapeError>("{}: index of shape {} is larger than x of shape {} in dim {}", op, index.shape(), x.shape(), i);
+  const Tensor places = is_meta(x) ? index : checked_indices(op, "index", index, from.shape(d));
+  Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index});
+  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index}, {out.target()}}; });
+  if (step.shape_only(out.target())) return out.target();
+  gather_into(from, from.strides(), d, from.shape(d), places, at_least_1d(out.target()));
+  return out.finish();
+}
+
+Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> dim, const IndexOptions& options) {
+  const char* op = "take_along_dim";
+  check_index_arguments(op, x, {"indices", indices});
+  if (!dim) {
+    const int64_t count = x.numel();
+    const Tensor places = is_meta(x) ? indices : checked_indices(op, "indices", indices, count);
+    Output out(op, options.out, {indices.numel()}, x.dtype(), x, {&x, &indices});
+    core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, indices}, {out.target()}}; });
+    if (step.shape_only(out.target())) return out.target();
+    gather_into(x.contiguous(), {1}, 0, count, places, out.target());
+    return out.finish();
+  }
+  const Tensor from = at_least_1d(x), at = at_least_1d(indices);
+  const int d = normalize_dim(op, *dim, x.ndim());
+  if (at.ndim() != from.ndim()) fail<ShapeError>("{}: indices must have x's {} dims, got shape {}", op, x.ndim(), indices.shape());
+  Dims x_sizes = from.shape(), index_sizes = at.shape();
+  x_sizes[d] = index_sizes[d] = 1;
+  Dims shape = core::broadcast_shapes(op, x_sizes, index_sizes);
+  const Tensor places = is_meta(x) ? at : checked_indices(op, "indices", at, from.shape(d));
+  shape[d] = at.shape(d);
+  const Tensor spread = places.with_layout(shape, broadcast_strides(places, shape), places.offset());
+  Output out(op, options.out, x.ndim() == 0 ? indices.shape() : shape, x.dtype(), x, {&x, &indices});
+  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, indices}, {out.target()}}; });
+  if (step.shape_only(out.target())) return out.target();
+  Dims x_strides = from.strides();
+  for (int i = 0; i < from.ndim(); ++i)
+    if (i != d && from.shape(i) == 1) x_strides[i] = 0;
+  gather_into(from, x_strides, d, from.shape(d), spread.contiguous(), at_least_1d(out.target()));
+  return out.finish();
+}
+
+}  // namespace tenor

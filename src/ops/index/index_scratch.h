@@ -1,0 +1,15 @@
+// The float32 scratch in which 16-bit sums are kept.
+#pragma once
+
+#include "src/core/step.h"
+
+namespace tenor::index {
+
+/// What a step says of it: nothing where x's dtype is summed as it is.
+inline std::vector<core::Copy> scratch_copies(const Tensor& x) {
+  if (compute_dtype(x.dtype()) == x.dtype()) return {};
+  const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(float32));
+  return {{"x", bytes, "sums of narrow floats are kept in float32 and rounded once"}};
+}
+
+}  // namespace tenor::index
