@@ -1,0 +1,73 @@
+#include "src/ops/contract/contraction.h"
+
+#include "src/core/check.h"
+#include "src/core/modes.h"
+#include "src/core/output.h"
+
+namespace tenor::contract {
+namespace {
+
+/// Whether the kernels that compute in `compute` round to `dtype` themselves.
+bool writes_directly(DType dtype, DType compute) {
+  return dtype == compute || (compute == DType::kFloat32 && reads_as_float(dtype));
+}
+
+Matrix matrix_of(const Tensor& x, DType compute) {
+  const int rank = x.ndim();
+  Matrix matrix{static_cast<char*>(x.raw()), reads_directly(x.dtype(), compute) ? x.dtype() : compute, x.stride(rank - 2), x.stride(rank - 1)};
+  for (int d = 0; d < rank - 2; ++d) matrix.batch.push_back(x.shape(d) == 1 ? 0 : x.stride(d));
+  return matrix;
+}
+
+}  // namespace
+
+Types contraction_types(const char* op, std::span<const Tensor> operands, const std::optional<DType>& dtype) {
+  DType common = operands[0].dtype();
+  for (const Tensor& x : operands) {
+    if (is_float8(x.dtype())) core::fail<DTypeError>("{}: operands must not be float8, got {}; convert them first", op, x.dtype());
+    const bool clash = (x.dtype() == uint64 && is_signed(common)) || (common == uint64 && is_signed(x.dtype()));
+    if (clash) core::fail<DTypeError>("{}: {} and {} have no common dtype; convert one of them", op, common, x.dtype());
+    common = promote(common, x.dtype());
+  }
+  const DType result = dtype.value_or(common);
+  // A wider result is not computed in less than its own precision, and an integer one wraps in itself.
+  if (is_float(common) || is_float(result))
+    return {result, common == float64 || result == float64 ? float64 : float32};
+  return {result, result == boolean ? common : result};
+}
+
+bool reads_directly(DType dtype, DType compute) { return dtype == compute || (compute == DType::kFloat32 && reads_as_float(dtype)); }
+
+Tensor readable(const Tensor& x, DType compute) { return reads_directly(x.dtype(), compute) ? x : x.to(compute); }
+
+void state_conversion(const char* argument, const Tensor& x, DType compute, std::vector<core::Copy>& copies) {
+  if (!x.defined() || reads_directly(x.dtype(), compute)) return;
+  copies.push_back({argument, x.numel() * static_cast<int64_t>(item_size(compute)),
+                    "converted from " + std::string(name(x.dtype())) + " to " + std::string(name(compute))});
+}
+
+GemmProblem gemm_of(const Tensor& a, const Tensor& b, const Tensor& c, DType compute) {
+  const int rank = c.ndim();
+  GemmProblem p;
+  p.m = c.shape(rank - 2), p.n = c.shape(rank - 1), p.k = a.shape(rank - 1);
+  p.batch = Dims(c.shape().begin(), c.shape().end() - 2);
+  p.compute = compute;
+  p.a = matrix_of(a, compute), p.b = matrix_of(b, compute), p.c = matrix_of(c, compute);
+  p.batch_invariant = core::batch_invariant();
+  return p;
+}
+
+void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias) {
+  if (!writes_directly(c.dtype(), compute)) {
+    const Tensor sums = Tensor::empty(c.shape(), compute);
+    run_into(a, b, sums, compute, bias);
+    return core::copy_into(sums, c);
+  }
+  const Tensor left = readable(a, compute), right = readable(b, compute);
+  const Tensor added = bias.defined() ? bias.to(compute).contiguous() : Tensor();
+  GemmProblem problem = gemm_of(left, right, c, compute);
+  if (added.defined()) problem.bias = added.raw(), problem.bias_col = 1;
+  run_gemm(problem);
+}
+
+}  // namespace tenor::contract

@@ -1,0 +1,97 @@
+#include "src/ops/contract/gemm.h"
+
+#include "src/ops/contract/gemm_kernels.h"
+
+namespace tenor::contract {
+namespace {
+
+thread_local std::string forced_strategy = "auto";
+
+constexpr GemmCandidate kCandidates[] = {
+    {"integer", integer_why_not, integer_run},
+    {"blocked", blocked_why_not, blocked_run},
+    {"reference", core::always<GemmProblem>, reference_run},
+};
+
+void drop_batch_dim(GemmProblem& p, size_t d) {
+  p.batch.erase(d);
+  for (Matrix* x : {&p.a, &p.b, &p.c}) x->batch.erase(d);
+}
+
+/// Merges batch dims d, d + 1 where every operand walks both with one stride.
+bool merge_batch_dims(GemmProblem& p, size_t d) {
+  for (const Matrix* x : {&p.a, &p.b, &p.c})
+    if (x->batch[d] != x->batch[d + 1] * p.batch[d + 1]) return false;
+  p.batch[d + 1] *= p.batch[d];
+  drop_batch_dim(p, d);
+  return true;
+}
+
+/// Folds batch dim d into the rows where b is shared and the rows of a and c go on at one stride.
+bool fold_into_rows(GemmProblem& p, size_t d) {
+  if (p.b.batch[d] != 0 || p.bias_row != 0) return false;
+  if (p.m != 1 && (p.a.batch[d] != p.m * p.a.row || p.c.batch[d] != p.m * p.c.row)) return false;
+  if (p.m == 1) p.a.row = p.a.batch[d], p.c.row = p.c.batch[d];
+  p.m *= p.batch[d];
+  drop_batch_dim(p, d);
+  return true;
+}
+
+/// Exchanges the roles of a and b: c^T = b^T a^T. The bits stay, since a product commutes.
+void transpose_problem(GemmProblem& p) {
+  std::swap(p.a, p.b);
+  std::swap(p.m, p.n);
+  std::swap(p.bias_row, p.bias_col);
+  for (Matrix* x : {&p.a, &p.b, &p.c}) std::swap(x->row, x->col);
+}
+
+void simplify_batch(GemmProblem& p) {
+  for (size_t d = p.batch.size(); d-- > 0;) {
+    if (p.batch[d] == 1) drop_batch_dim(p, d);
+    else if (d + 1 < p.batch.size()) merge_batch_dims(p, d);
+  }
+  for (size_t d = p.batch.size(); d-- > 0;) {
+    if (fold_into_rows(p, d)) continue;
+    transpose_problem(p);
+    fold_into_rows(p, d);
+    transpose_problem(p);
+  }
+}
+
+}  // namespace
+
+GemmProblem normalized(GemmProblem p) {
+  simplify_batch(p);
+  // A unit stride for c's columns, and never a lone column where there are rows to vectorise over.
+  const bool by_columns = p.c.col != 1 && p.c.row == 1 && p.m > 1;
+  if (by_columns || (p.n == 1 && p.c.row == 1)) transpose_problem(p);
+  if (p.m == 1) p.a.row = p.k, p.c.row = p.n;
+  if (p.n == 1) p.b.col = 1, p.c.col = 1;
+  if (p.k == 1) p.a.col = 1, p.b.row = p.n;
+  return p;
+}
+
+std::span<const GemmCandidate> gemm_candidates() { return kCandidates; }
+
+std::vector<std::string> gemm_strategies() {
+  std::vector<std::string> names;
+  for (const GemmCandidate& c : kCandidates) names.push_back(c.name);
+  return names;
+}
+
+void run_gemm(const GemmProblem& problem) {
+  if (problem.m == 0 || problem.n == 0 || product(problem.batch) == 0) return;
+  if (problem.k == 0) return reference_run(problem);
+  const GemmProblem p = normalized(problem);
+  core::choose("matmul", gemm_candidates(), p, forced_strategy).run(p);
+}
+
+std::string explain_gemm(const GemmProblem& problem) {
+  const GemmProblem p = normalized(problem);
+  return std::string(core::choose("matmul", gemm_candidates(), p, forced_strategy).name) + "\n" + core::declined(gemm_candidates(), p);
+}
+
+StrategyGuard::StrategyGuard(std::string_view strategy) : previous_(forced_strategy) { forced_strategy = strategy; }
+StrategyGuard::~StrategyGuard() { forced_strategy = previous_; }
+
+}  // namespace tenor::contract
