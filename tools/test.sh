@@ -19,7 +19,7 @@ suite() {
 }
 
 suite "C++ tests" ctest --test-dir "$build" -j 2 --output-on-failure --progress -Q --no-tests=error
-suite "Python tests" "$python" -m pytest -q python/tests tests
+suite "Python tests" "$python" -m pytest python/tests tests
 if [ -f "$cases/run_cases.py" ]; then
   suite "shared cases" env PYTHONDONTWRITEBYTECODE=1 "$python" "$cases/run_cases.py" view elementwise reduce index contract row attention
 fi

@@ -49,6 +49,14 @@ nb::object to_list(const Tensor& x) {
   return out;
 }
 
+/// NumPy's protocol: copy None copies where it must, True always, False never.
+nb::object to_array(const Tensor& x, nb::handle dtype, nb::handle copy) {
+  nb::object array = to_numpy(x);
+  if (dtype.is_none() || array.attr("dtype").equal(dtype)) return copy.is(nb::handle(Py_True)) ? array.attr("copy")() : array;
+  if (copy.is(nb::handle(Py_False))) core::fail<ValueError>("__array__: {} as {} takes a copy, but copy=False", x.dtype(), nb::str(dtype).c_str());
+  return array.attr("astype")(dtype);
+}
+
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
@@ -76,10 +84,7 @@ void bind_tensor(nb::module_& m) {
       .def("__dlpack_device__", [](const Tensor& x) {
         return nb::make_tuple(x.device().type == DeviceType::kCuda ? core::kDlCuda : core::kDlCpu, x.device().index);
       }, "(DLPack device type, index).")
-      .def("__array__", [](const Tensor& x, nb::handle dtype, nb::handle) {
-        nb::object array = to_numpy(x);
-        return dtype.is_none() ? array : array.attr("astype")(dtype);
-      }, "dtype"_a = nb::none(), "copy"_a = nb::none(), "For numpy.asarray.")
+      .def("__array__", &to_array, "dtype"_a = nb::none(), "copy"_a = nb::none(), "For numpy.asarray and numpy.array.")
       .def("__len__", [](const Tensor& x) {
         if (x.ndim() == 0) core::fail<DTypeError>("len: a 0-d tensor has no length");
         return x.shape(0);

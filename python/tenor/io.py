@@ -198,9 +198,11 @@ def _load_npz(path):
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 where = f"{path}[{info.filename}]"
-                name, suffix = os.path.splitext(info.filename)
-                if suffix != ".npy" or name in tensors:
-                    raise _broken(where, "given twice" if suffix == ".npy" else "not a .npy member")
+                if not info.filename.endswith(".npy"):
+                    raise _broken(where, "not a .npy member")
+                name = info.filename[: -len(".npy")]
+                if name in tensors:
+                    raise _broken(where, "given twice")
                 with archive.open(info) as file:
                     tensors[name] = _load_npy(file, info.file_size, where)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, struct.error) as error:

@@ -14,11 +14,12 @@ namespace tenor {
 namespace {
 
 std::atomic<int> thread_count{0};
+std::atomic<bool> forked{false};
 
 /// libgomp's worker threads do not survive fork(), and a parallel region in the child would wait for them for ever: the
-/// child computes on the forking thread alone.
+/// child computes on one thread, whatever count it asks for.
 void after_fork_in_child() {
-  thread_count = 1;
+  forked = true;
   omp_set_num_threads(1);
 }
 
@@ -27,6 +28,7 @@ void after_fork_in_child() {
 }  // namespace
 
 int num_threads() {
+  if (forked) return 1;
   const int set = thread_count;
   return set > 0 ? set : omp_get_max_threads();
 }
