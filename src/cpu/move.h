@@ -19,8 +19,11 @@ struct Box {
 /// Gathers the elements of a box, row-major, into dense memory. Repeats along stride 0; a box whose unit stride lies in
 /// another dim than the last is transposed through registers, so that whole cache lines are used.
 void gather_box(size_t item, const void* src, const Box& box, void* dense);
-/// The reverse; the box's elements do not overlap.
-void scatter_box(size_t item, const void* dense, void* dst, const Box& box);
+/// The reverse; the box's elements do not overlap. `stream` writes whole cache lines past the caches: for runs that lie
+/// far apart in a result that the caches do not hold, where fetching each line before writing it costs most. After the
+/// last such call a thread calls finish_streams().
+void scatter_box(size_t item, const void* dense, void* dst, const Box& box, bool stream = false);
+void finish_streams();
 /// n copies of one element.
 void fill_dense(size_t item, const void* value, void* dense, size_t n);
 

@@ -1,5 +1,7 @@
 #include "src/cpu/move.h"
 
+#include "hwy/cache_control.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/cpu/move_cpu.cpp"
 #include "hwy/foreach_target.h"
@@ -13,6 +15,9 @@ namespace {
 template <class U>
 void transpose(const U* HWY_RESTRICT src, int64_t src_stride, U* HWY_RESTRICT dst, int64_t dst_stride, int64_t rows, int64_t columns) {
   int64_t whole_rows = 0, whole_columns = 0;
+  // The lines come from as many pages: no hardware prefetcher sees them coming.
+  for (int64_t i = 0; i < columns; ++i)
+    for (int64_t a = 0; a < rows; a += 64 / static_cast<int64_t>(sizeof(U))) hwy::Prefetch(src + i * src_stride + a);
 #if HWY_TARGET != HWY_SCALAR
   constexpr int64_t kSide = 16 / sizeof(U);
   const hn::FixedTag<U, kSide> d;
@@ -69,9 +74,24 @@ void gather_2d(const U* src, int64_t outer, int64_t inner, U* HWY_RESTRICT dst, 
       for (int64_t c = 0; c < columns; ++c) dst[r * columns + c] = src[r * outer + c * inner];
   }
 }
+/// Whole cache lines of dst with non-temporal stores, the rest as usual.
 template <class U>
-void scatter_2d(const U* HWY_RESTRICT src, U* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns) {
-  if (inner == 1) {
+HWY_INLINE void stream_run(const U* HWY_RESTRICT src, U* HWY_RESTRICT dst, int64_t n) {
+  constexpr int64_t kLine = 64 / sizeof(U);
+  const hn::CappedTag<U, kLine> d;
+  const int64_t lead = (64 - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) % 64)) % 64 / static_cast<int64_t>(sizeof(U));
+  int64_t i = lead < n ? lead : n;
+  copy_run(src, dst, i);
+  for (; i + kLine <= n; i += kLine)
+    for (int64_t k = 0; k < kLine; k += static_cast<int64_t>(hn::Lanes(d))) hn::Stream(hn::LoadU(d, src + i + k), d, dst + i + k);
+  copy_run(src + i, dst + i, n - i);
+}
+
+template <class U>
+void scatter_2d(const U* HWY_RESTRICT src, U* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns, bool stream) {
+  if (inner == 1 && stream) {
+    for (int64_t r = 0; r < rows; ++r) stream_run(src + r * columns, dst + r * outer, columns);
+  } else if (inner == 1) {
     for (int64_t r = 0; r < rows; ++r) copy_run(src + r * columns, dst + r * outer, columns);
   } else {
     for (int64_t r = 0; r < rows; ++r)
@@ -95,10 +115,10 @@ void gather_plane(size_t item, const void* src, int64_t outer, int64_t inner, vo
     gather_2d(static_cast<const U*>(src), outer, inner, static_cast<U*>(dst), rows, columns);
   });
 }
-void scatter_plane(size_t item, const void* src, void* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns) {
+void scatter_plane(size_t item, const void* src, void* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns, bool stream) {
   by_item(item, [&](auto zero) {
     using U = decltype(zero);
-    scatter_2d(static_cast<const U*>(src), static_cast<U*>(dst), outer, inner, rows, columns);
+    scatter_2d(static_cast<const U*>(src), static_cast<U*>(dst), outer, inner, rows, columns, stream);
   });
 }
 void fill_values(size_t item, const void* value, void* dst, size_t n) {
@@ -179,17 +199,19 @@ void gather_box(size_t item, const void* src, const Box& box, void* dense) {
   });
 }
 
-void scatter_box(size_t item, const void* dense, void* dst, const Box& box) {
+void scatter_box(size_t item, const void* dense, void* dst, const Box& box, bool stream) {
   const Planes planes(box);
   auto* from = static_cast<const char*>(dense);
   const auto plane = HWY_DYNAMIC_DISPATCH(scatter_plane);
   const int64_t rows = planes.rows(), columns = planes.columns();
   planes.each([&](int64_t offset) {
     plane(item, from, static_cast<char*>(dst) + offset * static_cast<int64_t>(item), planes.strides[planes.ndim - 2],
-          planes.strides[planes.ndim - 1], rows, columns);
+          planes.strides[planes.ndim - 1], rows, columns, stream);
     from += rows * columns * static_cast<int64_t>(item);
   });
 }
+
+void finish_streams() { hwy::FlushStream(); }
 
 void fill_dense(size_t item, const void* value, void* dense, size_t n) { HWY_DYNAMIC_DISPATCH(fill_values)(item, value, dense, n); }
 

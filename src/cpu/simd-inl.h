@@ -59,7 +59,7 @@ HWY_INLINE void store(D d, hn::Vec<D> v, T* HWY_RESTRICT p) {
   hn::StoreU(v, d, p);
 }
 template <class D>
-HWY_INLINE void store(D d, hn::Vec<D> v, BFloat16* HWY_RESTRICT p) {
+HWY_INLINE void store(D, hn::Vec<D> v, BFloat16* HWY_RESTRICT p) {
   const hn::RebindToUnsigned<D> du;
   const hn::Rebind<uint16_t, D> d16;
   const auto bits = hn::BitCast(du, v);

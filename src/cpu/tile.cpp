@@ -1,9 +1,7 @@
 #include "src/cpu/tile.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
-#include <numeric>
 
 #include "src/cpu/move.h"
 #include "src/cpu/parallel.h"
@@ -11,17 +9,20 @@
 namespace tenor::cpu {
 namespace {
 
+constexpr int64_t kBufferBytes = kTileElements * 8;
+constexpr int64_t kStreamFrom = 4 << 20;  // bytes of a result that the caches are not likely to hold until it is read
+
 struct Slot {
   char* data;
   std::vector<int64_t> strides;  // over the collapsed dims
   DType dtype, compute;
   size_t item;
   Converter convert;  // inputs: to the compute dtype; outputs: from it
-  bool is_output;
+  bool stream = false;  // outputs: large enough to write past the caches where runs lie far apart
 
   Slot(const TileOperand& o, bool output)
       : data(static_cast<char*>(o.data)), dtype(o.dtype), compute(o.compute), item(item_size(o.dtype)),
-        convert(output ? o.compute : o.dtype, output ? o.dtype : o.compute), is_output(output) {}
+        convert(output ? o.compute : o.dtype, output ? o.dtype : o.compute) {}
 };
 
 /// The program over collapsed dims, cut into boxes.
@@ -29,7 +30,10 @@ class Plan {
  public:
   explicit Plan(const TileProgram& program) : program_(program) {
     for (const TileOperand& o : program.inputs) slots_.emplace_back(o, false);
-    for (const TileOperand& o : program.outputs) slots_.emplace_back(o, true);
+    for (const TileOperand& o : program.outputs) {
+      slots_.emplace_back(o, true);
+      slots_.back().stream = product(program.shape) * static_cast<int64_t>(slots_.back().item) >= kStreamFrom;
+    }
     collapse();
     cut();
   }
@@ -95,7 +99,12 @@ int Plan::contrary_dim() const {
 void Plan::cut() {
   const int last = static_cast<int>(sizes_.size()) - 1;
   box_.assign(sizes_.size(), 1);
-  int64_t room = kTileElements;
+  int64_t widest = 1, narrowest = 8;
+  for (const Slot& s : slots_) {
+    widest = std::max({widest, static_cast<int64_t>(s.item), static_cast<int64_t>(item_size(s.compute))});
+    narrowest = std::min(narrowest, static_cast<int64_t>(s.item));
+  }
+  int64_t room = program_.steps.empty() ? kBufferBytes / widest : kTileElements;
   const auto take = [&](int d, int64_t most) {
     // Pieces of nearly equal size, in whole cache lines.
     const int64_t pieces = (sizes_[d] + most - 1) / most;
@@ -104,8 +113,9 @@ void Plan::cut() {
     room /= box_[d];
   };
   if (const int contrary = contrary_dim(); contrary >= 0) {
-    take(last, 64);
-    take(contrary, std::max<int64_t>(room, 1));
+    // Long runs where results are written, but whole cache lines across, where the contrary operand is read.
+    take(last, std::min(256 / narrowest, room * narrowest / 64));
+    take(contrary, room);
   } else {
     for (int d = last; d >= 0 && room > 1; --d) {
       take(d, room);
@@ -138,7 +148,7 @@ class Buffers {
  public:
   char* get(size_t i) {
     if (i >= held_.size()) held_.resize(i + 1);
-    if (!held_[i]) held_[i].reset(static_cast<char*>(std::aligned_alloc(64, kTileElements * 8)));
+    if (!held_[i]) held_[i].reset(static_cast<char*>(std::aligned_alloc(64, kBufferBytes)));
     return held_[i].get();
   }
 
@@ -239,7 +249,7 @@ class Runner {
       slot.convert(from, spare(), static_cast<size_t>(n));
       from = spare();
     }
-    scatter_box(slot.item, from, to, {static_cast<int>(sizes.size()), sizes.data(), slot.strides.data()});
+    scatter_box(slot.item, from, to, {static_cast<int>(sizes.size()), sizes.data(), slot.strides.data()}, slot.stream);
   }
 
   struct Filled {
@@ -270,6 +280,7 @@ void Plan::run(int64_t first, int64_t last) const {
     runner.run(sizes, offsets.data());
     for (size_t d = sizes_.size(); d-- > 0 && ++at[d] == counts_[d];) at[d] = 0;
   }
+  finish_streams();
 }
 
 }  // namespace
