@@ -82,6 +82,7 @@ ScatterFn find_scatter(DType from, DType to) {
   if (from == to) core::visit_size(to, [&]<class T>() { fn = scatter<T, T>; });
   else if (from == float32 && to == float16) fn = scatter<float, Float16>;
   else if (from == float32 && to == bfloat16) fn = scatter<float, BFloat16>;
+  else if (from == float64 && is_float(to) && !is_float8(to)) core::visit_float(to, [&]<class T>() { fn = scatter<double, T>; });
   else if (from == int64 && is_integer(to)) core::visit_size(to, [&]<class T>() { fn = scatter<uint64_t, T>; });
   return fn;
 }

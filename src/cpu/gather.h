@@ -16,7 +16,7 @@ using ScatterFn = void (*)(const void* src, int64_t rows, int64_t cols, void* ds
 /// `to` is `from` itself, or float32, float64, int64 or uint64, with the conversions of core/numeric.h.
 /// Not for 8-bit floats (nullptr), nor from an integer to uint64 (take int64: the bits are the same).
 GatherFn gather_function(DType from, DType to);
-/// `from` is `to` itself; or float32 to a 16-bit float (one rounding), or int64 to an integer (wraps). Else nullptr.
+/// `from` is `to` itself; or float32 or float64 to a narrower float (one rounding), or int64 to an integer (wraps). Else nullptr.
 ScatterFn scatter_function(DType from, DType to);
 
 }  // namespace tenor::cpu

@@ -27,7 +27,7 @@ bool better(bool largest, C a, C b) {
 class ArgRunner {
  public:
   explicit ArgRunner(const ArgProblem& p)
-      : p_(p), out_(p.indices.defined() ? p.indices : p.values), layout_(make_layout(p.x, p.dims, out_)), driver_(p.x, layout_) {
+      : p_(p), out_(p.indices.defined() ? p.indices : p.values), layout_(cpu::make_layout(p.x, p.dims, out_)), driver_(p.x, layout_) {
     const DType x = p.x.dtype();
     rows_ = make_reader(p.largest ? Pass::kMax : Pass::kMin, x, x);
     const DType wide = x == float32 || x == float64 || x == uint64 ? x : is_float(x) ? float32 : int64;
@@ -35,18 +35,18 @@ class ArgRunner {
   }
 
   void run_all() const {
-    const int64_t width = driver_.segment_width(1), n = segments(layout_, width);
+    const int64_t width = driver_.segment_width(1), n = cpu::segments(layout_, width);
     const int64_t item = static_cast<int64_t>(item_size(p_.x.dtype()));
     const bool parallel = driver_.by_rows() && n < 2 * num_threads() && layout_.count >= 2 * kBlock;
     const auto some = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) run(segment(layout_, i, width), parallel);
+      for (int64_t i = begin; i < end; ++i) run(cpu::segment(layout_, i, width), parallel);
     };
     if (parallel) some(0, n);
     else cpu::parallel_for(n, cpu::grain_of(width * layout_.count * item), some);
   }
 
  private:
-  void run(const Segment& s, bool parallel) const {
+  void run(const cpu::Segment& s, bool parallel) const {
     Accumulators memory;
     void* values = memory.reserve(s.width);
     std::vector<int64_t> indices(static_cast<size_t>(s.width));
@@ -68,7 +68,7 @@ class ArgRunner {
 
   /// The extreme of every block, the first block that holds it, and its place there.
   template <class C>
-  void rows(const Segment& s, bool parallel, C* values, int64_t* indices) const {
+  void rows(const cpu::Segment& s, bool parallel, C* values, int64_t* indices) const {
     const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
     std::vector<C> extremes(static_cast<size_t>(blocks * s.width));
     const auto some = [&](int64_t begin, int64_t end) {
@@ -94,7 +94,7 @@ class ArgRunner {
     return arg_kernels(dtype).find(buffer, end - begin, value);
   }
 
-  void store(const void* values, DType kind, const std::vector<int64_t>& indices, const Segment& s) const {
+  void store(const void* values, DType kind, const std::vector<int64_t>& indices, const cpu::Segment& s) const {
     if (p_.indices.defined())
       cpu::scatter_function(int64, int64)(indices.data(), 1, s.width, p_.indices.data<int64_t>() + s.out, 0, layout_.inner.out);
     if (!p_.values.defined()) return;
@@ -106,7 +106,7 @@ class ArgRunner {
 
   const ArgProblem& p_;
   const Tensor& out_;
-  Layout layout_;
+  cpu::ReducedLayout layout_;
   Driver driver_;
   Reader rows_{}, columns_{};
 };

@@ -12,7 +12,7 @@ namespace tenor::reduce {
 namespace {
 
 /// Whether segments alone keep the threads busy; else the blocks of each segment are shared out.
-bool enough_segments(int64_t segments, const Layout& layout) {
+bool enough_segments(int64_t segments, const cpu::ReducedLayout& layout) {
   return segments >= 2 * num_threads() || layout.count < 2 * core::kReductionBlock;
 }
 
@@ -33,7 +33,7 @@ Pass pass_of(const Problem& p) {
 /// One problem with its readers, made once; run() computes the outputs of a segment.
 class Runner {
  public:
-  explicit Runner(const Problem& p) : p_(p), layout_(make_layout(p.x, p.dims, p.out)), driver_(p.x, layout_) {
+  explicit Runner(const Problem& p) : p_(p), layout_(cpu::make_layout(p.x, p.dims, p.out)), driver_(p.x, layout_) {
     const bool staged = p.op == Op::kVar || p.op == Op::kStd || p.op == Op::kLogSumExp;
     first_ = reader(p.op == Op::kLogSumExp ? Pass::kMax : staged ? Pass::kSum : pass_of(p));
     if (p.op == Op::kLogSumExp) second_ = reader(Pass::kSumExp);
@@ -42,14 +42,14 @@ class Runner {
   }
 
   void run_all() const {
-    const int64_t width = driver_.segment_width(passes_), n = segments(layout_, width);
+    const int64_t width = driver_.segment_width(passes_), n = cpu::segments(layout_, width);
     const int64_t item = static_cast<int64_t>(item_size(p_.x.dtype()));
     if (enough_segments(n, layout_)) {
       cpu::parallel_for(n, cpu::grain_of(width * layout_.count * item), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) run(segment(layout_, i, width), false);
+        for (int64_t i = begin; i < end; ++i) run(cpu::segment(layout_, i, width), false);
       });
     } else {
-      for (int64_t i = 0; i < n; ++i) run(segment(layout_, i, width), true);
+      for (int64_t i = 0; i < n; ++i) run(cpu::segment(layout_, i, width), true);
     }
   }
 
@@ -60,7 +60,7 @@ class Runner {
     return make_reader(pass, p_.x.dtype(), p_.accumulator);
   }
 
-  void run(const Segment& s, bool parallel) const {
+  void run(const cpu::Segment& s, bool parallel) const {
     thread_local Accumulators memory;
     void* results = memory.reserve(3 * s.width);
     driver_.reduce(first_, s, nullptr, p_.power, parallel, results);
@@ -70,7 +70,7 @@ class Runner {
 
   /// `value` holds the first pass's results, and has room for three values an output.
   template <class C>
-  void finish(const Segment& s, bool parallel, C* value) const {
+  void finish(const cpu::Segment& s, bool parallel, C* value) const {
     C *shift = value + s.width, *correction = shift + s.width;
     const C count = static_cast<C>(layout_.count);
     switch (p_.op) {
@@ -124,7 +124,7 @@ class Runner {
       }
   }
 
-  void store(const void* values, const Segment& s) const {
+  void store(const void* values, const cpu::Segment& s) const {
     DType from = first_.kernels->accumulator;
     if (p_.op == Op::kNorm || second_.kernels) from = p_.accumulator;
     const DType to = p_.out.dtype();
@@ -133,7 +133,7 @@ class Runner {
     cpu::scatter_function(from, to)(values, 1, s.width, out, 0, layout_.inner.out);
   }
 
-  void store_truth(const void* results, const Segment& s) const {
+  void store_truth(const void* results, const cpu::Segment& s) const {
     const int64_t* counts = static_cast<const int64_t*>(results);
     bool* out = p_.out.data<bool>() + s.out;
     for (int64_t i = 0; i < s.width; ++i)
@@ -141,7 +141,7 @@ class Runner {
   }
 
   const Problem& p_;
-  Layout layout_;
+  cpu::ReducedLayout layout_;
   Driver driver_;
   Reader first_{}, second_{}, third_{};
   int passes_ = 1;

@@ -61,15 +61,15 @@ Reader make_reader(Pass pass, DType x, DType accumulator) {
   return {kernels(pass, as), cpu::gather_function(x, as), as, true};
 }
 
-Driver::Driver(const Tensor& x, const Layout& layout)
+Driver::Driver(const Tensor& x, const cpu::ReducedLayout& layout)
     : layout_(layout), data_(static_cast<const char*>(x.raw())), item_(static_cast<int64_t>(item_size(x.dtype()))) {
-  const Layout::Dim& run = layout.reduced.back();
+  const cpu::ReducedLayout::Dim& run = layout.reduced.back();
   // Short runs are better served by tiles of outputs, even through a gather: a row's fixed cost exceeds its work.
   by_rows_ = layout.outputs == 1 || (run.in < layout.inner.in && run.size >= 32);
 }
 
 int64_t Driver::segment_width(int passes) const {
-  const Layout::Dim& inner = layout_.inner;
+  const cpu::ReducedLayout::Dim& inner = layout_.inner;
   const int64_t share = layout_.outers * inner.size / (4 * num_threads()) + 1;
   if (by_rows_) {
     const int64_t resident = (256 << 10) / std::max<int64_t>(layout_.count * item_, 1) + 1;
@@ -82,12 +82,12 @@ int64_t Driver::segment_width(int passes) const {
 
 void Driver::gather_row(cpu::GatherFn gather, size_t item, int64_t in, int64_t begin, int64_t end, void* buffer) const {
   const int64_t stride = layout_.reduced.back().in;
-  for_runs(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t n) {
+  cpu::for_runs(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t n) {
     gather(data(in + offset), stride, 0, n, 1, static_cast<char*>(buffer) + static_cast<size_t>(first - begin) * item);
   });
 }
 
-void Driver::rows_block(const Reader& reader, const Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
+void Driver::rows_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
                         void* results) const {
   const Kernels& k = *reader.kernels;
   const int64_t n = end - begin;
@@ -104,7 +104,7 @@ void Driver::rows_block(const Reader& reader, const Segment& s, int64_t begin, i
   }
 }
 
-void Driver::columns_block(const Reader& reader, const Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
+void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
                            void* results) const {
   const Kernels& k = *reader.kernels;
   const int64_t lanes = std::min(end - begin, core::kReductionLanes);
@@ -120,13 +120,13 @@ void Driver::columns_block(const Reader& reader, const Segment& s, int64_t begin
   std::memcpy(results, acc, static_cast<size_t>(s.width) * item_size(k.accumulator));
 }
 
-void Driver::reduce_block(const Reader& reader, const Segment& s, int64_t block, const void* shifts, double power, void* results) const {
+void Driver::reduce_block(const Reader& reader, const cpu::Segment& s, int64_t block, const void* shifts, double power, void* results) const {
   const int64_t begin = block * kBlock, end = std::min(begin + kBlock, layout_.count);
   if (by_rows_) return rows_block(reader, s, begin, end, shifts, power, results);
   columns_block(reader, s, begin, end, shifts, power, results);
 }
 
-void Driver::reduce(const Reader& reader, const Segment& s, const void* shifts, double power, bool parallel, void* results) const {
+void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel, void* results) const {
   const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
   if (blocks == 0) return reader.kernels->start(results, s.width);
   if (blocks == 1) return reduce_block(reader, s, 0, shifts, power, results);

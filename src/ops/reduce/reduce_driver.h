@@ -5,7 +5,7 @@
 
 #include "src/cpu/gather.h"
 #include "src/ops/reduce/reduce_kernels.h"
-#include "src/ops/reduce/reduce_layout.h"
+#include "src/cpu/reduced_layout.h"
 
 namespace tenor::reduce {
 
@@ -34,31 +34,31 @@ Reader make_reader(Pass pass, DType x, DType accumulator);
 /// The tensor and its layout, with what every pass needs.
 class Driver {
  public:
-  Driver(const Tensor& x, const Layout& layout);
+  Driver(const Tensor& x, const cpu::ReducedLayout& layout);
 
   /// Whether whole rows of the sequence are read at a time; else tiles of neighbouring outputs.
   bool by_rows() const { return by_rows_; }
   /// Outputs a segment should hold; passes > 1 keep it small enough to stay in cache between them.
   int64_t segment_width(int passes) const;
   /// The reduction of every output of a segment, into results (width accumulators of the pass's type).
-  void reduce(const Reader& reader, const Segment& s, const void* shifts, double power, bool parallel, void* results) const;
+  void reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel, void* results) const;
   /// One block of one segment.
-  void reduce_block(const Reader& reader, const Segment& s, int64_t block, const void* shifts, double power, void* results) const;
+  void reduce_block(const Reader& reader, const cpu::Segment& s, int64_t block, const void* shifts, double power, void* results) const;
   /// Elements [begin, end) of the sequence of one output at offset `in`, one after another.
   void gather_row(cpu::GatherFn gather, size_t item, int64_t in, int64_t begin, int64_t end, void* buffer) const;
   /// Calls fn(x, stride, first, rows) with tiles of rows of `width` adjacent elements, which together are elements
   /// [begin, end) of the segment's sequences; through the buffer where they do not lie so.
   template <class F>
-  void for_column_tiles(const Reader& reader, const Segment& s, int64_t begin, int64_t end, F&& fn) const;
+  void for_column_tiles(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, F&& fn) const;
 
   const char* data(int64_t offset) const { return data_ + offset * item_; }
-  const Layout& layout() const { return layout_; }
+  const cpu::ReducedLayout& layout() const { return layout_; }
 
  private:
-  void rows_block(const Reader& reader, const Segment& s, int64_t begin, int64_t end, const void* shifts, double power, void* results) const;
-  void columns_block(const Reader& reader, const Segment& s, int64_t begin, int64_t end, const void* shifts, double power, void* results) const;
+  void rows_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power, void* results) const;
+  void columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power, void* results) const;
 
-  const Layout& layout_;
+  const cpu::ReducedLayout& layout_;
   const char* data_;
   int64_t item_;
   bool by_rows_;
@@ -68,11 +68,11 @@ class Driver {
 inline constexpr int64_t kGatherTile = 8192;
 
 template <class F>
-void Driver::for_column_tiles(const Reader& reader, const Segment& s, int64_t begin, int64_t end, F&& fn) const {
+void Driver::for_column_tiles(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, F&& fn) const {
   const int64_t row = layout_.reduced.back().in, col = layout_.inner.in;
   const bool direct = !reader.converts && (col == 1 || s.width == 1);
   if (direct) {
-    for_runs(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t n) { fn(data(s.in + offset), row, first, n); });
+    cpu::for_runs(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t n) { fn(data(s.in + offset), row, first, n); });
     return;
   }
   const size_t item = item_size(reader.dtype);
@@ -80,7 +80,7 @@ void Driver::for_column_tiles(const Reader& reader, const Segment& s, int64_t be
   std::vector<char> buffer(static_cast<size_t>(std::min(tile, end - begin) * s.width) * item);
   for (int64_t start = begin; start < end; start += tile) {
     const int64_t stop = std::min(start + tile, end);
-    for_runs(layout_, start, stop, [&](int64_t offset, int64_t first, int64_t n) {
+    cpu::for_runs(layout_, start, stop, [&](int64_t offset, int64_t first, int64_t n) {
       reader.gather(data(s.in + offset), row, col, n, s.width, buffer.data() + static_cast<size_t>((first - start) * s.width) * item);
     });
     fn(static_cast<const char*>(buffer.data()), s.width, start, stop - start);

@@ -1,13 +1,13 @@
-#include "src/ops/reduce/reduce_layout.h"
+#include "src/cpu/reduced_layout.h"
 
-namespace tenor::reduce {
+namespace tenor::cpu {
 namespace {
 
 /// Appends a dim, merged into the one before where both strides allow.
-void append(std::vector<Layout::Dim>& dims, Layout::Dim next) {
+void append(std::vector<ReducedLayout::Dim>& dims, ReducedLayout::Dim next) {
   if (next.size == 1) return;
   if (!dims.empty()) {
-    Layout::Dim& before = dims.back();
+    ReducedLayout::Dim& before = dims.back();
     if (before.in == next.in * next.size && before.out == next.out * next.size) {
       before = {before.size * next.size, next.in, next.out};
       return;
@@ -18,10 +18,10 @@ void append(std::vector<Layout::Dim>& dims, Layout::Dim next) {
 
 }  // namespace
 
-Layout make_layout(const Tensor& x, const Dims& dims, const Tensor& out) {
-  Layout layout;
+ReducedLayout make_layout(const Tensor& x, const Dims& dims, const Tensor& out) {
+  ReducedLayout layout;
   const bool keepdim = out.ndim() == x.ndim();
-  std::vector<Layout::Dim> kept;
+  std::vector<ReducedLayout::Dim> kept;
   for (int d = 0, o = 0; d < x.ndim(); ++d) {
     if (std::find(dims.begin(), dims.end(), d) != dims.end()) {
       append(layout.reduced, {x.shape(d), x.stride(d), 0});
@@ -34,19 +34,19 @@ Layout make_layout(const Tensor& x, const Dims& dims, const Tensor& out) {
   }
   if (layout.reduced.empty()) layout.reduced.push_back({1, 0, 0});
   // The order in which outputs are computed is free: along memory. A repeated (stride 0) dim goes outermost.
-  std::stable_sort(kept.begin(), kept.end(), [](const Layout::Dim& a, const Layout::Dim& b) {
+  std::stable_sort(kept.begin(), kept.end(), [](const ReducedLayout::Dim& a, const ReducedLayout::Dim& b) {
     return (a.in == 0) != (b.in == 0) ? a.in == 0 : a.in > b.in;
   });
-  for (const Layout::Dim& d : kept) append(layout.outer, d);
+  for (const ReducedLayout::Dim& d : kept) append(layout.outer, d);
   if (!layout.outer.empty()) {
     layout.inner = layout.outer.back();
     layout.outer.pop_back();
   }
-  for (const Layout::Dim& d : layout.outer) layout.outers *= d.size;
+  for (const ReducedLayout::Dim& d : layout.outer) layout.outers *= d.size;
   return layout;
 }
 
-Segment segment(const Layout& layout, int64_t index, int64_t width) {
+Segment segment(const ReducedLayout& layout, int64_t index, int64_t width) {
   const int64_t pieces = (layout.inner.size + width - 1) / width;
   const int64_t at = index % pieces * width;
   Segment s{at * layout.inner.in, at * layout.inner.out, std::min(width, layout.inner.size - at)};
@@ -59,4 +59,4 @@ Segment segment(const Layout& layout, int64_t index, int64_t width) {
   return s;
 }
 
-}  // namespace tenor::reduce
+}  // namespace tenor::cpu

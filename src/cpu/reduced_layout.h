@@ -1,13 +1,13 @@
-// How a reduction's elements lie in memory: kept dims in any order, reduced dims in logical order, both merged.
+// How the elements of a reduction or scan lie in memory: kept dims in any order, reduced dims in logical order, both merged.
 #pragma once
 
 #include <vector>
 
 #include "tenor/tensor.h"
 
-namespace tenor::reduce {
+namespace tenor::cpu {
 
-struct Layout {
+struct ReducedLayout {
   struct Dim {
     int64_t size, in, out;  // strides, in elements; of reduced dims `out` is 0
   };
@@ -19,23 +19,23 @@ struct Layout {
   int64_t count = 1;         // elements that meet in one output
 };
 
-/// `dims`: those reduced, distinct and in range. out has x's shape with those dims of size 1, or without them.
-Layout make_layout(const Tensor& x, const Dims& dims, const Tensor& out);
+/// `dims`: those reduced, distinct and in range. out has x's rank (a scan, or dims kept with size 1), or lacks those dims.
+ReducedLayout make_layout(const Tensor& x, const Dims& dims, const Tensor& out);
 
 /// Some outputs side by side: `width` of them, from input offset `in` and output offset `out` on.
 struct Segment {
   int64_t in, out, width;
 };
 /// Segment `index` of outers * ceil(inner.size / width).
-Segment segment(const Layout& layout, int64_t index, int64_t width);
-inline int64_t segments(const Layout& layout, int64_t width) {
+Segment segment(const ReducedLayout& layout, int64_t index, int64_t width);
+inline int64_t segments(const ReducedLayout& layout, int64_t width) {
   return layout.outers * ((layout.inner.size + width - 1) / width);
 }
 
 /// Calls fn(offset, first, n) for the runs, along the innermost reduced dim, of elements [begin, end) of the sequence.
 template <class F>
-void for_runs(const Layout& layout, int64_t begin, int64_t end, F&& fn) {
-  const Layout::Dim& last = layout.reduced.back();
+void for_runs(const ReducedLayout& layout, int64_t begin, int64_t end, F&& fn) {
+  const ReducedLayout::Dim& last = layout.reduced.back();
   while (begin < end) {
     int64_t rest = begin / last.size, offset = begin % last.size * last.in;
     const int64_t n = std::min(end - begin, last.size - begin % last.size);
@@ -46,4 +46,4 @@ void for_runs(const Layout& layout, int64_t begin, int64_t end, F&& fn) {
   }
 }
 
-}  // namespace tenor::reduce
+}  // namespace tenor::cpu

@@ -1,0 +1,81 @@
+#include "tenor/scan.h"
+
+#include "src/core/check.h"
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/step.h"
+#include "src/ops/scan/scan_problem.h"
+
+namespace tenor {
+namespace {
+
+using core::fail;
+using core::OpClass;
+using core::Output;
+using core::Step;
+using core::StepScope;
+using scan::Op;
+
+const core::OpRegistration kOps({
+    {"cumsum", "scan", OpClass::kReduction, "out[i] = x[0] + .. + x[i] along dim"},
+    {"cumprod", "scan", OpClass::kReduction, "out[i] = x[0] * .. * x[i] along dim"},
+    {"cummax", "scan", OpClass::kReduction, "(values, indices) of the largest of x[0..i] along dim"},
+    {"cummin", "scan", OpClass::kReduction, "(values, indices) of the smallest of x[0..i] along dim"},
+    {"logcumsumexp", "scan", OpClass::kReduction, "out[i] = log(e^x[0] + .. + e^x[i]) along dim"},
+});
+
+int check_scan(const char* op, const Tensor& x, int64_t dim) {
+  core::check_given(op, {"x", x});
+  if (is_float8(x.dtype())) fail<DTypeError>("{}: x must not be an 8-bit float, got {}; convert it with to(float32)", op, x.dtype());
+  return core::normalize_dim(op, dim, x.ndim());
+}
+
+Tensor run(const char* name, Op op, const Tensor& x, int dim, DType result, DType accumulator, const Tensor& given) {
+  Output out(name, given, x.shape(), result, x, {&x});
+  StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
+  if (step.shape_only(out.target())) return out.target();
+  scan::run_cpu({op, x, out.target(), dim, accumulator, {}});
+  return out.finish();
+}
+
+Tensor run_linear(const char* name, Op op, const Tensor& x, int64_t dim, const ScanOptions& o) {
+  const int d = check_scan(name, x, dim);
+  const DType integer = is_unsigned(x.dtype()) ? uint64 : int64;
+  const DType result = o.dtype.value_or(is_float(x.dtype()) ? x.dtype() : integer);
+  if (is_float8(result) || result == boolean) fail<DTypeError>("{}: dtype must be an integer or a float of 16 bits or more, got {}", name, result);
+  const DType accumulator = result == float64 || result == uint64 ? result : is_float(result) ? float32 : int64;
+  return run(name, op, x, d, result, accumulator, o.out);
+}
+
+/// What extremes of that dtype are compared in.
+DType comparable(DType dtype) {
+  if (dtype == float64 || dtype == uint64) return dtype;
+  return is_float(dtype) ? float32 : int64;
+}
+
+ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t dim, const ExtremeScanOptions& o) {
+  const int d = check_scan(name, x, dim);
+  Output values(name, o.out, x.shape(), x.dtype(), x, {&x}), indices(name, o.out_indices, x.shape(), int64, x, {&x});
+  StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}; });
+  if (step.shape_only(values.target())) return {values.target(), indices.target()};
+  const bool alike = values.target().strides() == indices.target().strides();
+  const Tensor places = alike ? indices.target() : Tensor::empty(x.shape(), int64, x.device(), values.target().strides());
+  scan::run_cpu({op, x, values.target(), d, comparable(x.dtype()), places});
+  if (!alike) core::copy_into(places, indices.target());
+  return {values.finish(), indices.finish()};
+}
+
+}  // namespace
+
+Tensor cumsum(const Tensor& x, int64_t dim, const ScanOptions& o) { return run_linear("cumsum", Op::kSum, x, dim, o); }
+Tensor cumprod(const Tensor& x, int64_t dim, const ScanOptions& o) { return run_linear("cumprod", Op::kProd, x, dim, o); }
+ExtremeScanResult cummax(const Tensor& x, int64_t dim, const ExtremeScanOptions& o) { return run_extreme("cummax", Op::kMax, x, dim, o); }
+ExtremeScanResult cummin(const Tensor& x, int64_t dim, const ExtremeScanOptions& o) { return run_extreme("cummin", Op::kMin, x, dim, o); }
+
+Tensor logcumsumexp(const Tensor& x, int64_t dim, const LogScanOptions& o) {
+  const int d = check_scan("logcumsumexp", x, dim);
+  core::check_float("logcumsumexp", {"x", x});
+  return run("logcumsumexp", Op::kLogSumExp, x, d, x.dtype(), float64, o.out);
+}
+
+}  // namespace tenor
