@@ -53,6 +53,12 @@ void encode_all(const K* bits, size_t n, KeyCode code, K* keys);
 template <class K>
 size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys);
 
+/// The order of up to kRanked keys, stable: order[p] is the place of the key that comes p-th. Costs n^2 comparisons, by
+/// vectors. `keys` has room for kRanked, whatever n is.
+inline constexpr size_t kRanked = 64;
+void rank_all(const uint32_t* keys, size_t n, uint32_t* order);
+void rank_all(const uint64_t* keys, size_t n, uint32_t* order);
+
 /// How many elements block-wise code handles at a time: their bits, keys and places stay in the first-level cache.
 inline constexpr int64_t kKeyBlock = 512;
 

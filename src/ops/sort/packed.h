@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "src/cpu/parallel.h"
@@ -34,29 +34,38 @@ inline int64_t index_of(P p) {
   return static_cast<int64_t>(p & ((P(1) << kIndexBits<P>) - 1));
 }
 
-/// Packs elements [first, first + n) of a row; returns the key bits in which they differ.
-template <class K, class P>
-inline uint64_t load_packed(const K* x, int64_t stride, int64_t first, int64_t n, KeyCode code, P* packed) {
+/// The key bits in which some elements differ.
+struct VaryingBits {
+  uint64_t any = 0, all = ~uint64_t{0};
+  void add(const VaryingBits& other) { any |= other.any, all &= other.all; }
+  uint64_t bits() const { return any & ~all; }
+};
+
+/// put(i, key) for elements [first, first + n) of a row, block by block; returns the bits in which they differ.
+template <class K, class Put>
+inline VaryingBits each_key(const K* x, int64_t stride, int64_t first, int64_t n, KeyCode code, Put put) {
   K block[kKeyBlock], keys[kKeyBlock];
   K any = 0, all = static_cast<K>(~K(0));
-  for (int64_t done = 0; done < n; done += kKeyBlock) {
-    const int64_t count = std::min(kKeyBlock, n - done);
-    encode_all(side_by_side(x, stride, first + done, count, block), static_cast<size_t>(count), code, keys);
+  for (int64_t done = first; done < first + n; done += kKeyBlock) {
+    const int64_t count = std::min(kKeyBlock, first + n - done);
+    encode_all(side_by_side(x, stride, done, count, block), static_cast<size_t>(count), code, keys);
     for (int64_t i = 0; i < count; ++i) {
-      packed[done + i] = pack<P>(keys[i], first + done + i);
+      put(done + i, keys[i]);
       any |= keys[i];
       all &= keys[i];
     }
   }
-  return any ^ all;
+  return {any, all};
 }
 
-/// The key bits in which the elements differ.
-template <class P>
-inline uint64_t varying_bits(const P* a, int64_t n) {
-  uint64_t any = 0, all = ~uint64_t{0};
-  for (int64_t i = 0; i < n; ++i) any |= key_of(a[i]), all &= key_of(a[i]);
-  return any & ~all;
+/// packed[i], or keys[i], for i in [first, first + n).
+template <class K, class P>
+inline VaryingBits load_packed(const K* x, int64_t stride, int64_t first, int64_t n, KeyCode code, P* packed) {
+  return each_key(x, stride, first, n, code, [&](int64_t i, K key) { packed[i] = pack<P>(key, i); });
+}
+template <class K>
+inline VaryingBits load_keys(const K* x, int64_t stride, int64_t first, int64_t n, KeyCode code, uint64_t* keys) {
+  return each_key(x, stride, first, n, code, [&](int64_t i, K key) { keys[i] = key; });
 }
 
 /// How the varying bits are cut into digits of at most 11 bits; fewer for short rows, where tables cost more than passes.

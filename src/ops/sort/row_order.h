@@ -28,6 +28,7 @@ class RowCursor {
 };
 
 struct RowOrder {
+  /// values and indices may be undefined, and may lack the dim.
   RowOrder(const Tensor& x, int dim, KeyCode code, const Tensor& values, const Tensor& indices);
 
   RowSpace rows;
@@ -40,13 +41,14 @@ struct RowOrder {
   int64_t strides[RowSpace::kTensors] = {};  ///< along the dim
 };
 
-/// The first k elements of every row's order, written in that order; all of them for k = n.
-void order_rows(const RowOrder& problem, int64_t k);
+/// The first k elements of every row's order, written in that order: by a sort of all, or by selection.
+void sort_rows(const RowOrder& problem, int64_t k);
+void topk_rows(const RowOrder& problem, int64_t k);
 /// Element k (from 0) of every row's order; with nan_wins the first NaN where there is one. n > 0.
 void select_rows(const RowOrder& problem, int64_t k, bool nan_wins);
 
-/// A whole contiguous row's order, for unique: the element index at every place, and whether the element there differs
-/// from the one before it (true at 0; NaN differ from each other).
+/// The order of a contiguous x as one row, for unique: the element at every place, and whether it differs from the one
+/// before it (true at 0; NaN differ from each other).
 void order_whole(const Tensor& x, KeyCode code, int64_t* order, bool* starts);
 
 }  // namespace tenor::cpu

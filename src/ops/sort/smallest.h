@@ -10,7 +10,7 @@ namespace tenor::cpu {
 template <class P>
 class Smallest {
  public:
-  static int64_t capacity(int64_t k) { return 2 * k + 64; }
+  static int64_t capacity(int64_t k) { return 2 * k + 16; }
 
   Smallest(P* buffer, int64_t k) : buffer_(buffer), k_(k) {}
 
@@ -26,8 +26,7 @@ class Smallest {
     K block[kKeyBlock], keys[kKeyBlock];
     uint32_t places[kKeyBlock];
     if (const int64_t free = std::min(capacity(k_) - size_, last - first); !bounded_) {
-      load_packed(x, stride, first, free, code, buffer_ + size_);
-      size_ += free;
+      each_key(x, stride, first, free, code, [&](int64_t i, K key) { buffer_[size_++] = pack<P>(key, i); });
       first += free;
       if (size_ == capacity(k_)) cut();
     }

@@ -92,7 +92,7 @@ SortResult sort(const Tensor& x, const SortOptions& options) {
   core::StepScope step([&] { return outs.step("sort", x); });
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
-  cpu::order_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), values, indices), size_along(x, dim));
+  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), values, indices), size_along(x, dim));
   return outs.finish();
 }
 
@@ -102,7 +102,7 @@ Tensor argsort(const Tensor& x, const ArgsortOptions& options) {
   Output out("argsort", options.out, x.shape(), int64, x, {&x});
   core::StepScope step([&] { return Step{"argsort", OpClass::kReduction, {x}, {out.target()}}; });
   if (step.shape_only(out.target())) return out.target();
-  cpu::order_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), {}, out.target()), size_along(x, dim));
+  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), {}, out.target()), size_along(x, dim));
   return out.finish();
 }
 
@@ -117,7 +117,7 @@ SortResult topk(const Tensor& x, int64_t k, const TopkOptions& options) {
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
   // A 0-d result holds its one element whatever k is.
-  cpu::order_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.largest), values, indices), x.ndim() == 0 ? 1 : k);
+  cpu::topk_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.largest), values, indices), x.ndim() == 0 ? 1 : k);
   return outs.finish();
 }
 

@@ -1,4 +1,5 @@
-// Keys by vectors: an element's bits to its key, and the scan for keys below a limit that topk spends its time in.
+// Keys by vectors: an element's bits to its key, the scan for keys below a limit that topk spends its time in, and the sort
+// of short rows by rank.
 #include "src/ops/sort/key.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -40,29 +41,67 @@ void encode_kind(const K* bits, size_t n, KeyCode code, K* keys) {
   for (; i < n; ++i) keys[i] = encode(bits[i], code);
 }
 
+/// Appends the lanes of `found` to places and keys.
+template <class D, class K = hn::TFromD<D>>
+HWY_INLINE size_t append_lanes(D d, hn::Mask<D> found, const K* bits, size_t first, KeyCode code, uint32_t* places, K* keys) {
+  uint8_t bytes[8] = {};
+  hn::StoreMaskBits(d, found, bytes);
+  uint64_t mask;
+  std::memcpy(&mask, bytes, sizeof mask);
+  size_t count = 0;
+  for (; mask != 0; mask &= mask - 1) {
+    const size_t i = first + hwy::Num0BitsBelowLS1Bit_Nonzero64(mask);
+    places[count] = static_cast<uint32_t>(i);
+    keys[count++] = encode(bits[i], code);
+  }
+  return count;
+}
+
 template <KeyKind Kind, class K>
 size_t find_kind(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
   const hn::ScalableTag<K> d;
   const size_t lanes = hn::Lanes(d);
-  const auto infinity = hn::Set(d, static_cast<K>(code.infinity)), least = hn::Set(d, limit);
+  const auto infinity = hn::Set(d, static_cast<K>(code.infinity)), bound = hn::Set(d, limit);
   const auto flip = hn::Set(d, static_cast<K>(code.descending ? ~K(0) : K(0)));
-  HWY_ALIGN K found[HWY_MAX_BYTES / sizeof(K)];
+  const auto below = [&](size_t i) HWY_ATTR { return hn::Lt(encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip), bound); };
   size_t count = 0, i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto key = encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip);
-    if (HWY_LIKELY(hn::AllFalse(d, hn::Lt(key, least)))) continue;
-    hn::Store(key, d, found);
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      places[count] = static_cast<uint32_t>(i + lane);
-      keys[count] = found[lane];
-      count += found[lane] < limit;
-    }
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto a = below(i), b = below(i + lanes), c = below(i + 2 * lanes), e = below(i + 3 * lanes);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Or(hn::Or(a, b), hn::Or(c, e))))) continue;
+    count += append_lanes(d, a, bits, i, code, places + count, keys + count);
+    count += append_lanes(d, b, bits, i + lanes, code, places + count, keys + count);
+    count += append_lanes(d, c, bits, i + 2 * lanes, code, places + count, keys + count);
+    count += append_lanes(d, e, bits, i + 3 * lanes, code, places + count, keys + count);
   }
   for (; i < n; ++i) {
     const K key = encode(bits[i], code);
     if (key < limit) places[count] = static_cast<uint32_t>(i), keys[count++] = key;
   }
   return count;
+}
+
+/// An element's rank is the number of keys that come before it: smaller ones, and equal ones of lower index.
+template <class K>
+void rank_any(const K* keys, size_t n, uint32_t* order) {
+  const hn::ScalableTag<K> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto one = hn::Set(d, K(1)), lane = hn::Iota(d, K(0));
+  HWY_ALIGN K ranks[kRanked];
+  for (size_t first = 0; first < n; first += lanes) {
+    const auto key = hn::LoadU(d, keys + first);
+    auto rank = hn::Zero(d);
+    const auto add_if = [&](auto mask) HWY_ATTR { rank = hn::IfThenElse(mask, hn::Add(rank, one), rank); };
+    const size_t own_end = HWY_MIN(first + lanes, n);
+    for (size_t j = 0; j < first; ++j) add_if(hn::Not(hn::Lt(key, hn::Set(d, keys[j]))));
+    for (size_t j = first; j < own_end; ++j) {
+      const auto other = hn::Set(d, keys[j]);
+      const auto later = hn::Gt(lane, hn::Set(d, static_cast<K>(j - first)));
+      add_if(hn::Or(hn::Lt(other, key), hn::And(hn::Eq(other, key), later)));
+    }
+    for (size_t j = own_end; j < n; ++j) add_if(hn::Lt(hn::Set(d, keys[j]), key));
+    hn::Store(rank, d, ranks + first);
+  }
+  for (size_t i = 0; i < n; ++i) order[ranks[i]] = static_cast<uint32_t>(i);
 }
 
 template <class K>
@@ -101,6 +140,8 @@ size_t find32(const uint32_t* bits, size_t n, KeyCode code, uint32_t limit, uint
 size_t find64(const uint64_t* bits, size_t n, KeyCode code, uint64_t limit, uint32_t* places, uint64_t* keys) {
   return find_any(bits, n, code, limit, places, keys);
 }
+void rank32(const uint32_t* keys, size_t n, uint32_t* order) { rank_any(keys, n, order); }
+void rank64(const uint64_t* keys, size_t n, uint32_t* order) { rank_any(keys, n, order); }
 
 }  // namespace tenor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -116,6 +157,8 @@ HWY_EXPORT(find8);
 HWY_EXPORT(find16);
 HWY_EXPORT(find32);
 HWY_EXPORT(find64);
+HWY_EXPORT(rank32);
+HWY_EXPORT(rank64);
 
 template <class K>
 void encode_all(const K* bits, size_t n, KeyCode code, K* keys) {
@@ -131,6 +174,9 @@ size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* plac
   if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(find32)(bits, n, code, limit, places, keys);
   if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(find64)(bits, n, code, limit, places, keys);
 }
+
+void rank_all(const uint32_t* keys, size_t n, uint32_t* order) { HWY_DYNAMIC_DISPATCH(rank32)(keys, n, order); }
+void rank_all(const uint64_t* keys, size_t n, uint32_t* order) { HWY_DYNAMIC_DISPATCH(rank64)(keys, n, order); }
 
 template void encode_all(const uint8_t*, size_t, KeyCode, uint8_t*);
 template void encode_all(const uint16_t*, size_t, KeyCode, uint16_t*);
