@@ -9,7 +9,7 @@ BUILD ?= build/release
 # One tree, $(BUILD), serves the Python package in $(VENV) and the C++ tests; building again compiles what changed.
 build: setup
 	$(BIN)/python -m pip install -v --disable-pip-version-check --no-deps --no-build-isolation \
-	  -C build-dir=$(BUILD) -C build.targets=all -C cmake.define.TENOR_TESTS=ON .
+	  -C build-dir=$(BUILD) -C build.targets=all -C cmake.define.TENOR_TESTS=ON -C cmake.define.TENOR_INSTALL=ON .
 
 setup:
 	bash tools/setup.sh $(PYTHON) $(VENV)

@@ -10,5 +10,10 @@ configure_package_config_file(cmake/tenorConfig.cmake.in ${CMAKE_CURRENT_BINARY_
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/tenorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tenorConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/tenorConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tenor)
+file(RELATIVE_PATH TENOR_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+set(TENOR_PC_PRIVATE "-lhwy -lgomp -lstdc++ -lm")
+if(TENOR_HAS_ONEDNN)
+  string(PREPEND TENOR_PC_PRIVATE "-ldnnl ")
+endif()
 configure_file(cmake/tenor.pc.in ${CMAKE_CURRENT_BINARY_DIR}/tenor.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tenor.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
