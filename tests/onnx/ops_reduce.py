@@ -54,7 +54,7 @@ op("ArgMax")(arg(tn.argmax))
 op("ArgMin")(arg(tn.argmin))
 
 
-def scan(function, identity):
+def scan(name, identity):
     def run(node, x, axis):
         dim = int(axis)
         dim += x.ndim if dim < 0 else 0
@@ -63,14 +63,14 @@ def scan(function, identity):
         if node.exclusive:  # shifted by one, the identity first
             pads = (0, 0) * (x.ndim - 1 - dim) + (1, -1)
             x = tn.pad(x, pads, value=identity)
-        y = function(x, dim, dtype=x.dtype)
+        y = getattr(tn, name)(x, dim, dtype=x.dtype)
         return tn.flip(y, (dim,)) if node.reverse else y
 
     return run
 
 
-op("CumSum")(scan(tn.cumsum, 0))
-op("CumProd")(scan(tn.cumprod, 1))
+op("CumSum")(scan("cumsum", 0))
+op("CumProd")(scan("cumprod", 1))
 
 
 @op("TopK")

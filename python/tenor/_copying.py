@@ -11,7 +11,7 @@ def reduce_tensor(x, protocol):
 
 
 def rebuild_tensor(data, dtype, shape):
-    from tenor.io import tensor_of_bytes
+    from tenor._io import tensor_of_bytes
 
     return tensor_of_bytes(data, dtype, shape)
 

@@ -1,0 +1,20 @@
+// Everything that Tenor offers to C++.
+#pragma once
+
+#include "tenor/activation.h"
+#include "tenor/allocator.h"
+#include "tenor/attention.h"
+#include "tenor/contract.h"
+#include "tenor/device.h"
+#include "tenor/dims.h"
+#include "tenor/dtype.h"
+#include "tenor/error.h"
+#include "tenor/index.h"
+#include "tenor/modes.h"
+#include "tenor/norm.h"
+#include "tenor/reduce.h"
+#include "tenor/rope.h"
+#include "tenor/scalar.h"
+#include "tenor/sort.h"
+#include "tenor/tensor.h"
+#include "tenor/view.h"
