@@ -1,4 +1,5 @@
 #include "call.h"
+#include "number.h"
 #include "src/core/text.h"
 #include "tenor/index.h"
 #include "tenor/view.h"
@@ -21,16 +22,6 @@ Operand source_of(Call& call, const char* op, ArrayOrScalar src, ArrayOrScalar v
   const bool by_value = src.object.is_none();
   if (by_value == value.object.is_none()) core::fail<ValueError>("{}: give either src or value", op);
   return by_value ? call.operand("value", value) : call.operand("src", src);
-}
-
-/// A number, or a one-element array.
-Scalar number_of(const char* op, const char* name, ArrayOrScalar x) {
-  if (is_array(x.object)) {
-    const Tensor t = to_tensor(op, name, x.object);
-    return is_float(t.dtype()) ? Scalar(t.item_double()) : Scalar(t.item_int());
-  }
-  if (auto scalar = to_scalar(x.object)) return *scalar;
-  core::fail<DTypeError>("{}: {} must be a number, got {}", op, name, nb::repr(x.object).c_str());
 }
 
 /// Index arrays, masks and None, one a dim.

@@ -1,0 +1,67 @@
+// tril, triu.
+#include <algorithm>
+
+#include "src/core/check.h"
+#include "src/core/output.h"
+#include "src/core/registry.h"
+#include "src/core/step.h"
+#include "src/core/visit.h"
+#include "src/cpu/parallel.h"
+#include "tenor/create.h"
+
+namespace tenor {
+namespace {
+
+using core::OpClass;
+
+const core::OpRegistration kOps({
+    {"tril", "create", OpClass::kElementwise, "x[..., i, j] where j <= i + diagonal, else 0"},
+    {"triu", "create", OpClass::kElementwise, "x[..., i, j] where j >= i + diagonal, else 0"},
+});
+
+/// Elements [first, last) of a row.
+struct Span {
+  int64_t first, last;
+};
+
+/// x with the elements zeros(i, columns) of each matrix's row i set to 0.
+template <class Zeros>
+Tensor triangle(const char* op, const Tensor& x, const Tensor& out_option, Zeros zeros) {
+  core::check_given(op, {"x", x});
+  if (x.ndim() < 2) core::fail<ShapeError>("{}: x must have at least 2 dims, got shape {}", op, x.shape());
+  core::Output out(op, out_option, x.shape(), x.dtype(), x, {&x}, {.elementwise = true});
+  const Tensor& target = out.target();
+  core::StepScope step([&] { return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}; });
+  if (step.shape_only(target)) return target;
+  core::copy_into(x, target);
+  const Dims outer(x.shape().begin(), x.shape().end() - 1);
+  const int64_t rows = x.shape(-2), columns = x.shape(-1), stride = target.stride(-1);
+  core::visit_size(x.dtype(), [&]<class T>() {
+    cpu::parallel_for(product(outer), cpu::grain_of(columns * static_cast<int64_t>(sizeof(T)) / 2), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        T* row = target.data<T>();
+        int64_t rest = r;
+        for (size_t d = outer.size(); d-- > 0; rest /= outer[d]) row += rest % outer[d] * target.strides()[d];
+        const Span zero = zeros(r % rows, columns);
+        for (int64_t j = zero.first; j < zero.last; ++j) row[j * stride] = 0;
+      }
+    });
+  });
+  return out.finish();
+}
+
+}  // namespace
+
+Tensor tril(const Tensor& x, const TriangleOptions& options) {
+  return triangle("tril", x, options.out, [k = options.diagonal](int64_t i, int64_t columns) {
+    return Span{std::clamp<int64_t>(i + k + 1, 0, columns), columns};
+  });
+}
+
+Tensor triu(const Tensor& x, const TriangleOptions& options) {
+  return triangle("triu", x, options.out, [k = options.diagonal](int64_t i, int64_t columns) {
+    return Span{0, std::clamp<int64_t>(i + k, 0, columns)};
+  });
+}
+
+}  // namespace tenor
