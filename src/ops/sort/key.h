@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/core/visit.h"
 #include "tenor/dtype.h"
 
 namespace tenor::cpu {

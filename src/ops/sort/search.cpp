@@ -1,15 +1,18 @@
-// searchsorted and bincount.
+// searchsorted: binary searches among keys.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include "src/core/numeric.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/sort/order_check.h"
 #include "src/ops/sort/key.h"
+#include "tenor/allocator.h"
 #include "tenor/sort.h"
 
 namespace tenor {
@@ -21,10 +24,10 @@ using core::Output;
 
 const core::OpRegistration kOps({
     {"searchsorted", "sort", OpClass::kReduction, "sequence[n] or [*B, n], values[*V] or [*B, m] -> places like values"},
-    {"bincount", "sort", OpClass::kReduction, "x[n], weights[n] -> [max(x) + 1], how often each value occurs"},
 });
 
-/// The number of elements of seq[0, n) whose key is < key, or <= key.
+/// The number of elements of seq[0, n) whose key is < key, or <= key: few searches in a long sequence, so elements are
+/// encoded as they are met.
 template <class K>
 int64_t place_of(const K* seq, int64_t n, int64_t stride, cpu::KeyCode code, K key, bool right) {
   int64_t low = 0;
@@ -38,17 +41,73 @@ int64_t place_of(const K* seq, int64_t n, int64_t stride, cpu::KeyCode code, K k
   return low;
 }
 
+/// The same for many keys among keys, n > 0: as many searches in step as the processor can keep loads in flight, without
+/// a branch on data.
+template <bool Right, class K>
+void places_of(const K* seq, int64_t n, const K* keys, int64_t count, int64_t* places) {
+  constexpr int64_t kInStep = 16;
+  const auto before = [](K element, K key) { return Right ? element <= key : element < key; };
+  for (int64_t first = 0; first < count; first += kInStep) {
+    const int64_t some = std::min(kInStep, count - first);
+    const K* at[kInStep];
+    std::fill_n(at, some, seq);
+    for (int64_t left = n; left > 1; left -= left / 2)
+      for (int64_t i = 0; i < some; ++i) at[i] += before(at[i][left / 2 - 1], keys[first + i]) ? left / 2 : 0;
+    for (int64_t i = 0; i < some; ++i) places[first + i] = at[i] - seq + before(*at[i], keys[first + i]);
+  }
+}
+
+/// Values [begin, end), all searched in one sequence.
+template <class K>
+void search_encoded(const K* seq, int64_t n, cpu::KeyCode code, const K* values, int64_t count, bool right, int64_t* places) {
+  if (n == 0) return void(std::fill_n(places, count, 0));
+  K keys[cpu::kKeyBlock];
+  for (int64_t done = 0; done < count; done += cpu::kKeyBlock) {
+    const int64_t some = std::min(cpu::kKeyBlock, count - done);
+    cpu::encode_all(values + done, static_cast<size_t>(some), code, keys);
+    if (right) places_of<true>(seq, n, keys, some, places + done);
+    else places_of<false>(seq, n, keys, some, places + done);
+  }
+}
+
+/// The keys of a contiguous (or 1-d) sequence.
+template <class K>
+std::shared_ptr<void> encoded(const Tensor& seq, cpu::KeyCode code) {
+  const int64_t n = seq.numel(), stride = seq.ndim() == 1 ? seq.stride(0) : 1;
+  auto memory = current_allocator().allocate(static_cast<size_t>(n) * sizeof(K), kCpu);
+  K* keys = static_cast<K*>(memory.get());
+  cpu::parallel_for(n, cpu::grain_of(8), [&](int64_t begin, int64_t end) {
+    K block[cpu::kKeyBlock] = {};
+    for (int64_t i = begin; i < end; i += cpu::kKeyBlock) {
+      const int64_t some = std::min(cpu::kKeyBlock, end - i);
+      cpu::encode_all(cpu::side_by_side(seq.data<K>(), stride, i, some, block), static_cast<size_t>(some), code, keys + i);
+    }
+  });
+  return memory;
+}
+
 /// values and out are contiguous; a sequence of one dim serves all values, else each row its own m.
 void search_rows(const Tensor& seq, const Tensor& values, bool right, const Tensor& out) {
   const bool one = seq.ndim() == 1;
-  const int64_t n = seq.shape(-1), m = one ? values.numel() : values.shape(-1);
+  const int64_t n = seq.shape(-1), count = values.numel(), m = one ? count : values.shape(-1);
   const cpu::KeyCode code = cpu::key_code(seq.dtype());
   core::visit_size(seq.dtype(), [&]<class K>() {
-    cpu::parallel_for(values.numel(), cpu::grain_of(256), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const K* row = seq.data<K>() + (one ? 0 : i / m * n);
-        const K key = cpu::encode(values.data<K>()[i], code);
-        out.data<int64_t>()[i] = place_of(row, n, one ? seq.stride(0) : 1, code, key, right);
+    const K* wanted = values.data<K>();
+    int64_t* places = out.data<int64_t>();
+    if (count < seq.numel() / 8) {
+      cpu::parallel_for(count, cpu::grain_of(256), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          places[i] = place_of(seq.data<K>() + (one ? 0 : i / m * n), n, one ? seq.stride(0) : 1, code, cpu::encode(wanted[i], code), right);
+      });
+      return;
+    }
+    const auto memory = encoded<K>(seq, code);
+    const K* keys = static_cast<const K*>(memory.get());
+    cpu::parallel_for(count, cpu::grain_of(128), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end;) {
+        const int64_t row_end = std::min(end, (i / m + 1) * m);
+        search_encoded(keys + i / m * n, n, code, wanted + i, row_end - i, right, places + i);
+        i = row_end;
       }
     });
   });
@@ -116,33 +175,6 @@ Tensor run_search(const Tensor& seq, const Tensor& values, bool right, bool befo
   return out.finish();
 }
 
-/// The largest element of x [n], -1 for none. @throws ValueError naming a negative one (or one beyond int64).
-int64_t largest_count(const Tensor& x) {
-  int64_t most = -1;
-  core::visit_integer(x.dtype(), [&]<class T>() {
-    for (int64_t i = 0; i < x.numel(); ++i) {
-      const T value = x.data<T>()[i * x.stride(0)];
-      if (static_cast<int64_t>(value) < 0) fail<ValueError>("bincount: x must hold integers >= 0, got {} at {}", value, i);
-      most = std::max(most, static_cast<int64_t>(value));
-    }
-  });
-  return most;
-}
-
-/// Adds 1, or the element's weight, to the bin of every element, in index order.
-template <class Sum>
-void add_counts(const Tensor& x, const Tensor& weights, Sum* bins) {
-  core::visit_integer(x.dtype(), [&]<class T>() {
-    const T* at = x.data<T>();
-    const int64_t n = x.numel(), stride = x.stride(0);
-    if constexpr (std::is_same_v<Sum, int64_t>) {
-      for (int64_t i = 0; i < n; ++i) ++bins[at[i * stride]];
-    } else {
-      for (int64_t i = 0; i < n; ++i) bins[at[i * stride]] += weights.data<double>()[i * weights.stride(0)];
-    }
-  });
-}
-
 }  // namespace
 
 Tensor searchsorted(const Tensor& seq, const Operand& values, const SearchsortedOptions& options) {
@@ -159,34 +191,6 @@ Tensor searchsorted(const Tensor& seq, const Operand& values, const Searchsorted
   const bool mixed = (seq.dtype() == uint64 && is_signed(v.dtype())) || (v.dtype() == uint64 && is_signed(seq.dtype()));
   if (mixed) fail<DTypeError>("searchsorted: {} and {} meet in no dtype; convert one of them", seq.dtype(), v.dtype());
   return run_search(seq, v, options.right, false, options.out);
-}
-
-Tensor bincount(const Tensor& x, const BincountOptions& options) {
-  core::check_index_dtype("bincount", {"x", x});
-  core::check_ndim("bincount", {"x", x}, 1);
-  const Tensor& weights = options.weights;
-  if (weights.defined()) {
-    core::check_orderable("bincount", {"weights", weights});
-    core::check_shape("bincount", {"weights", weights}, x.shape());
-    core::check_same_device("bincount", {{"x", x}, {"weights", weights}});
-  }
-  if (options.minlength < 0) fail<ValueError>("bincount: minlength must be >= 0, got {}", options.minlength);
-  core::check_has_data("bincount", {"x", x});
-
-  const Dims shape{std::max(largest_count(x) + 1, options.minlength)};
-  const DType dtype = !weights.defined() ? int64 : weights.dtype() == float32 ? float32 : float64;
-  Output out("bincount", options.out, shape, dtype, x, {&x, &weights}, {.contiguous = true});
-  core::StepScope step([&] { return core::Step{"bincount", OpClass::kReduction, {x, weights}, {out.target()}}; });
-  if (dtype == int64) {
-    std::fill_n(out.target().data<int64_t>(), shape[0], 0);
-    add_counts(x, {}, out.target().data<int64_t>());
-    return out.finish();
-  }
-  const Tensor sums = dtype == float64 ? out.target() : Tensor::empty(shape, float64);
-  std::fill_n(sums.data<double>(), shape[0], 0.0);
-  add_counts(x, weights.to(float64), sums.data<double>());
-  if (dtype == float32) core::copy_into(sums, out.target());
-  return out.finish();
 }
 
 }  // namespace tenor

@@ -8,6 +8,7 @@
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/core/visit.h"
 #include "src/ops/sort/order_check.h"
 #include "src/ops/sort/row_order.h"
 #include "tenor/sort.h"
