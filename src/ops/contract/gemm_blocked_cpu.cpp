@@ -57,6 +57,7 @@ void multiply_panels(int64_t rows, const T* a, const T* b, T* acc, int64_t depth
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
 /// A vector whose 128-bit block i holds the four elements at p + i * stride.
 template <class D, class S>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const S* p, int64_t stride) {
@@ -98,6 +99,7 @@ HWY_INLINE int64_t pack_rows(D d, const S* from, int64_t row_stride, float* to, 
   if constexpr (hn::MaxLanes(D()) > 4) i += pack_rows(hn::Half<D>(), from + i * row_stride, row_stride, to + i, width, valid - i, depth);
   return i;
 }
+#endif
 
 /// to[k][width] = from[i * row_stride + k * k_stride] for i < valid, 0 for the rest, in the compute type.
 template <class S, class T>
@@ -106,8 +108,10 @@ void pack_panel(const S* HWY_RESTRICT from, int64_t row_stride, int64_t k_stride
   if (row_stride == 1 || valid == 1) {
     for (int64_t k = 0; k < depth && valid > 1; ++k) map_row(from + k * k_stride, to + k * width, valid, [](auto, auto v) HWY_ATTR { return v; });
     done = valid > 1 ? valid : 0;
+#if HWY_TARGET != HWY_SCALAR
   } else if constexpr (std::is_same_v<T, float>) {
     if (k_stride == 1) done = pack_rows(hn::ScalableTag<float>(), from, row_stride, to, width, valid, depth);
+#endif
   }
   for (int64_t i = done; i < width; ++i)
     for (int64_t k = 0; k < depth; ++k) to[k * width + i] = i < valid ? core::cast<T>(from[i * row_stride + k * k_stride]) : T(0);
