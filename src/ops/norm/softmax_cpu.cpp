@@ -1,4 +1,4 @@
-// softmax, log_softmax and normalize over dense rows.
+// softmax and log_softmax over dense rows.
 #include <memory>
 
 #include "src/core/visit.h"
@@ -26,13 +26,10 @@ struct MaxOp {
   }
 };
 
-template <class C>
-inline constexpr C kInfinity = std::numeric_limits<C>::infinity();
-
 /// The row's largest element. A NaN may be passed over: then the sum of exponentials is NaN, and with it the row.
 template <class T>
 HWY_INLINE core::Compute<T> row_max(const T* x, size_t n) {
-  return reduce_row(x, n, -kInfinity<core::Compute<T>>, Itself(), MaxOp());
+  return reduce_row(x, n, -std::numeric_limits<core::Compute<T>>::infinity(), Itself(), MaxOp());
 }
 
 /// e = exp(x - top), and its sum in the reduction order, block by block while both are in cache.
@@ -88,50 +85,6 @@ void log_softmax_block(const RowBlock& block, DType dtype) {
   });
 }
 
-/// The greater (smaller) of two, NaN when either is.
-template <bool kGreatest>
-struct ExtremeOp {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    const V best = kGreatest ? hn::Max(a, b) : hn::Min(a, b);
-    return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, best));
-  }
-};
-
-template <class T, class C = core::Compute<T>>
-HWY_INLINE C row_norm(const T* x, size_t n, double p) {
-  const ComputeTag<T> d;
-  const auto magnitude = [](auto, auto v) HWY_ATTR { return hn::Abs(v); };
-  if (p == 2) return std::sqrt(reduce_row(x, n, C(0), [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); }, AddOp()));
-  if (p == 1) return reduce_row(x, n, C(0), magnitude, AddOp());
-  if (p == kInfinity<double>) return reduce_row(x, n, C(0), magnitude, ExtremeOp<true>());
-  if (p == -kInfinity<double>) return reduce_row(x, n, kInfinity<C>, magnitude, ExtremeOp<false>());
-  if (p == 0) {
-    const auto counted = [d](auto, auto v) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(v, hn::Zero(d)), hn::Set(d, C(1))); };
-    return reduce_row(x, n, C(0), counted, AddOp());
-  }
-  const auto power = [&](int64_t i) { return static_cast<C>(std::pow(std::abs(static_cast<double>(core::widen(x[i]))), p)); };
-  const C sum = core::ordered_reduce(static_cast<int64_t>(n), C(0), power, [](C a, C b) { return a + b; });
-  return static_cast<C>(std::pow(static_cast<double>(sum), 1 / p));
-}
-
-void normalize_block(const RowBlock& block, DType dtype, double p, double epsilon) {
-  core::visit_float(dtype, [&]<class T>() HWY_ATTR {
-    using C = core::Compute<T>;
-    const ComputeTag<T> d;
-    // An epsilon below C's range still keeps a row of zeros at zero.
-    const C least = epsilon > 0 ? std::max(static_cast<C>(epsilon), std::numeric_limits<C>::denorm_min()) : C(0);
-    const size_t n = static_cast<size_t>(block.length);
-    for (int64_t r = 0; r < block.count; ++r) {
-      const T* x = block.row<const T>(0, r);
-      T* y = block.row<T>(1, r);
-      const C norm = row_norm(x, n, p);
-      const auto divisor = hn::Set(d, norm < least ? least : norm);  // NaN stays
-      for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR { io.store(d, hn::Div(io.load(d, x + i), divisor), y + i); });
-    }
-  });
-}
-
 }  // namespace tenor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -140,13 +93,9 @@ namespace tenor::cpu {
 
 HWY_EXPORT(softmax_block);
 HWY_EXPORT(log_softmax_block);
-HWY_EXPORT(normalize_block);
 
 void softmax_rows(const RowBlock& block, DType dtype) { HWY_DYNAMIC_DISPATCH(softmax_block)(block, dtype); }
 void log_softmax_rows(const RowBlock& block, DType dtype) { HWY_DYNAMIC_DISPATCH(log_softmax_block)(block, dtype); }
-void normalize_rows(const RowBlock& block, DType dtype, double p, double epsilon) {
-  HWY_DYNAMIC_DISPATCH(normalize_block)(block, dtype, p, epsilon);
-}
 
 }  // namespace tenor::cpu
 #endif  // HWY_ONCE
