@@ -54,7 +54,7 @@ def why_skipped(case):
         if node.op in skips.OPERATORS:
             return f"{node.op}: {skips.OPERATORS[node.op]}"
         if node.op not in graph.OPS:
-            return None if os.environ.get("TENOR_ONNX_STRICT") else f"{node.op}: no map and no reason"
+            return None  # neither mapped nor excused: it fails
     for arrays in case.data_sets[0]:
         for x in arrays:
             if not isinstance(x, (np.ndarray, np.generic)):
