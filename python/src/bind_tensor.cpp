@@ -9,12 +9,6 @@
 namespace tenor::python {
 namespace {
 
-nb::tuple to_tuple(const Dims& dims) {
-  nb::list items;
-  for (int64_t d : dims) items.append(d);
-  return nb::tuple(items);
-}
-
 template <class Managed>
 void free_unused(PyObject* capsule, const char* name) {
   if (!PyCapsule_IsValid(capsule, name)) return;  // consumed: the consumer frees it

@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "call_torch.h"
 #include "src/core/dlpack.h"
 #include "src/core/text.h"
 
@@ -76,15 +77,6 @@ Dims element_strides(const char* op, const char* name, const Dims& shape, const 
   return strides;
 }
 
-/// Keeps a Python object alive from code that may run without the GIL.
-std::shared_ptr<void> keep(nb::handle x) {
-  return {x.inc_ref().ptr(), [](void* p) {
-            if (!Py_IsInitialized()) return;
-            nb::gil_scoped_acquire locked;
-            Py_DECREF(static_cast<PyObject*>(p));
-          }};
-}
-
 /// NumPy arrays whose dtype the buffer protocol does not know: those of ml_dtypes.
 Tensor from_array_interface(const char* op, const char* name, nb::handle x) {
   const DType dtype = to_dtype(x.attr("dtype"));
@@ -130,64 +122,6 @@ Tensor from_capsule(nb::handle capsule) {
   return Tensor::from_dlpack(managed);
 }
 
-Tensor from_dlpack_exporter(nb::handle x) {
-  nb::object export_method = x.attr("__dlpack__");
-  try {
-    return from_capsule(export_method("max_version"_a = nb::make_tuple(1, 1)));
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError)) throw;
-  }
-  return from_capsule(export_method());  // an exporter from before DLPack 1.0
-}
-
-/// A torch tensor that requires grad is taken detached where grad mode is off, and refused elsewhere: Tenor would cut the
-/// graph silently.
-Tensor from_torch(const char* op, const char* name, nb::handle x) {
-  if (!nb::cast<bool>(x.attr("requires_grad"))) return from_dlpack_exporter(x);
-  if (nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
-    fail<UnsupportedError>("{}: {} requires grad, and Tenor does not record gradients; use torch.no_grad() or {}.detach()", op, name, name);
-  return from_dlpack_exporter(x.attr("detach")());
-}
-
-/// Memory of torch's own allocator, so that its caching, limits and pools apply to Tenor's results.
-struct TorchMemory {
-  PyObject* tensor;
-  void operator()(void*) const {
-    if (!Py_IsInitialized()) return;
-    nb::gil_scoped_acquire locked;
-    Py_DECREF(tensor);
-  }
-};
-class TorchAllocator final : public Allocator {
- public:
-  std::shared_ptr<void> allocate(size_t bytes, Device device) override {
-    nb::gil_scoped_acquire locked;
-    nb::module_ torch = nb::module_::import_("torch");
-    nb::object x = torch.attr("empty")(bytes, "dtype"_a = torch.attr("uint8"), "device"_a = to_string(device));
-    auto* data = reinterpret_cast<void*>(nb::cast<uintptr_t>(x.attr("data_ptr")()));
-    return {data, TorchMemory{x.release().ptr()}};
-  }
-};
-TorchAllocator& torch_allocator() {
-  static auto* allocator = new TorchAllocator;
-  return *allocator;
-}
-
-nb::tuple to_tuple(const Dims& dims) {
-  nb::list items;
-  for (int64_t d : dims) items.append(d);
-  return nb::tuple(items);
-}
-
-nb::object to_torch(const Tensor& x) {
-  nb::module_ torch = nb::module_::import_("torch");
-  const auto* memory = std::get_deleter<TorchMemory>(x.storage()->memory);
-  if (!memory) return torch.attr("from_dlpack")(nb::cast(x));
-  nb::object bytes = nb::borrow(memory->tensor);
-  const nb::object typed = bytes.attr("view")(torch.attr(x.dtype() == boolean ? "bool" : std::string(name(x.dtype())).c_str()));
-  return typed.attr("as_strided")(to_tuple(x.shape()), to_tuple(x.strides()), x.offset());
-}
-
 /// Through the library's own from_dlpack: jax.dlpack, cupy, or whatever the array's package has.
 nb::object to_library_of(nb::handle like, const Tensor& x) {
   const nb::str module = nb::cast<nb::str>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(like.ptr()))).attr("__module__"));
@@ -203,6 +137,30 @@ nb::object to_library_of(nb::handle like, const Tensor& x) {
 bool is_integer_object(nb::handle x) { return PyLong_Check(x.ptr()) || (PyIndex_Check(x.ptr()) && !is_array(x)); }
 
 }  // namespace
+
+std::shared_ptr<void> keep(nb::handle x) {
+  return {x.inc_ref().ptr(), [](void* p) {
+            if (!Py_IsInitialized()) return;
+            nb::gil_scoped_acquire locked;
+            Py_DECREF(static_cast<PyObject*>(p));
+          }};
+}
+
+Tensor from_dlpack_exporter(nb::handle x) {
+  nb::object export_method = x.attr("__dlpack__");
+  try {
+    return from_capsule(export_method("max_version"_a = nb::make_tuple(1, 1)));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  return from_capsule(export_method());  // an exporter from before DLPack 1.0
+}
+
+nb::tuple to_tuple(const Dims& dims) {
+  nb::list items;
+  for (int64_t d : dims) items.append(d);
+  return nb::tuple(items);
+}
 
 bool is_array(nb::handle x) { return kind_of(x) != ArrayKind::kNone; }
 

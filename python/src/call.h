@@ -111,6 +111,8 @@ DType to_dtype(nb::handle x);
 Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind = nullptr);
 /// Whether x is an array of a known library or exports DLPack.
 bool is_array(nb::handle x);
+/// As a tuple of ints.
+nb::tuple to_tuple(const Dims& dims);
 /// The tensor as an ndarray that shares its memory.
 nb::object to_numpy(const Tensor& x);
 /// The number as a Scalar, if it is one.

@@ -274,5 +274,8 @@ def test_torch_views_conjugates_and_subclasses():
     assert torch.equal(tenor.add(x[:, 1:, ::2], 0), x[:, 1:, ::2])
     assert torch.equal(tenor.add(x.expand(5, 2, 3, 4), 0), x.expand(5, 2, 3, 4))
     assert torch.equal(tenor.add(torch.nn.Parameter(x, requires_grad=False), 0), x)
-    with pytest.raises((tenor.Error, BufferError, RuntimeError)):
-        tenor.add(torch.ones(3).to_sparse(), 1)
+    for strange in (torch.ones(3).to_sparse(), torch.ones(3, dtype=torch.complex64).conj(), torch.ones(3, device="meta")):
+        with pytest.raises((tenor.Error, BufferError, RuntimeError)):
+            tenor.add(strange, 1)
+    with pytest.raises(tenor.UnsupportedError, match="resolve_neg"):  # its memory holds the values' negatives
+        tenor.add(torch.tensor([1 + 2j]).conj().imag, 1)

@@ -1,0 +1,95 @@
+#include "call_torch.h"
+
+#include "src/core/text.h"
+
+namespace tenor::python {
+namespace {
+
+/// What is looked up in the torch module, once.
+struct Torch {
+  nb::module_ module = nb::module_::import_("torch");
+  nb::object tensor = module.attr("Tensor"), parameter = module.attr("nn").attr("Parameter");
+  nb::object empty = module.attr("empty"), from_dlpack = module.attr("from_dlpack"), strided = module.attr("strided");
+  nb::object is_grad_enabled = module.attr("is_grad_enabled"), uint8 = module.attr("uint8");
+  nb::object dtypes[kDTypes];  ///< None where this PyTorch does not have it
+
+  Torch() {
+    for (int i = 0; i < kDTypes; ++i) {
+      const auto d = static_cast<DType>(i);
+      dtypes[i] = nb::getattr(module, d == boolean ? "bool" : std::string(name(d)).c_str(), nb::none());
+    }
+  }
+  std::optional<DType> dtype_of(nb::handle dtype) const {
+    for (int i = 0; i < kDTypes; ++i)
+      if (dtypes[i].is(dtype)) return static_cast<DType>(i);
+    return {};
+  }
+};
+const Torch& torch() {
+  static const auto* loaded = new Torch;
+  return *loaded;
+}
+
+Dims to_dims(nb::handle sizes) {
+  Dims dims;
+  for (nb::handle s : nb::cast<nb::tuple>(sizes)) dims.push_back(PyLong_AsLongLong(s.ptr()));
+  return dims;
+}
+
+/// Plain dense CPU tensors by their attributes, which costs a quarter of a capsule; undefined for all others.
+Tensor from_cpu_tensor(nb::handle x) {
+  const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr())));
+  if (!type.is(torch().tensor) && !type.is(torch().parameter)) return {};
+  const auto dtype = torch().dtype_of(x.attr("dtype"));
+  if (!dtype || !x.attr("is_cpu").is(nb::handle(Py_True)) || !x.attr("layout").is(torch().strided)) return {};
+  auto* data = reinterpret_cast<void*>(nb::cast<uintptr_t>(x.attr("data_ptr")()));
+  return Tensor::wrap(data, kCpu, *dtype, to_dims(x.attr("shape")), to_dims(x.attr("stride")()), keep(x));
+}
+
+/// What holds a block of torch's memory.
+struct TorchMemory {
+  PyObject* tensor;
+  void operator()(void*) const {
+    if (!Py_IsInitialized()) return;
+    nb::gil_scoped_acquire locked;
+    Py_DECREF(tensor);
+  }
+};
+
+class TorchAllocator final : public Allocator {
+ public:
+  std::shared_ptr<void> allocate(size_t bytes, Device device) override {
+    nb::gil_scoped_acquire locked;
+    nb::object x = torch().empty(bytes, "dtype"_a = torch().uint8, "device"_a = to_string(device));
+    auto* data = reinterpret_cast<void*>(nb::cast<uintptr_t>(x.attr("data_ptr")()));
+    return {data, TorchMemory{x.release().ptr()}};
+  }
+};
+
+}  // namespace
+
+Tensor from_torch(const char* op, const char* name, nb::handle x) {
+  if (x.attr("is_neg")().is(nb::handle(Py_True)))
+    core::fail<UnsupportedError>("{}: {} is a view that PyTorch negates when it reads; use {}.resolve_neg()", op, name, name);
+  const bool requires_grad = x.attr("requires_grad").is(nb::handle(Py_True));
+  if (requires_grad && torch().is_grad_enabled().is(nb::handle(Py_True)))
+    core::fail<UnsupportedError>("{}: {} requires grad, and Tenor does not record gradients; use torch.no_grad() or {}.detach()", op, name, name);
+  if (Tensor plain = from_cpu_tensor(x)) return plain;
+  return from_dlpack_exporter(requires_grad ? x.attr("detach")() : nb::borrow(x));
+}
+
+Allocator& torch_allocator() {
+  static auto* allocator = new TorchAllocator;
+  return *allocator;
+}
+
+nb::object to_torch(const Tensor& x) {
+  const auto* memory = std::get_deleter<TorchMemory>(x.storage()->memory);
+  if (!memory) return torch().from_dlpack(nb::cast(x));
+  const nb::object typed = nb::borrow(memory->tensor).attr("view")(torch().dtypes[static_cast<int>(x.dtype())]);
+  const bool whole = x.is_contiguous() && x.numel() * static_cast<int64_t>(item_size(x.dtype())) == static_cast<int64_t>(x.storage()->bytes);
+  if (whole) return x.ndim() == 1 ? typed : typed.attr("view")(to_tuple(x.shape()));
+  return typed.attr("as_strided")(to_tuple(x.shape()), to_tuple(x.strides()), x.offset());
+}
+
+}  // namespace tenor::python
