@@ -52,6 +52,10 @@ void encode_all(const K* bits, size_t n, KeyCode code, K* keys);
 template <class K>
 size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys);
 
+/// As find_below for low <= key <= high; adds to *lower the number of keys < low.
+template <class K>
+size_t find_between(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys, size_t* lower);
+
 /// The order of up to kRanked keys, stable: order[p] is the place of the key that comes p-th. Costs n^2 comparisons, by
 /// vectors. `keys` has room for kRanked, whatever n is.
 inline constexpr size_t kRanked = 64;

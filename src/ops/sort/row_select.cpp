@@ -19,7 +19,7 @@ void topk_side_by_side(const RowOrder& problem, int64_t k) {
   each_row<K>(problem, [&] { return Scratch<P>(Smallest<P>::capacity(k)); }, [&](const Row<K>& row, const Scratch<P>& scratch) {
     Smallest<P> best(scratch.data(), k);
     best.scan(row.x, problem.strides[0], 0, problem.n, problem.code);
-    row.write_packed(best.sorted(), 0, k);
+    row.write_packed(best.in_order(), 0, k);
   });
 }
 
@@ -35,24 +35,61 @@ void topk_shared(const RowOrder& problem, int64_t k) {
       for (int64_t part = begin; part < end; ++part) {
         Smallest<P> best(scratch.data() + part * capacity, k);
         best.scan(row.x, problem.strides[0], n * part / parts, n * (part + 1) / parts, problem.code);
-        best.sorted();
+        best.any_order();
       }
     });
     Smallest<P> best(scratch.data() + parts * capacity, k);
     for (int64_t part = 0; part < parts; ++part)
       for (int64_t i = 0; i < k; ++i) best.push(scratch.data()[part * capacity + i]);
-    row.write_packed(best.sorted(), 0, k);
+    row.write_packed(best.in_order(), 0, k);
   }
+}
+
+/// The place of the row's first NaN, -1 for none: NaN alone have the greatest key, the least of the opposite order.
+template <class K>
+int64_t first_nan(const K* x, int64_t stride, int64_t n, KeyCode code) {
+  if (code.kind != KeyKind::kFloat) return -1;
+  code.descending = true;
+  K block[kKeyBlock] = {}, keys[kKeyBlock];
+  uint32_t places[kKeyBlock];
+  for (int64_t done = 0; done < n; done += kKeyBlock) {
+    const int64_t count = std::min(kKeyBlock, n - done);
+    if (find_below(side_by_side(x, stride, done, count, block), static_cast<size_t>(count), code, K(1), places, keys) > 0) return done + places[0];
+  }
+  return -1;
+}
+
+/// Element k of the order, from the few elements with keys in a range where it probably lies; nothing when it does not.
+template <class K, class P>
+const P* select_sampled(const K* x, int64_t stride, int64_t n, KeyCode code, int64_t k, P* packed) {
+  const Sample<K> sample(x, stride, 0, n, code);
+  const K low = sample.low(k, 2.5), high = sample.high(k, 2.5);
+  K block[kKeyBlock] = {}, keys[kKeyBlock];
+  uint32_t places[kKeyBlock];
+  size_t lower = 0;
+  int64_t size = 0;
+  for (int64_t done = 0; done < n; done += kKeyBlock) {
+    const int64_t count = std::min(kKeyBlock, n - done);
+    const K* bits = side_by_side(x, stride, done, count, block);
+    const size_t found = find_between(bits, static_cast<size_t>(count), code, low, high, places, keys, &lower);
+    for (size_t i = 0; i < found; ++i) packed[size++] = pack<P>(keys[i], done + places[i]);
+  }
+  const int64_t rank = k - static_cast<int64_t>(lower);
+  if (rank < 0 || rank >= size) return nullptr;
+  std::nth_element(packed, packed + rank, packed + size);
+  return packed + rank;
 }
 
 template <class K, class P>
 void select_row(const Row<K>& row, int64_t k, bool nan_wins, P* packed) {
   const RowOrder& problem = row.problem;
-  load_packed(row.x, problem.strides[0], 0, problem.n, problem.code, packed);
-  if (nan_wins && problem.code.kind == KeyKind::kFloat)
-    for (int64_t i = 0; i < problem.n; ++i)
-      if (key_of(packed[i]) == static_cast<K>(~K(0))) return row.write_packed(packed + i, 0, 1);
-  std::nth_element(packed, packed + k, packed + problem.n);
+  const int64_t n = problem.n, stride = problem.strides[0];
+  if (const int64_t nan = nan_wins ? first_nan(row.x, stride, n, problem.code) : -1; nan >= 0)
+    return row.write(0, 1, [&](int64_t) { return nan; });
+  if (n >= kSampled)
+    if (const P* chosen = select_sampled(row.x, stride, n, problem.code, k, packed)) return row.write_packed(chosen, 0, 1);
+  load_packed(row.x, stride, 0, n, problem.code, packed);
+  std::nth_element(packed, packed + k, packed + n);
   row.write_packed(packed + k, 0, 1);
 }
 

@@ -1,5 +1,5 @@
-// Keys by vectors: an element's bits to its key, the scan for keys below a limit that topk spends its time in, and the sort
-// of short rows by rank.
+// Keys by vectors: an element's bits to its key, the scans for keys in a range that selections spend their time in, and
+// the sort of short rows by rank.
 #include "src/ops/sort/key.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -57,8 +57,9 @@ HWY_INLINE size_t append_lanes(D d, hn::Mask<D> found, const K* bits, size_t fir
   return count;
 }
 
+/// Lanes whose key is < the bound.
 template <KeyKind Kind, class K>
-size_t find_kind(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
+size_t find_below_kind(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
   const hn::ScalableTag<K> d;
   const size_t lanes = hn::Lanes(d);
   const auto infinity = hn::Set(d, static_cast<K>(code.infinity)), bound = hn::Set(d, limit);
@@ -76,6 +77,27 @@ size_t find_kind(const K* bits, size_t n, KeyCode code, K limit, uint32_t* place
   for (; i < n; ++i) {
     const K key = encode(bits[i], code);
     if (key < limit) places[count] = static_cast<uint32_t>(i), keys[count++] = key;
+  }
+  return count;
+}
+
+template <KeyKind Kind, class K>
+size_t find_between_kind(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys, size_t* lower) {
+  const hn::ScalableTag<K> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto infinity = hn::Set(d, static_cast<K>(code.infinity)), least = hn::Set(d, low), most = hn::Set(d, high);
+  const auto flip = hn::Set(d, static_cast<K>(code.descending ? ~K(0) : K(0)));
+  size_t count = 0, i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto key = encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip);
+    const auto below = hn::Lt(key, least), outside = hn::Or(below, hn::Lt(most, key));
+    *lower += hn::CountTrue(d, below);
+    if (!hn::AllTrue(d, outside)) count += append_lanes(d, hn::Not(outside), bits, i, code, places + count, keys + count);
+  }
+  for (; i < n; ++i) {
+    const K key = encode(bits[i], code);
+    *lower += key < low;
+    if (key >= low && key <= high) places[count] = static_cast<uint32_t>(i), keys[count++] = key;
   }
   return count;
 }
@@ -104,41 +126,54 @@ void rank_any(const K* keys, size_t n, uint32_t* order) {
   for (size_t i = 0; i < n; ++i) order[ranks[i]] = static_cast<uint32_t>(i);
 }
 
-template <class K>
-void encode_any(const K* bits, size_t n, KeyCode code, K* keys) {
+/// fn<kind>() for the code's kind.
+template <class Fn>
+HWY_INLINE auto with_kind(KeyCode code, Fn fn) {
   switch (code.kind) {
-    case KeyKind::kUnsigned: return encode_kind<KeyKind::kUnsigned>(bits, n, code, keys);
-    case KeyKind::kSigned: return encode_kind<KeyKind::kSigned>(bits, n, code, keys);
-    case KeyKind::kFloat: return encode_kind<KeyKind::kFloat>(bits, n, code, keys);
-  }
-}
-template <class K>
-size_t find_any(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
-  switch (code.kind) {
-    case KeyKind::kUnsigned: return find_kind<KeyKind::kUnsigned>(bits, n, code, limit, places, keys);
-    case KeyKind::kSigned: return find_kind<KeyKind::kSigned>(bits, n, code, limit, places, keys);
-    default: return find_kind<KeyKind::kFloat>(bits, n, code, limit, places, keys);
+    case KeyKind::kUnsigned: return fn.template operator()<KeyKind::kUnsigned>();
+    case KeyKind::kSigned: return fn.template operator()<KeyKind::kSigned>();
+    default: return fn.template operator()<KeyKind::kFloat>();
   }
 }
 
 }  // namespace
 
 // Plain functions, since a dispatch table holds no templates.
-void encode8(const uint8_t* bits, size_t n, KeyCode code, uint8_t* keys) { encode_any(bits, n, code, keys); }
-void encode16(const uint16_t* bits, size_t n, KeyCode code, uint16_t* keys) { encode_any(bits, n, code, keys); }
-void encode32(const uint32_t* bits, size_t n, KeyCode code, uint32_t* keys) { encode_any(bits, n, code, keys); }
-void encode64(const uint64_t* bits, size_t n, KeyCode code, uint64_t* keys) { encode_any(bits, n, code, keys); }
-size_t find8(const uint8_t* bits, size_t n, KeyCode code, uint8_t limit, uint32_t* places, uint8_t* keys) {
-  return find_any(bits, n, code, limit, places, keys);
+void encode8(const uint8_t* bits, size_t n, KeyCode code, uint8_t* keys) {
+  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
 }
-size_t find16(const uint16_t* bits, size_t n, KeyCode code, uint16_t limit, uint32_t* places, uint16_t* keys) {
-  return find_any(bits, n, code, limit, places, keys);
+size_t find_below8(const uint8_t* bits, size_t n, KeyCode code, uint8_t limit, uint32_t* places, uint8_t* keys) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
 }
-size_t find32(const uint32_t* bits, size_t n, KeyCode code, uint32_t limit, uint32_t* places, uint32_t* keys) {
-  return find_any(bits, n, code, limit, places, keys);
+size_t find_between8(const uint8_t* bits, size_t n, KeyCode code, uint8_t low, uint8_t high, uint32_t* places, uint8_t* keys, size_t* lower) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
 }
-size_t find64(const uint64_t* bits, size_t n, KeyCode code, uint64_t limit, uint32_t* places, uint64_t* keys) {
-  return find_any(bits, n, code, limit, places, keys);
+void encode16(const uint16_t* bits, size_t n, KeyCode code, uint16_t* keys) {
+  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
+}
+size_t find_below16(const uint16_t* bits, size_t n, KeyCode code, uint16_t limit, uint32_t* places, uint16_t* keys) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
+}
+size_t find_between16(const uint16_t* bits, size_t n, KeyCode code, uint16_t low, uint16_t high, uint32_t* places, uint16_t* keys, size_t* lower) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
+}
+void encode32(const uint32_t* bits, size_t n, KeyCode code, uint32_t* keys) {
+  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
+}
+size_t find_below32(const uint32_t* bits, size_t n, KeyCode code, uint32_t limit, uint32_t* places, uint32_t* keys) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
+}
+size_t find_between32(const uint32_t* bits, size_t n, KeyCode code, uint32_t low, uint32_t high, uint32_t* places, uint32_t* keys, size_t* lower) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
+}
+void encode64(const uint64_t* bits, size_t n, KeyCode code, uint64_t* keys) {
+  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
+}
+size_t find_below64(const uint64_t* bits, size_t n, KeyCode code, uint64_t limit, uint32_t* places, uint64_t* keys) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
+}
+size_t find_between64(const uint64_t* bits, size_t n, KeyCode code, uint64_t low, uint64_t high, uint32_t* places, uint64_t* keys, size_t* lower) {
+  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
 }
 void rank32(const uint32_t* keys, size_t n, uint32_t* order) { rank_any(keys, n, order); }
 void rank64(const uint64_t* keys, size_t n, uint32_t* order) { rank_any(keys, n, order); }
@@ -153,10 +188,14 @@ HWY_EXPORT(encode8);
 HWY_EXPORT(encode16);
 HWY_EXPORT(encode32);
 HWY_EXPORT(encode64);
-HWY_EXPORT(find8);
-HWY_EXPORT(find16);
-HWY_EXPORT(find32);
-HWY_EXPORT(find64);
+HWY_EXPORT(find_below8);
+HWY_EXPORT(find_below16);
+HWY_EXPORT(find_below32);
+HWY_EXPORT(find_below64);
+HWY_EXPORT(find_between8);
+HWY_EXPORT(find_between16);
+HWY_EXPORT(find_between32);
+HWY_EXPORT(find_between64);
 HWY_EXPORT(rank32);
 HWY_EXPORT(rank64);
 
@@ -169,12 +208,18 @@ void encode_all(const K* bits, size_t n, KeyCode code, K* keys) {
 }
 template <class K>
 size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
-  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(find8)(bits, n, code, limit, places, keys);
-  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(find16)(bits, n, code, limit, places, keys);
-  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(find32)(bits, n, code, limit, places, keys);
-  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(find64)(bits, n, code, limit, places, keys);
+  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(find_below8)(bits, n, code, limit, places, keys);
+  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(find_below16)(bits, n, code, limit, places, keys);
+  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(find_below32)(bits, n, code, limit, places, keys);
+  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(find_below64)(bits, n, code, limit, places, keys);
 }
-
+template <class K>
+size_t find_between(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys, size_t* lower) {
+  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(find_between8)(bits, n, code, low, high, places, keys, lower);
+  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(find_between16)(bits, n, code, low, high, places, keys, lower);
+  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(find_between32)(bits, n, code, low, high, places, keys, lower);
+  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(find_between64)(bits, n, code, low, high, places, keys, lower);
+}
 void rank_all(const uint32_t* keys, size_t n, uint32_t* order) { HWY_DYNAMIC_DISPATCH(rank32)(keys, n, order); }
 void rank_all(const uint64_t* keys, size_t n, uint32_t* order) { HWY_DYNAMIC_DISPATCH(rank64)(keys, n, order); }
 
@@ -186,6 +231,10 @@ template size_t find_below(const uint8_t*, size_t, KeyCode, uint8_t, uint32_t*, 
 template size_t find_below(const uint16_t*, size_t, KeyCode, uint16_t, uint32_t*, uint16_t*);
 template size_t find_below(const uint32_t*, size_t, KeyCode, uint32_t, uint32_t*, uint32_t*);
 template size_t find_below(const uint64_t*, size_t, KeyCode, uint64_t, uint32_t*, uint64_t*);
+template size_t find_between(const uint8_t*, size_t, KeyCode, uint8_t, uint8_t, uint32_t*, uint8_t*, size_t*);
+template size_t find_between(const uint16_t*, size_t, KeyCode, uint16_t, uint16_t, uint32_t*, uint16_t*, size_t*);
+template size_t find_between(const uint32_t*, size_t, KeyCode, uint32_t, uint32_t, uint32_t*, uint32_t*, size_t*);
+template size_t find_between(const uint64_t*, size_t, KeyCode, uint64_t, uint64_t, uint32_t*, uint64_t*, size_t*);
 
 }  // namespace tenor::cpu
 #endif

@@ -47,7 +47,7 @@ struct Drawn {
 };
 
 Drawn draw_case(std::mt19937_64& rng, DType dtype) {
-  constexpr int64_t kLengths[] = {1, 2, 3, 16, 31, 32, 33, 64, 65, 100, 513, 1024, 2100};
+  constexpr int64_t kLengths[] = {1, 2, 3, 16, 31, 32, 33, 64, 65, 100, 513, 1024, 2100, 5000};
   Dims shape;
   const int ndim = 1 + static_cast<int>(rng() % 3), dim = static_cast<int>(rng() % ndim);
   for (int d = 0; d < ndim; ++d) shape.push_back(d == dim ? kLengths[rng() % std::size(kLengths)] : static_cast<int64_t>(rng() % 4));
@@ -147,6 +147,24 @@ TEST(Sort, SharesLongRowsAmongThreadsWithTheSameResult) {
       set_num_threads(threads);
     }
   }
+}
+
+TEST(Select, RowsThatDeceiveASampleAreStillExact) {
+  // Every place that an even sample looks at holds another value than the rest.
+  const int64_t n = 8192;
+  const Tensor x = Tensor::empty({n}, int32);
+  for (int64_t i = 0; i < n; ++i) x.data<int32_t>()[i] = i % 64 == 0 ? static_cast<int32_t>(i) : i % 2 ? -static_cast<int32_t>(i) : 5;
+  const auto order = reference::sort_order(reference::numbers(x), false);
+  for (int64_t k : {1, 100, 1000, 4096, 5000, 8192})
+    EXPECT_EQ(ints(kthvalue(x, k).indices)[0], order[k - 1]) << k;
+  for (int64_t k : {200, 1000}) {
+    expect_row(x, topk(x, k, {.largest = false}).values, topk(x, k, {.largest = false}).indices, prefix(order, k), "smallest");
+    const auto down = reference::sort_order(reference::numbers(x), true);
+    expect_row(x, topk(x, k).values, topk(x, k).indices, prefix(down, k), "largest");
+  }
+  const Tensor same = expand(tensor_of<float>({1}, float32, {2}), {n});
+  EXPECT_EQ(ints(median(same, {.dim = 0}).indices)[0], (n - 1) / 2);
+  EXPECT_EQ(ints(topk(same, 300).indices)[299], 299);
 }
 
 TEST(Topk, SurvivesTheWorstOrder) {
