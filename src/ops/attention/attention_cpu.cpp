@@ -11,7 +11,7 @@
 namespace tenor::attn {
 namespace {
 
-constexpr int64_t kMaxRows = 96;                  // rows of a block, a multiple of the tile's six
+constexpr int64_t kMaxRows = 96;                   // rows of a block, a multiple of every tile's
 constexpr int64_t kScoreBytes = int64_t{1} << 20;  // scores of a block stay within the second-level cache
 constexpr int64_t kPackBytes = int64_t{64} << 20;  // packed keys and values held at once
 
@@ -30,7 +30,7 @@ struct Unit {
 class Fallback {
  public:
   explicit Fallback(const Problem& problem)
-      : p_(problem), k_(simd_kernels(problem.q.dtype)), columns_(round_up(problem.value_dim, static_cast<int64_t>(k_.lanes))) {
+      : p_(problem), k_(kernels_for(problem)), columns_(round_up(problem.value_dim, static_cast<int64_t>(k_.lanes))) {
     read_sinks();
     for (const Segment& s : p_.segments)
       for (int64_t g = 0; g < p_.kv_heads; ++g) add_unit(s, g);
@@ -55,9 +55,12 @@ class Fallback {
     });
   }
 
+  /// As many rows as the cache holds scores of, in blocks of about one size.
   int64_t rows_of_block(const Segment& s) const {
     const int64_t fit = kScoreBytes / (static_cast<int64_t>(k_.item) * std::max<int64_t>(s.keys, 1));
-    return std::clamp<int64_t>(fit / 6 * 6, 6, kMaxRows);
+    const int64_t most = std::clamp<int64_t>(fit / k_.tile_rows * k_.tile_rows, k_.tile_rows, kMaxRows);
+    const int64_t blocks = (s.queries + most - 1) / most;
+    return blocks > 1 ? round_up((s.queries + blocks - 1) / blocks, k_.tile_rows) : most;
   }
 
   void add_unit(const Segment& s, int64_t kv_head) {
@@ -88,8 +91,8 @@ class Fallback {
   }
 
   int64_t panels(const Unit& u) const { return round_up(u.segment->keys, kPanel) / kPanel; }
-  int64_t key_panel_bytes() const { return p_.dim * kPanel * static_cast<int64_t>(k_.item); }
-  int64_t value_panel_bytes() const { return columns_ * kPanel * static_cast<int64_t>(k_.item); }
+  int64_t key_panel_bytes() const { return p_.dim * kPanel * static_cast<int64_t>(k_.packed_item); }
+  int64_t value_panel_bytes() const { return columns_ * kPanel * static_cast<int64_t>(k_.packed_item); }
   int64_t pack_bytes(const Unit& u) const {
     return u.blocks > 1 ? panels(u) * (key_panel_bytes() + value_panel_bytes() + kPanel) : 0;
   }
@@ -203,7 +206,7 @@ class Fallback {
       if ((j + n) % kSplit == 0 || j + n == b.key_end) k_.fold(b, j - j % kSplit <= b.key_begin);
     }
     b.poisoned = poisoned;
-    if (std::memchr(poisoned, 1, static_cast<size_t>(b.key_end - b.key_begin))) add_poisoned(b);
+    if (std::memchr(poisoned, 1, static_cast<size_t>(b.key_end - b.key_begin))) add_poisoned(b, k_);
     k_.finish(b);
   }
 

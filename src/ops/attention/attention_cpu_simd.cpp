@@ -75,6 +75,8 @@ void multiply(int64_t rows, int64_t columns, int64_t steps, const C* a, int64_t 
   int64_t c = 0;
   for (; c + kTileVectors * lanes <= columns; c += kTileVectors * lanes)
     multiply_strip<kTileVectors>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
+  if constexpr (kTileVectors > 2)
+    for (; c + 2 * lanes <= columns; c += 2 * lanes) multiply_strip<2>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
   for (; c < columns; c += lanes) multiply_strip<1>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
 }
 
@@ -179,6 +181,61 @@ bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, 
   return any;
 }
 
+// ---- packing for the matrix unit: pairs of bfloat16 along the summed dim, as one 32-bit element ------------------------------
+
+void PackQueryPairs(const Block& b) {
+  const Problem& p = *b.problem;
+  BFloat16* to = static_cast<BFloat16*>(b.query);
+  for (int64_t r = 0; r < b.rows(); ++r, to += p.dim) {
+    const BFloat16* from = element<BFloat16>(p.q, b.segment->q, b.head(r), b.row(r));
+    for (int64_t d = 0; d < p.dim; ++d) to[d] = from[d * p.q.col];
+  }
+}
+
+HWY_INLINE uint32_t pair_of(BFloat16 low, BFloat16 high) { return low.bits | static_cast<uint32_t>(high.bits) << 16; }
+
+/// panel[d / 2][key] = (k[key][d], k[key][d + 1]). Pairs of a dense row move as floats do; nothing is computed.
+void PackKeyPairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, void* panel) {
+  const BFloat16* from = element<BFloat16>(p.k, s.k, kv_head, j);
+  const bool dense = p.k.col == 1 && p.k.row % 2 == 0;
+  const int64_t whole = dense ? n / 4 * 4 : 0;
+  for (int64_t i = 0; i < whole; i += 4)
+    for (int64_t c = 0; c < p.dim / 2; c += 4)
+      transpose_square(reinterpret_cast<const float*>(from + i * p.k.row) + c, p.k.row / 2, static_cast<float*>(panel) + c * kPanel + i);
+  for (int64_t c = 0; c < p.dim / 2; ++c) {
+    uint32_t* to = static_cast<uint32_t*>(panel) + c * kPanel;
+    for (int64_t i = whole; i < n; ++i) {
+      const BFloat16* row = from + i * p.k.row + 2 * c * p.k.col;
+      to[i] = pair_of(row[0], row[p.k.col]);
+    }
+    std::fill(to + n, to + kPanel, 0u);
+  }
+}
+
+/// values[key / 2][c] = (v[key][c], v[key + 1][c]), non-finite ones as 0.
+bool PackValuePairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
+                    uint8_t* poisoned) {
+  uint32_t* to = static_cast<uint32_t*>(values);
+  bool any = false;
+  std::fill(to, to + kPanel / 2 * columns, 0u);
+  for (int64_t i = 0; i < kPanel; ++i) {
+    poisoned[i] = 0;
+    if (i >= n) continue;
+    const BFloat16* from = element<BFloat16>(p.v, s.v, kv_head, j + i);
+    uint32_t* row = to + i / 2 * columns;
+    const int shift = i % 2 * 16;
+    uint32_t bad = 0;
+    for (int64_t c = 0; c < p.value_dim; ++c) {
+      const uint32_t bits = from[c * p.v.col].bits, junk = (bits & 0x7F80u) == 0x7F80u;
+      bad |= junk;
+      row[c] |= (junk ? 0u : bits) << shift;
+    }
+    poisoned[i] = bad != 0;
+    any = any || bad != 0;
+  }
+  return any;
+}
+
 // ---- softmax ----------------------------------------------------------------------------------------------------------
 
 /// math::exp for x <= 0 without its handling of other limits: 0 where the result would be subnormal, NaN for NaN.
@@ -236,30 +293,57 @@ C largest(const C* s, int64_t begin, int64_t end) {
   return -kInfinity<C>;
 }
 
-/// p = exp(scale * s - top) over whole vectors, and their sum, split by split.
-template <class C>
+/// Stores weights as they are.
+struct PlainWeights {
+  static constexpr int64_t kVectors = 1;
+  template <class C, class V>
+  static HWY_INLINE void store(Tag<C> d, const V* p, C* to) {
+    hn::StoreU(p[0], d, to);
+  }
+};
+
+/// Stores two vectors of weights as bfloat16 halves: the upper 16 bits of each, then the upper 16 bits of the rest.
+struct SplitWeights {
+  static constexpr int64_t kVectors = 2;
+  template <class V>
+  static HWY_INLINE void store(Tag<float> d, const V* p, float* to) {
+    const hn::RebindToUnsigned<Tag<float>> du;
+    const hn::Repartition<uint16_t, Tag<float>> d16;
+    const auto rest = [&](V x) HWY_ATTR { return hn::Sub(x, hn::BitCast(d, hn::And(hn::BitCast(du, x), hn::Set(du, 0xFFFF0000u)))); };
+    const auto upper = [&](V x, V y) HWY_ATTR { return hn::ConcatOdd(d16, hn::BitCast(d16, y), hn::BitCast(d16, x)); };
+    hn::StoreU(hn::BitCast(d, upper(p[0], p[1])), d, to);
+    hn::StoreU(hn::BitCast(d, upper(rest(p[0]), rest(p[1]))), d, to + hn::Lanes(d));
+  }
+};
+
+/// p = exp(scale * s - top) over groups of whole vectors, and their sum, split by split.
+template <class Weights, class C>
 double exponentials(const Block& b, C* s, int64_t begin, int64_t end, C scale, C top) {
   const Tag<C> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto factor = hn::Set(d, scale), most = hn::Set(d, top);
   double sum = 0;
   for (int64_t i = begin; i < end;) {
     const int64_t stop = std::min(end, ((b.key_begin + i) / kSplit + 1) * kSplit - b.key_begin);
     auto part = hn::Zero(d);
-    for (; i < stop; i += static_cast<int64_t>(hn::Lanes(d))) {
-      // A product that rounds before the difference: the largest score must give exp(0).
-      const auto p = exp_nonpositive(d, hn::Sub(hn::Mul(hn::LoadU(d, s + i), factor), most));
-      hn::StoreU(p, d, s + i);
-      part = hn::Add(part, p);
+    for (; i < stop; i += Weights::kVectors * lanes) {
+      hn::Vec<Tag<C>> p[Weights::kVectors];
+      for (int64_t v = 0; v < Weights::kVectors; ++v) {
+        // A product that rounds before the difference: the largest score must give exp(0).
+        p[v] = exp_nonpositive(d, hn::Sub(hn::Mul(hn::LoadU(d, s + i + v * lanes), factor), most));
+        part = hn::Add(part, p[v]);
+      }
+      Weights::store(d, p, s + i);
     }
     sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, part)));
   }
   return sum;
 }
 
-template <class C>
+template <class Weights, class C>
 void softmax_row(const Block& b, int64_t r) {
   const Problem& p = *b.problem;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<C>()));
+  const int64_t step = Weights::kVectors * static_cast<int64_t>(hn::Lanes(Tag<C>()));
   const KeyRange seen = visible_keys(p, *b.segment, b.row(r));
   Row<C> row{static_cast<C*>(b.scores) + r * b.stride, 0, 0, b.key_end - b.key_begin};
   row.lo = std::clamp<int64_t>(seen.begin - b.key_begin, 0, row.count);
@@ -267,21 +351,30 @@ void softmax_row(const Block& b, int64_t r) {
   const bool adjusted = p.softcap > 0 || p.bias.data || p.mask.data;
   if (adjusted) adjust_row(b, r, row);
   const C scale = adjusted ? C(1) : static_cast<C>(p.scale);
-  // Whole vectors: the range's ends are filled up with -inf, and weights beyond are 0.
-  const int64_t begin = row.lo / lanes * lanes, end = (row.hi + lanes - 1) / lanes * lanes;
+  // Whole steps: the range's ends are filled up with -inf, and weights beyond are 0.
+  const int64_t begin = row.lo / step * step, end = (row.hi + step - 1) / step * step;
   std::fill(row.scores + begin, row.scores + row.lo, -kInfinity<C>);
   std::fill(row.scores + row.hi, row.scores + end, -kInfinity<C>);
   const C top = largest(row.scores, begin, end) * scale;
   const bool empty = top == -kInfinity<C>;
   b.top[r] = static_cast<double>(top);
-  b.sum[r] = empty ? 0.0 : exponentials(b, row.scores, begin, end, scale, top);
+  b.sum[r] = empty ? 0.0 : exponentials<Weights>(b, row.scores, begin, end, scale, top);
   std::fill(row.scores, row.scores + (empty ? row.count : begin), C(0));
   if (!empty) std::fill(row.scores + end, row.scores + row.count, C(0));
 }
 
-template <class C>
+template <class Weights, class C>
 void Softmax(const Block& b) {
-  for (int64_t r = 0; r < b.rows(); ++r) softmax_row<C>(b, r);
+  for (int64_t r = 0; r < b.rows(); ++r) softmax_row<Weights, C>(b, r);
+}
+
+template <class C>
+double Weight(const Block& b, int64_t r, int64_t place) {
+  return static_cast<double>(static_cast<const C*>(b.scores)[r * b.stride + place]);
+}
+double SplitWeight(const Block& b, int64_t r, int64_t place) {
+  const auto* halves = reinterpret_cast<const BFloat16*>(static_cast<const float*>(b.scores) + r * b.stride + place / 32 * 32);
+  return core::widen(halves[place % 32]) + core::widen(halves[32 + place % 32]);
 }
 
 // ---- results ----------------------------------------------------------------------------------------------------------
@@ -312,17 +405,22 @@ void Finish(const Block& b) {
 template <class T>
 Kernels kernels_of() {
   using C = core::Compute<T>;
-  return {sizeof(C), hn::Lanes(Tag<C>()), &PackQuery<T>, &PackKeys<T>, &PackValues<T>, &Scores<C>, &Softmax<C>, &Accumulate<C>,
-          &Fold<C>, &Finish<T>};
+  return {sizeof(C),    sizeof(C),  hn::Lanes(Tag<C>()),        kTileRows,       &PackQuery<T>, &PackKeys<T>, &PackValues<T>,
+          &Scores<C>, &Softmax<PlainWeights, C>, &Accumulate<C>, &Fold<C>,      &Finish<T>,   &Weight<C>};
 }
 
-Kernels SimdKernels(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16: return kernels_of<Float16>();
-    case DType::kBFloat16: return kernels_of<BFloat16>();
-    case DType::kFloat64: return kernels_of<double>();
-    default: return kernels_of<float>();
+/// Products on the matrix unit, which takes 16 rows and 32 summed elements at a time.
+Kernels AmxKernels() {
+  return {sizeof(float), sizeof(BFloat16), 16, 32, &PackQueryPairs, &PackKeyPairs, &PackValuePairs,
+          &amx_scores, &Softmax<SplitWeights, float>, &amx_accumulate, &Fold<float>, &Finish<BFloat16>, &SplitWeight};
+}
+
+Kernels KernelsFor(const Problem& p) {
+  const bool whole_tiles = p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0;
+  if constexpr (HWY_MAX_BYTES == 64) {
+    if (whole_tiles && has_amx()) return AmxKernels();
   }
+  return core::visit_float(p.q.dtype, [&]<class T>() { return kernels_of<T>(); });
 }
 
 }  // namespace tenor::attn::HWY_NAMESPACE
@@ -331,8 +429,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tenor::attn {
 
-HWY_EXPORT(SimdKernels);
-Kernels simd_kernels(DType dtype) { return HWY_DYNAMIC_DISPATCH(SimdKernels)(dtype); }
+HWY_EXPORT(KernelsFor);
+Kernels kernels_for(const Problem& problem) { return HWY_DYNAMIC_DISPATCH(KernelsFor)(problem); }
 
 }  // namespace tenor::attn
 #endif

@@ -39,11 +39,13 @@ struct Block {
   int64_t head(int64_t r) const { return head_begin + r / (row_end - row_begin); }
   int64_t row(int64_t r) const { return row_begin + r % (row_end - row_begin); }
 };
-inline constexpr int64_t kRowPad = 8;  // rows that tiles may compute beyond the last
+inline constexpr int64_t kRowPad = 16;  // rows that tiles may compute beyond the last
 
 struct Kernels {
-  size_t item;   // sizeof(C)
-  size_t lanes;  // of a vector of C
+  size_t item;         // sizeof(C)
+  size_t packed_item;  // bytes of an element of packed keys and values
+  size_t lanes;        // of a vector of C: value rows are padded to it
+  int64_t tile_rows;   // rows of a full tile
   /// query = q's rows, converted.
   void (*pack_query)(const Block&);
   /// panel = keys j .. j + n - 1 transposed, [dim][kPanel], zeros beyond n.
@@ -54,7 +56,7 @@ struct Kernels {
                       uint8_t* poisoned);
   /// scores[:, j - key_begin ...] = query . panel
   void (*scores)(const Block&, const void* panel, int64_t j);
-  /// Scale, softcap, bias, mask, range, then p = exp(score - top), top and sum.
+  /// Scale, softcap, bias, mask, range, then scores = weights p = exp(score - top), top and sum.
   void (*softmax)(const Block&);
   /// part (+)= p[:, j .. j + n - 1] . values; n a multiple of kPanel.
   void (*accumulate)(const Block&, const void* values, int64_t j, int64_t n, bool fresh);
@@ -62,12 +64,23 @@ struct Kernels {
   void (*fold)(const Block&, bool fresh);
   /// out = total / (sum + sink), rounded; lse.
   void (*finish)(const Block&);
+  /// The weight of row r for the key at that place among the block's.
+  double (*weight)(const Block&, int64_t r, int64_t place);
 };
 
 /// Adds the NaN and infinities of the values that `poisoned` marks to the totals of the rows that attend them.
-void add_poisoned(const Block& block);
+void add_poisoned(const Block& block, const Kernels& kernels);
 
-/// The kernels for a dtype on this machine's instruction set.
-Kernels simd_kernels(DType dtype);
+/// The kernels for a problem on this machine: the instruction set's, and its matrix unit for the products where it has one.
+Kernels kernels_for(const Problem& problem);
+
+// Weights for the matrix unit: each 32 keys' floats give way to their upper halves as bfloat16, then what those leave, as
+// bfloat16 too. The sum of two products is then as good as one with 16 bits of significand.
+
+/// Whether this process may use AMX tiles with bfloat16.
+bool has_amx();
+/// As Kernels' members, on tiles: query [rows, dim] and panel [dim / 2][kPanel] pairs, values [kPanel / 2][columns] pairs.
+void amx_scores(const Block& block, const void* panel, int64_t j);
+void amx_accumulate(const Block& block, const void* values, int64_t j, int64_t n, bool fresh);
 
 }  // namespace tenor::attn

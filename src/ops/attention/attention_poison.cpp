@@ -34,7 +34,7 @@ bool attends(const Block& b, int64_t r, int64_t j) {
 
 }  // namespace
 
-void add_poisoned(const Block& b) {
+void add_poisoned(const Block& b, const Kernels& kernels) {
   const Problem& p = *b.problem;
   core::visit_float(p.v.dtype, [&]<class T>() {
     using C = core::Compute<T>;
@@ -42,7 +42,7 @@ void add_poisoned(const Block& b) {
       if (!b.poisoned[j - b.key_begin]) continue;
       const T* v = static_cast<const T*>(p.v.data) + b.segment->v + b.kv_head * p.v.head + j * p.v.row;
       for (int64_t r = 0; r < b.rows(); ++r) {
-        const C weight = static_cast<const C*>(b.scores)[r * b.stride + j - b.key_begin];
+        const C weight = static_cast<C>(kernels.weight(b, r, j - b.key_begin));
         if (weight == 0 && !attends<T>(b, r, j)) continue;
         C* total = static_cast<C*>(b.total) + r * b.columns;
         for (int64_t c = 0; c < p.value_dim; ++c)
