@@ -188,7 +188,11 @@ void PackQueryPairs(const Block& b) {
   BFloat16* to = static_cast<BFloat16*>(b.query);
   for (int64_t r = 0; r < b.rows(); ++r, to += p.dim) {
     const BFloat16* from = element<BFloat16>(p.q, b.segment->q, b.head(r), b.row(r));
-    for (int64_t d = 0; d < p.dim; ++d) to[d] = from[d * p.q.col];
+    if (p.q.col == 1) {
+      std::copy(from, from + p.dim, to);
+    } else {
+      for (int64_t d = 0; d < p.dim; ++d) to[d] = from[d * p.q.col];
+    }
   }
 }
 
@@ -238,13 +242,47 @@ bool PackValuePairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t
 
 // ---- softmax ----------------------------------------------------------------------------------------------------------
 
-/// math::exp for x <= 0 without its handling of other limits: 0 where the result would be subnormal, NaN for NaN.
+/// The larger of x and a bound, NaN for NaN. x86's maximum gives its second operand when one is NaN.
 template <class D, class V>
-HWY_INLINE V exp_nonpositive(D d, V x) {
-  const auto e = math::reduce_exp(d, x);
-  const V value = hn::Mul(hn::Add(e.fraction, math::constant(d, 1)), math::power_of_two(d, e.exponent));
-  return hn::IfThenZeroElse(hn::Lt(x, math::constant(d, math::kIsFloat32<D> ? -87.3 : -708.0)), value);
+HWY_INLINE V at_least(D d, V x, double bound) {
+  const V low = math::constant(d, bound);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+  return hn::Max(low, x);
+#else
+  return hn::IfThenElse(hn::Lt(x, low), low, x);
+#endif
 }
+
+/// exp(scale * x) for x <= 0, from one constant that depends on the scale: 0 where it would be subnormal, NaN for NaN,
+/// exactly 1 for 0.
+template <class C>
+struct Exponential;
+template <>
+struct Exponential<float> {
+  explicit Exponential(double scale) : factor(static_cast<float>(scale * 1.4426950408889634)) {}
+  /// 2^(n + f): adding the magic number, 1.5 * 2^23 and the exponent's bias, leaves n + 127 in the low bits. At the bound of
+  /// -127 that is 0, and so is the power. The polynomial is a minimax fit of 2^f, its error 2e-9.
+  template <class V>
+  HWY_INLINE V operator()(Tag<float> d, V x) const {
+    const hn::RebindToUnsigned<Tag<float>> du;
+    const V magic = hn::Set(d, 12582912.0f + 127.0f);
+    const V y = at_least(d, hn::Mul(x, hn::Set(d, factor)), -127.0);
+    const V shifted = hn::Add(y, magic);
+    const V f = hn::Sub(y, hn::Sub(shifted, magic));
+    const V fraction = math::polynomial(d, f, 1.0, 0.6931472029, 0.2402264791, 0.05550332472, 0.009618437335, 0.00133988742, 0.0001535336823);
+    return hn::Mul(fraction, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, shifted))));
+  }
+  float factor;
+};
+template <>
+struct Exponential<double> {
+  explicit Exponential(double scale) : factor(scale) {}
+  template <class V>
+  HWY_INLINE V operator()(Tag<double> d, V x) const {
+    return math::exp(d, hn::Mul(x, hn::Set(d, factor)));
+  }
+  double factor;
+};
 
 /// Scores of one row and the keys [lo, hi) that its range lets it see, counted from the block's first key.
 template <class C>
@@ -280,15 +318,20 @@ void adjust_row(const Block& b, int64_t r, const Row<C>& row) {
   for (int64_t i = 0; i < n; ++i) s[i] = mask[i * p.mask.col] ? s[i] : -kInfinity<C>;
 }
 
-/// The largest score of whole vectors, NaN when all that is not -inf is NaN.
+/// The largest score of whole steps of four vectors or less, NaN when all that is not -inf is NaN.
 template <class C>
 C largest(const C* s, int64_t begin, int64_t end) {
   const Tag<C> d;
-  auto most = hn::Set(d, -kInfinity<C>);
-  for (int64_t i = begin; i < end; i += static_cast<int64_t>(hn::Lanes(d))) most = hn::Max(most, hn::LoadU(d, s + i));
-  const C top = hn::GetLane(hn::MaxOfLanes(d, most));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<Tag<C>> most[4];
+  for (auto& m : most) m = hn::Set(d, -kInfinity<C>);
+  int64_t i = begin;
+  for (; i + 4 * lanes <= end; i += 4 * lanes)
+    for (int v = 0; v < 4; ++v) most[v] = hn::Max(most[v], hn::LoadU(d, s + i + v * lanes));
+  for (; i < end; i += lanes) most[0] = hn::Max(most[0], hn::LoadU(d, s + i));
+  const C top = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(most[0], most[1]), hn::Max(most[2], most[3]))));
   if (top > -kInfinity<C>) return top;
-  for (int64_t i = begin; i < end; ++i)
+  for (i = begin; i < end; ++i)
     if (std::isnan(s[i])) return s[i];
   return -kInfinity<C>;
 }
@@ -316,12 +359,13 @@ struct SplitWeights {
   }
 };
 
-/// p = exp(scale * s - top) over groups of whole vectors, and their sum, split by split.
+/// p = exp(scale * (s - top)) over groups of whole vectors, and their sum, split by split.
 template <class Weights, class C>
-double exponentials(const Block& b, C* s, int64_t begin, int64_t end, C scale, C top) {
+double exponentials(const Block& b, C* s, int64_t begin, int64_t end, double scale, C top) {
   const Tag<C> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto factor = hn::Set(d, scale), most = hn::Set(d, top);
+  const Exponential<C> exponential(scale);
+  const auto most = hn::Set(d, top);
   double sum = 0;
   for (int64_t i = begin; i < end;) {
     const int64_t stop = std::min(end, ((b.key_begin + i) / kSplit + 1) * kSplit - b.key_begin);
@@ -329,8 +373,7 @@ double exponentials(const Block& b, C* s, int64_t begin, int64_t end, C scale, C
     for (; i < stop; i += Weights::kVectors * lanes) {
       hn::Vec<Tag<C>> p[Weights::kVectors];
       for (int64_t v = 0; v < Weights::kVectors; ++v) {
-        // A product that rounds before the difference: the largest score must give exp(0).
-        p[v] = exp_nonpositive(d, hn::Sub(hn::Mul(hn::LoadU(d, s + i + v * lanes), factor), most));
+        p[v] = exponential(d, hn::Sub(hn::LoadU(d, s + i + v * lanes), most));
         part = hn::Add(part, p[v]);
       }
       Weights::store(d, p, s + i);
@@ -350,14 +393,14 @@ void softmax_row(const Block& b, int64_t r) {
   row.hi = std::clamp<int64_t>(seen.end - b.key_begin, row.lo, row.count);
   const bool adjusted = p.softcap > 0 || p.bias.data || p.mask.data;
   if (adjusted) adjust_row(b, r, row);
-  const C scale = adjusted ? C(1) : static_cast<C>(p.scale);
+  const double scale = adjusted ? 1.0 : p.scale;
   // Whole steps: the range's ends are filled up with -inf, and weights beyond are 0.
   const int64_t begin = row.lo / step * step, end = (row.hi + step - 1) / step * step;
   std::fill(row.scores + begin, row.scores + row.lo, -kInfinity<C>);
   std::fill(row.scores + row.hi, row.scores + end, -kInfinity<C>);
-  const C top = largest(row.scores, begin, end) * scale;
+  const C top = largest(row.scores, begin, end);
   const bool empty = top == -kInfinity<C>;
-  b.top[r] = static_cast<double>(top);
+  b.top[r] = static_cast<double>(top) * scale;
   b.sum[r] = empty ? 0.0 : exponentials<Weights>(b, row.scores, begin, end, scale, top);
   std::fill(row.scores, row.scores + (empty ? row.count : begin), C(0));
   if (!empty) std::fill(row.scores + end, row.scores + row.count, C(0));
