@@ -86,7 +86,7 @@ void bind_attention(nb::module_& m) {
     set_options(call, "attention", o, scale, causal.object, window.object, softcap, sinks, strategy, return_lse);
     return run_attention(call, result, return_lse, [&] { return attention(q, k, v, o); });
   }, "query"_a, "key"_a, "value"_a, "mask"_a = nb::none(), "bias"_a = nb::none(), nb::kw_only(), "scale"_a = nb::none(),
-     "causal"_a = false, "window"_a = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(), "strategy"_a = "auto",
+     "causal"_a.none() = false, "window"_a = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(), "strategy"_a = "auto",
      "return_lse"_a = false, "out"_a = nb::none(),
      R"(softmax(scale * query key^T + bias) value over the keys that each query may see.
 
@@ -111,7 +111,7 @@ Raises ShapeError, DTypeError, DeviceError, ValueError, UnsupportedError.)");
     AttentionVarlenOptions o;
     set_options(call, "attention_varlen", o, scale, causal.object, window.object, softcap, sinks, strategy, return_lse);
     return run_attention(call, result, return_lse, [&] { return attention_varlen(q, k, v, cu_q, cu_k, o); });
-  }, "query"_a, "key"_a, "value"_a, "cu_seqlens_q"_a, "cu_seqlens_k"_a, nb::kw_only(), "scale"_a = nb::none(), "causal"_a = false,
+  }, "query"_a, "key"_a, "value"_a, "cu_seqlens_q"_a, "cu_seqlens_k"_a, nb::kw_only(), "scale"_a = nb::none(), "causal"_a.none() = false,
      "window"_a = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(), "strategy"_a = "auto", "return_lse"_a = false,
      "out"_a = nb::none(),
      R"(attention() of packed sequences: query [Tq, Hq, D], key [Tk, Hkv, D], value [Tk, Hkv, Dv].

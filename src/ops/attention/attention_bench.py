@@ -1,0 +1,29 @@
+"""The attention family's cases for tenor.bench. FLOPs count the visible pairs."""
+import numpy as np
+
+
+def dtype_of(name):
+    if name == "bfloat16":
+        import ml_dtypes
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def attention_case(dtype, b, h, hkv, sq, sk, d, causal=False, target=None):
+    shapes = (b, h, sq, d), (b, hkv, sk, d), (b, hkv, sk, d)
+    pairs = b * h * (sum(min(sk, i + sk - sq + 1) for i in range(sq)) if causal else sq * sk)
+    name = f"B{b} H{h}" + (f" G{hkv}" if hkv != h else "") + f" S{sq}" + (f" of {sk}" if sk != sq else "") + f" D{d}" + " causal" * causal
+    return dict(
+        target=target, op="attention", case=name, dtype=dtype,
+        make=lambda rng: tuple(rng.standard_normal(s).astype(dtype_of(dtype)) for s in shapes),
+        run=lambda tn, q, k, v: tn.attention(q, k, v, causal=causal),
+        peer=lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal and sq > 1, enable_gqa=h != hkv),
+        bytes=dtype_of(dtype).itemsize * (2 * b * h * sq * d + 2 * b * hkv * sk * d), flops=4 * pairs * d)
+
+
+CASES = [
+    *(attention_case(dtype, 1, 8, 8, 1024, 1024, 64, causal) for dtype in ("float32", "bfloat16", "float16") for causal in (False, True)),
+    *(attention_case(dtype, 4, 12, 12, 128, 128, 32) for dtype in ("float32", "bfloat16")),
+    *(attention_case(dtype, 1, 32, 8, 1, 4096, 128) for dtype in ("float32", "bfloat16")),
+    attention_case("float32", 1, 8, 2, 512, 2048, 80, True),
+]
