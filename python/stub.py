@@ -21,6 +21,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy
 
+__version__: str
+
 class SupportsDLPack(Protocol):
     """An array of any library: NumPy, PyTorch, JAX, CuPy, tenor."""
 
@@ -78,9 +80,9 @@ def with_self(signature):
 def main(folder, output):
     sys.path.insert(0, folder)
     module = importlib.import_module("_tenor")
-    generator = Generator(module)
+    generator = Generator(module, include_private=True)
     generator.put(module)
-    text = generator.get()
+    text = generator.get().replace(" | None | None", " | None")
     # After the imports: before the first definition.
     at = min(i for i in (text.find("\nclass "), text.find("\ndef ")) if i >= 0)
     with open(output, "w") as file:

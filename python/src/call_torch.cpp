@@ -70,10 +70,13 @@ class TorchAllocator final : public Allocator {
 
 Tensor from_torch(const char* op, const char* name, nb::handle x) {
   if (x.attr("is_neg")().is(nb::handle(Py_True)))
-    core::fail<UnsupportedError>("{}: {} is a view that PyTorch negates when it reads; use {}.resolve_neg()", op, name, name);
+    core::fail<UnsupportedError>("{}: {} is a view that PyTorch negates when it reads; use {}.resolve_neg()", op, name,
+                                 name);
   const bool requires_grad = x.attr("requires_grad").is(nb::handle(Py_True));
   if (requires_grad && torch().is_grad_enabled().is(nb::handle(Py_True)))
-    core::fail<UnsupportedError>("{}: {} requires grad, and Tenor does not record gradients; use torch.no_grad() or {}.detach()", op, name, name);
+    core::fail<UnsupportedError>(
+        "{}: {} requires grad, and Tenor does not record gradients; use torch.no_grad() or {}.detach()", op, name,
+        name);
   if (Tensor plain = from_cpu_tensor(x)) return plain;
   return from_dlpack_exporter(requires_grad ? x.attr("detach")() : nb::borrow(x));
 }
@@ -87,7 +90,8 @@ nb::object to_torch(const Tensor& x) {
   const auto* memory = std::get_deleter<TorchMemory>(x.storage()->memory);
   if (!memory) return torch().from_dlpack(nb::cast(x));
   const nb::object typed = nb::borrow(memory->tensor).attr("view")(torch().dtypes[static_cast<int>(x.dtype())]);
-  const bool whole = x.is_contiguous() && x.numel() * static_cast<int64_t>(item_size(x.dtype())) == static_cast<int64_t>(x.storage()->bytes);
+  const bool whole = x.is_contiguous() &&
+                     x.numel() * static_cast<int64_t>(item_size(x.dtype())) == static_cast<int64_t>(x.storage()->bytes);
   if (whole) return x.ndim() == 1 ? typed : typed.attr("view")(to_tuple(x.shape()));
   return typed.attr("as_strided")(to_tuple(x.shape()), to_tuple(x.strides()), x.offset());
 }

@@ -9,7 +9,7 @@ import math
 import os
 import struct
 
-from tenor._tenor import DTypeError, ValueError, from_dlpack
+from tenor._tenor import DTypeError, ValueError, asarray, from_dlpack
 
 _MAX_NPY_HEADER = 1 << 16
 _MAX_SAFETENSORS_HEADER = 100 << 20
@@ -90,7 +90,7 @@ def _host(x, name):
     """Any array as a row-major NumPy array; only strided ones are copied."""
     import numpy as np
 
-    array = x if isinstance(x, np.ndarray) else from_dlpack(x).numpy()
+    array = x if isinstance(x, np.ndarray) else asarray(x).numpy()
     if array.dtype.name not in _SAFETENSORS.values():
         raise DTypeError(f"save: {name} has dtype {array.dtype}, which Tenor does not have")
     return np.require(array.astype(array.dtype.newbyteorder("="), copy=False), requirements="C").reshape(array.shape)

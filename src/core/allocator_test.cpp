@@ -27,7 +27,8 @@ class AllocatorTest : public ::testing::Test {
 
 TEST_F(AllocatorTest, BlocksAreAlignedDistinctAndWritable) {
   std::vector<std::shared_ptr<void>> blocks;
-  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{65535}, size_t{65536}, size_t{65537}, 3 * kMiB + 7}) {
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{65535}, size_t{65536},
+                       size_t{65537}, 3 * kMiB + 7}) {
     auto block = default_allocator().allocate(bytes, kCpu);
     ASSERT_NE(block, nullptr);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(block.get()) % 64, 0u) << bytes;

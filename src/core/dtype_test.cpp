@@ -12,7 +12,8 @@ namespace tenor {
 namespace {
 
 // Row and column in the order of DType; "--" is refused.
-constexpr const char* kNames[kDTypes] = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "bf", "f4", "f8", "e4", "e5"};
+constexpr const char* kNames[kDTypes] = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4",
+                                         "u8", "f2", "bf", "f4", "f8", "e4", "e5"};
 constexpr const char* kPromotion[kDTypes] = {
     /* b1 */ "b1 i1 i2 i4 i8 u1 u2 u4 u8 f2 bf f4 f8 e4 e5",
     /* i1 */ "i1 i1 i2 i4 i8 i2 i4 i8 -- f2 bf f4 f8 e4 e5",

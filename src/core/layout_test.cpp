@@ -101,7 +101,9 @@ TEST(Check, Broadcast) {
 
 TEST(Check, ResultStridesKeepTheDimensionOrder) {
   static float memory[1000];
-  const auto order = [&](Dims shape, Dims strides, Dims result) { return result_strides(result, Tensor::wrap(memory, kCpu, float32, shape, strides)); };
+  const auto order = [&](Dims shape, Dims strides, Dims result) {
+    return result_strides(result, Tensor::wrap(memory, kCpu, float32, shape, strides));
+  };
   // Channels-last stays channels-last, also when the size of a dim changes or the rows have gaps.
   EXPECT_EQ(order({2, 3, 4, 5}, {60, 1, 15, 3}, {2, 3, 4, 5}), Dims({60, 1, 15, 3}));
   EXPECT_EQ(order({2, 3, 4, 5}, {80, 1, 20, 4}, {2, 3, 4, 5}), Dims({60, 1, 15, 3}));

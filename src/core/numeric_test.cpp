@@ -31,8 +31,8 @@ struct Format {
   }
   static T make(uint32_t bits) { return {static_cast<decltype(T::bits)>(bits)}; }
 };
-using Formats = ::testing::Types<Format<Float16, 5, 10, false>, Format<BFloat16, 8, 7, false>, Format<Float8E4M3, 4, 3, true>,
-                                 Format<Float8E5M2, 5, 2, false>>;
+using Formats = ::testing::Types<Format<Float16, 5, 10, false>, Format<BFloat16, 8, 7, false>,
+                                 Format<Float8E4M3, 4, 3, true>, Format<Float8E5M2, 5, 2, false>>;
 
 template <class F>
 class Narrow : public ::testing::Test {
@@ -53,7 +53,8 @@ class Narrow : public ::testing::Test {
     if (magnitude >= v.back()) return static_cast<uint32_t>(v.size() - 1);
     const auto above = std::upper_bound(v.begin(), v.end(), magnitude);
     const auto high = static_cast<uint32_t>(above - v.begin()), low = high - 1;
-    const double to_low = magnitude - v[low], to_high = v[high] - magnitude;  // exact: the steps are far above an ulp of double
+    const double to_low = magnitude - v[low],
+                 to_high = v[high] - magnitude;  // exact: the steps are far above an ulp of double
     if (to_low != to_high) return to_low < to_high ? low : high;
     return low % 2 == 0 ? low : high;
   }
@@ -76,7 +77,8 @@ TYPED_TEST(Narrow, EveryPatternWidens) {
       ASSERT_TRUE(std::isnan(got)) << bits;
       continue;
     }
-    const double want = !F::kFinite && magnitude == F::kTop ? std::numeric_limits<double>::infinity() : F::value(magnitude);
+    const double want =
+        !F::kFinite && magnitude == F::kTop ? std::numeric_limits<double>::infinity() : F::value(magnitude);
     ASSERT_EQ(std::abs(static_cast<double>(got)), want) << bits;
     ASSERT_EQ(std::signbit(got), bits >= F::kPatterns / 2) << bits;
     ASSERT_EQ(cast<typename F::Type>(got).bits, bits) << "does not come back";
@@ -110,8 +112,8 @@ TYPED_TEST(Narrow, Extremes) {
   using F = TypeParam;
   const double inf = std::numeric_limits<double>::infinity();
   for (double x : {0.0, -0.0, inf, -inf, 1e300, -1e300, 5e-324, -5e-324}) this->expect_rounds(x);
-  for (float nan : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(), std::bit_cast<float>(0x7F800001u),
-                    std::bit_cast<float>(0xFFFFFFFFu)}) {
+  for (float nan : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+                    std::bit_cast<float>(0x7F800001u), std::bit_cast<float>(0xFFFFFFFFu)}) {
     EXPECT_TRUE(F::is_nan(cast<typename F::Type>(nan).bits));
     EXPECT_TRUE(F::is_nan(cast<typename F::Type>(static_cast<double>(nan)).bits));
   }

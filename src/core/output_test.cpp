@@ -37,22 +37,26 @@ TEST(Output, RefusesWhatDoesNotFit) {
   const Tensor x = at(0, {2, 3});
   const auto with = [&](const Tensor& out) { return [&x, out] { Output("add", out, {2, 3}, float32, x, {&x}); }; };
   EXPECT_EQ(error_of<ShapeError>(with(at(100, {3, 2}))), "add: out must have shape (2, 3), got (3, 2)");
-  EXPECT_EQ(error_of<DTypeError>(with(Tensor::wrap(memory, kCpu, int32, {2, 3}))), "add: out must be float32, got int32");
+  EXPECT_EQ(error_of<DTypeError>(with(Tensor::wrap(memory, kCpu, int32, {2, 3}))),
+            "add: out must be float32, got int32");
   EXPECT_EQ(error_of<ValueError>(with(at(100, {2, 3}, {}, true))), "add: out is read-only");
-  EXPECT_NE(error_of<ValueError>(with(at(100, {2, 3}, {0, 1}))).find("add: out has elements that share memory"), std::string::npos);
+  EXPECT_NE(error_of<ValueError>(with(at(100, {2, 3}, {0, 1}))).find("add: out has elements that share memory"),
+            std::string::npos);
   EXPECT_NE(error_of<ValueError>(with(at(100, {2, 3}, {1, 1}))).find("share memory"), std::string::npos);
 }
 
 TEST(Output, WritesInPlaceOnlyWhereItIsSafe) {
   const Tensor x = at(0, {2, 3});
-  const auto target = [&](const Tensor& out, OutputRules rules) { return Output("op", out, {2, 3}, float32, x, {&x}, rules).target().raw(); };
+  const auto target = [&](const Tensor& out, OutputRules rules) {
+    return Output("op", out, {2, 3}, float32, x, {&x}, rules).target().raw();
+  };
   const Tensor apart = at(100, {2, 3}, {6, 2});
   EXPECT_EQ(target(apart, {}), apart.raw());
   EXPECT_NE(target(apart, {.contiguous = true}), apart.raw());
   EXPECT_EQ(target(x, {.elementwise = true}), x.raw());
-  EXPECT_NE(target(x, {}), x.raw());                                                   // reads after it writes
-  EXPECT_NE(target(at(1, {2, 3}), {.elementwise = true}), memory + 1);                 // shifted by one
-  EXPECT_NE(target(at(0, {2, 3}, {1, 2}), {.elementwise = true}), x.raw());            // the transpose of itself
+  EXPECT_NE(target(x, {}), x.raw());                                         // reads after it writes
+  EXPECT_NE(target(at(1, {2, 3}), {.elementwise = true}), memory + 1);       // shifted by one
+  EXPECT_NE(target(at(0, {2, 3}, {1, 2}), {.elementwise = true}), x.raw());  // the transpose of itself
 }
 
 TEST(Output, FinishCopiesATemporaryAndReturnsTheCallersTensor) {
@@ -64,7 +68,8 @@ TEST(Output, FinishCopiesATemporaryAndReturnsTheCallersTensor) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(memory[i + 1], 10.0f + static_cast<float>(i));
 }
 
-// ---- candidates -------------------------------------------------------------------------------------------------------
+// ---- candidates
+// -------------------------------------------------------------------------------------------------------
 
 struct Problem {
   int size;
@@ -81,14 +86,17 @@ TEST(Candidates, TheFirstThatTakesIt) {
 }
 
 TEST(Candidates, NamedOnesSayWhyNot) {
-  EXPECT_EQ(error_of<UnsupportedError>([] { choose<Problem>("op", kList, {50}, "small"); }), "op: strategy 'small' cannot do this: size 50 is above 9");
+  EXPECT_EQ(error_of<UnsupportedError>([] { choose<Problem>("op", kList, {50}, "small"); }),
+            "op: strategy 'small' cannot do this: size 50 is above 9");
   EXPECT_EQ(error_of<ValueError>([] { choose<Problem>("op", kList, {5}, "fast"); }),
             "op: strategy must be one of 'auto', 'small', 'reference', got 'fast'");
   const std::span<const Candidate<Problem>> first(kList, 1);
-  EXPECT_NE(error_of<UnsupportedError>([&] { choose<Problem>("op", first, {50}); }).find("small: size 50 is above 9"), std::string::npos);
+  EXPECT_NE(error_of<UnsupportedError>([&] { choose<Problem>("op", first, {50}); }).find("small: size 50 is above 9"),
+            std::string::npos);
 }
 
-// ---- steps ------------------------------------------------------------------------------------------------------------
+// ---- steps
+// ------------------------------------------------------------------------------------------------------------
 
 struct Recorder : Tracer {
   void record(const Step& step) override { steps.push_back(step); }
@@ -134,7 +142,8 @@ TEST(Step, ShapesWithoutMemory) {
   EXPECT_FALSE(StepScope::shape_only(at(0, {2})));
 }
 
-// ---- DLPack -----------------------------------------------------------------------------------------------------------
+// ---- DLPack
+// -----------------------------------------------------------------------------------------------------------
 
 TEST(DLPack, RoundTripOfBothForms) {
   const Tensor x = at(3, {2, 3}, {1, 4});
@@ -175,7 +184,10 @@ TEST(DLPack, WhatIsRefusedIsReleased) {
   released = 0;
   int64_t shape[] = {2};
   const auto managed = [&](uint32_t major, DLDataType dtype, DLDevice device) {
-    auto* m = new DLManagedTensorVersioned{{major, 0}, nullptr, [](DLManagedTensorVersioned* self) { ++released, delete self; }, 0,
+    auto* m = new DLManagedTensorVersioned{{major, 0},
+                                           nullptr,
+                                           [](DLManagedTensorVersioned* self) { ++released, delete self; },
+                                           0,
                                            {memory, device, 1, dtype, shape, nullptr, 0}};
     return Tensor::from_dlpack(m);
   };

@@ -71,12 +71,14 @@ TEST_F(ParallelTest, AnExceptionReachesTheCallerAndTheNextCallWorks) {
   for (int threads : {1, 4}) {
     set_num_threads(threads);
     for (int64_t bad : {0, 3, 7}) {
-      EXPECT_THROW(parallel_for(8, 1, [&](int64_t begin, int64_t end) {
-                     if (begin <= bad && bad < end) throw ShapeError("item");
-                   }),
+      EXPECT_THROW(parallel_for(8, 1,
+                                [&](int64_t begin, int64_t end) {
+                                  if (begin <= bad && bad < end) throw ShapeError("item");
+                                }),
                    ShapeError);
     }
-    EXPECT_THROW(parallel_for(8, 1, [](int64_t, int64_t) { throw std::runtime_error("all of them"); }), std::runtime_error);
+    EXPECT_THROW(parallel_for(8, 1, [](int64_t, int64_t) { throw std::runtime_error("all of them"); }),
+                 std::runtime_error);
     std::atomic<int64_t> sum{0};
     parallel_for(100, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) sum += i;
@@ -145,7 +147,8 @@ TEST(Threads, TheCountIsChecked) {
 TEST(Devices, Names) {
   EXPECT_EQ(device_from_name("cpu"), kCpu);
   EXPECT_EQ(to_string(device_from_name("cuda:3")), "cuda:3");
-  for (const char* bad : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "CPU"}) EXPECT_THROW(device_from_name(bad), ValueError) << bad;
+  for (const char* bad : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "CPU"})
+    EXPECT_THROW(device_from_name(bad), ValueError) << bad;
 }
 
 }  // namespace

@@ -128,7 +128,8 @@ TYPED_TEST(Simd, EveryPatternWidens) {
 TYPED_TEST(Simd, NarrowingRoundsAsTheScalarRule) {
   std::vector<float> from;
   for (uint32_t i = 0; i < 65536; ++i) {  // every value, the middle to the next and the neighbours of that
-    const float low = core::widen(TypeParam{static_cast<uint16_t>(i)}), high = core::widen(TypeParam{static_cast<uint16_t>(i + 1)});
+    const float low = core::widen(TypeParam{static_cast<uint16_t>(i)}),
+                high = core::widen(TypeParam{static_cast<uint16_t>(i + 1)});
     const float middle = (low + high) / 2;
     for (float x : {low, middle, std::nextafterf(middle, 0), std::nextafterf(middle, 1e38f)}) from.push_back(x);
   }
@@ -168,20 +169,26 @@ TYPED_TEST(SimdRow, MapWritesExactlyItsRow) {
     on_every_target([&] {
       std::vector<TypeParam> out(n + 8, core::cast<TypeParam>(99.0f));
       negate_row(row.data(), out.data(), n);
-      for (size_t i = 0; i < n; ++i) ASSERT_EQ(bits_of(out[i]), bits_of(core::cast<TypeParam>(-core::widen(row[i])))) << n << " " << i;
-      for (size_t i = n; i < out.size(); ++i) ASSERT_EQ(bits_of(out[i]), bits_of(core::cast<TypeParam>(99.0f))) << "written past " << n;
+      for (size_t i = 0; i < n; ++i)
+        ASSERT_EQ(bits_of(out[i]), bits_of(core::cast<TypeParam>(-core::widen(row[i])))) << n << " " << i;
+      for (size_t i = n; i < out.size(); ++i)
+        ASSERT_EQ(bits_of(out[i]), bits_of(core::cast<TypeParam>(99.0f))) << "written past " << n;
     });
   }
 }
 
 TYPED_TEST(SimdRow, ReductionsFollowTheOrderBitForBit) {
   using C = core::Compute<TypeParam>;
-  for (size_t n : {0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 100, 1000, 4095, 4096, 4097, 8191, 8192, 8193, 12288, 12300, 50000}) {
+  for (size_t n :
+       {0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 100, 1000, 4095, 4096, 4097, 8191, 8192, 8193, 12288, 12300, 50000}) {
     const auto row = this->random_row(n);
-    const C want = core::ordered_reduce(static_cast<int64_t>(n), C(0), [&](int64_t i) {
-      const C x = core::widen(row[static_cast<size_t>(i)]);
-      return x * x;
-    }, [](C a, C b) { return a + b; });
+    const C want = core::ordered_reduce(
+        static_cast<int64_t>(n), C(0),
+        [&](int64_t i) {
+          const C x = core::widen(row[static_cast<size_t>(i)]);
+          return x * x;
+        },
+        [](C a, C b) { return a + b; });
     on_every_target([&] { ASSERT_EQ(bits_of(sum_of_squares(row.data(), n)), bits_of(want)) << n; });
   }
 }
@@ -191,7 +198,8 @@ TEST(ReductionOrder, BlocksMeetAsABinaryCounter) {
   const auto join = [](const std::string& a, const std::string& b) { return "(" + a + b + ")"; };
   core::BlockCounter<std::string> blocks;
   EXPECT_EQ(blocks.finish("none", join), "none");
-  const char* want[] = {"a", "(ab)", "((ab)c)", "((ab)(cd))", "(((ab)(cd))e)", "(((ab)(cd))(ef))", "(((ab)(cd))((ef)g))"};
+  const char* want[] = {
+      "a", "(ab)", "((ab)c)", "((ab)(cd))", "(((ab)(cd))e)", "(((ab)(cd))(ef))", "(((ab)(cd))((ef)g))"};
   for (int i = 0; i < 7; ++i) {
     blocks.push(std::string(1, static_cast<char>('a' + i)), join);
     EXPECT_EQ(blocks.finish("none", join), want[i]);
