@@ -1,104 +1,74 @@
 #include "src/cpu/gather.h"
 
-#include <type_traits>
+#include <cstring>
+#include <vector>
 
-#include "src/core/visit.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "src/cpu/gather.cpp"
-#include "hwy/foreach_target.h"
-#include "src/cpu/simd-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace tenor::cpu::HWY_NAMESPACE {
+namespace tenor::cpu {
 namespace {
 
-template <class From, class To>
-void convert_run(const From* HWY_RESTRICT src, To* HWY_RESTRICT dst, int64_t n) {
-  if constexpr (core::kStorageFloat<From> && std::is_same_v<To, float>) {
-    map_row(src, dst, static_cast<size_t>(n), [](auto, auto v) HWY_ATTR { return v; });
-  } else if constexpr (std::is_same_v<From, float> && core::kStorageFloat<To>) {
-    map_row(src, dst, static_cast<size_t>(n), [](auto, auto v) HWY_ATTR { return v; });
-  } else {
-    for (int64_t i = 0; i < n; ++i) dst[i] = core::cast<To>(src[i]);
-  }
+bool is_dense(const Tile& t) {
+  return (t.columns == 1 || t.column_stride == 1) && (t.rows == 1 || (t.columns == 1 ? t.row_stride == 1 : t.row_stride == t.columns));
 }
 
-template <class From, class To>
-void gather(const void* from, int64_t row_stride, int64_t col_stride, int64_t rows, int64_t cols, void* to) {
-  const From* src = static_cast<const From*>(from);
-  To* dst = static_cast<To*>(to);
-  if (col_stride == 1 && cols > 1) {
-    for (int64_t r = 0; r < rows; ++r) convert_run(src + r * row_stride, dst + r * cols, cols);
-  } else if (cols == 1 && row_stride == 1) {
-    convert_run(src, dst, rows);
-  } else if (row_stride < col_stride) {  // walks along the smaller stride
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = 0; r < rows; ++r) dst[r * cols + c] = core::cast<To>(src[r * row_stride + c * col_stride]);
-  } else {
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) dst[r * cols + c] = core::cast<To>(src[r * row_stride + c * col_stride]);
-  }
+/// Memory of this thread for elements on their way.
+void* scratch(size_t bytes) {
+  thread_local std::vector<double> memory;
+  if (memory.size() * sizeof(double) < bytes) memory.resize(bytes / sizeof(double) + 1);
+  return memory.data();
 }
 
-template <class From, class To>
-void scatter(const void* from, int64_t rows, int64_t cols, void* to, int64_t row_stride, int64_t col_stride) {
-  const From* src = static_cast<const From*>(from);
-  To* dst = static_cast<To*>(to);
-  if (col_stride == 1 && cols > 1) {
-    for (int64_t r = 0; r < rows; ++r) convert_run(src + r * cols, dst + r * row_stride, cols);
-  } else if (cols == 1 && row_stride == 1) {
-    convert_run(src, dst, rows);
-  } else if (row_stride < col_stride) {
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = 0; r < rows; ++r) dst[r * row_stride + c * col_stride] = core::cast<To>(src[r * cols + c]);
-  } else {
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) dst[r * row_stride + c * col_stride] = core::cast<To>(src[r * cols + c]);
-  }
-}
-
-GatherFn find_gather(DType from, DType to) {
-  GatherFn fn = nullptr;
-  if (from == to) {
-    core::visit_size(from, [&]<class T>() { fn = gather<T, T>; });
-    return fn;
-  }
-  core::visit(from, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, Float8E4M3> && !std::is_same_v<T, Float8E5M2>) {
-      constexpr bool kFloat = core::kStorageFloat<T> || std::is_floating_point_v<T>;
-      if (to == float32) fn = gather<T, float>;
-      if (to == float64) fn = gather<T, double>;
-      if (to == int64) fn = gather<T, int64_t>;
-      if constexpr (kFloat)
-        if (to == uint64) fn = gather<T, uint64_t>;
-    }
-  });
-  return fn;
-}
-
-ScatterFn find_scatter(DType from, DType to) {
-  ScatterFn fn = nullptr;
-  if (from == to) core::visit_size(to, [&]<class T>() { fn = scatter<T, T>; });
-  else if (from == float32 && to == float16) fn = scatter<float, Float16>;
-  else if (from == float32 && to == bfloat16) fn = scatter<float, BFloat16>;
-  else if (from == float64 && is_float(to) && !is_float8(to)) core::visit_float(to, [&]<class T>() { fn = scatter<double, T>; });
-  else if (from == int64 && is_integer(to)) core::visit_size(to, [&]<class T>() { fn = scatter<uint64_t, T>; });
-  return fn;
+template <class F>
+void as_box(const Tile& t, F&& fn) {
+  const int64_t sizes[] = {t.rows, t.columns}, strides[] = {t.row_stride, t.column_stride};
+  fn(Box{2, sizes, strides});
 }
 
 }  // namespace
-}  // namespace tenor::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace tenor::cpu {
+Gather::Gather(DType from, DType to) : convert_(from, to), item_(item_size(from)), to_item_(item_size(to)), converts_(from != to) {}
 
-HWY_EXPORT(find_gather);
-HWY_EXPORT(find_scatter);
+void Gather::operator()(const void* src, const Tile& t, void* dst) const {
+  const size_t n = static_cast<size_t>(t.rows * t.columns);
+  if (is_dense(t)) {
+    if (converts_) convert_(src, dst, n);
+    else std::memcpy(dst, src, n * item_);
+  } else if (t.column_stride == 1 && t.columns >= 16) {
+    for (int64_t r = 0; r < t.rows; ++r) {
+      const char* from = static_cast<const char*>(src) + r * t.row_stride * static_cast<int64_t>(item_);
+      char* to = static_cast<char*>(dst) + r * t.columns * static_cast<int64_t>(to_item_);
+      if (converts_) convert_(from, to, static_cast<size_t>(t.columns));
+      else std::memcpy(to, from, static_cast<size_t>(t.columns) * item_);
+    }
+  } else {
+    void* dense = converts_ ? scratch(n * item_) : dst;
+    as_box(t, [&](const Box& box) { gather_box(item_, src, box, dense); });
+    if (converts_) convert_(dense, dst, n);
+  }
+}
 
-GatherFn gather_function(DType from, DType to) { return HWY_DYNAMIC_DISPATCH(find_gather)(from, to); }
-ScatterFn scatter_function(DType from, DType to) { return HWY_DYNAMIC_DISPATCH(find_scatter)(from, to); }
+Scatter::Scatter(DType from, DType to) : convert_(from, to), item_(item_size(from)), to_item_(item_size(to)), converts_(from != to) {}
+
+void Scatter::operator()(const void* src, void* dst, const Tile& t) const {
+  const size_t n = static_cast<size_t>(t.rows * t.columns);
+  if (is_dense(t)) {
+    if (converts_) convert_(src, dst, n);
+    else std::memcpy(dst, src, n * item_);
+  } else if (t.column_stride == 1 && t.columns >= 16) {
+    for (int64_t r = 0; r < t.rows; ++r) {
+      const char* from = static_cast<const char*>(src) + r * t.columns * static_cast<int64_t>(item_);
+      char* to = static_cast<char*>(dst) + r * t.row_stride * static_cast<int64_t>(to_item_);
+      if (converts_) convert_(from, to, static_cast<size_t>(t.columns));
+      else std::memcpy(to, from, static_cast<size_t>(t.columns) * to_item_);
+    }
+  } else {
+    const void* dense = src;
+    if (converts_) {
+      void* converted = scratch(n * to_item_);
+      convert_(src, converted, n);
+      dense = converted;
+    }
+    as_box(t, [&](const Box& box) { scatter_box(to_item_, dense, dst, box); });
+  }
+}
 
 }  // namespace tenor::cpu
-#endif

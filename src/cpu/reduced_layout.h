@@ -32,17 +32,33 @@ inline int64_t segments(const ReducedLayout& layout, int64_t width) {
   return layout.outers * ((layout.inner.size + width - 1) / width);
 }
 
+/// The offset of element i of the sequence.
+inline int64_t sequence_offset(const ReducedLayout& layout, int64_t i) {
+  int64_t offset = 0;
+  for (size_t d = layout.reduced.size(); d-- > 0; i /= layout.reduced[d].size) offset += i % layout.reduced[d].size * layout.reduced[d].in;
+  return offset;
+}
+
 /// Calls fn(offset, first, n) for the runs, along the innermost reduced dim, of elements [begin, end) of the sequence.
 template <class F>
 void for_runs(const ReducedLayout& layout, int64_t begin, int64_t end, F&& fn) {
-  const ReducedLayout::Dim& last = layout.reduced.back();
-  while (begin < end) {
-    int64_t rest = begin / last.size, offset = begin % last.size * last.in;
-    const int64_t n = std::min(end - begin, last.size - begin % last.size);
-    for (size_t d = layout.reduced.size() - 1; d-- > 0; rest /= layout.reduced[d].size)
-      offset += rest % layout.reduced[d].size * layout.reduced[d].in;
-    fn(offset, begin, n);
-    begin += n;
+  const int64_t size = layout.reduced.back().size;
+  for (int64_t n; begin < end; begin += n) {
+    n = std::min(end - begin, size - begin % size);
+    fn(sequence_offset(layout, begin), begin, n);
+  }
+}
+
+/// As for_runs, with whole runs along the last dim but one taken together: fn(offset, first, rows, n).
+template <class F>
+void for_planes(const ReducedLayout& layout, int64_t begin, int64_t end, F&& fn) {
+  const size_t dims = layout.reduced.size();
+  const int64_t size = layout.reduced.back().size;
+  for (int64_t rows, n; begin < end; begin += rows * n) {
+    rows = 1;
+    n = std::min(end - begin, size - begin % size);
+    if (dims > 1 && n == size) rows = std::min((end - begin) / size, layout.reduced[dims - 2].size - begin / size % layout.reduced[dims - 2].size);
+    fn(sequence_offset(layout, begin), begin, rows, n);
   }
 }
 

@@ -31,7 +31,12 @@ class ArgRunner {
     const DType x = p.x.dtype();
     rows_ = make_reader(p.largest ? Pass::kMax : Pass::kMin, x, x);
     const DType wide = x == float32 || x == float64 || x == uint64 ? x : is_float(x) ? float32 : int64;
-    columns_ = {nullptr, cpu::gather_function(x, wide), wide, wide != x};
+    columns_ = {nullptr, cpu::Gather(x, wide), wide, wide != x};
+    if (p.values.defined()) {
+      // By rows an extreme comes in x's dtype or as a float, by columns in the wide dtype.
+      const DType kind = driver_.by_rows() ? rows_.kernels->accumulator : wide;
+      scatter_ = cpu::Scatter(item_size(kind) == item_size(x) ? x : kind, x);
+    }
   }
 
   void run_all() const {
@@ -56,13 +61,13 @@ class ArgRunner {
       core::visit(kind, [&]<class C>() {
         if constexpr (!core::kStorageFloat<C> && !std::is_same_v<C, bool>) rows<C>(s, parallel, static_cast<C*>(values), indices.data());
       });
-      store(values, kind, indices, s);
+      store(values, indices, s);
     } else {
       const ArgColumnsFn fold = arg_columns(p_.largest, columns_.dtype);
       driver_.for_column_tiles(columns_, s, 0, layout_.count, [&](const void* x, int64_t stride, int64_t first, int64_t n) {
         fold(x, stride, n, first, s.width, values, indices.data());
       });
-      store(values, columns_.dtype, indices, s);
+      store(values, indices, s);
     }
   }
 
@@ -72,7 +77,8 @@ class ArgRunner {
     const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
     std::vector<C> extremes(static_cast<size_t>(blocks * s.width));
     const auto some = [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) driver_.reduce_block(rows_, s, b, nullptr, 0, extremes.data() + b * s.width);
+      for (int64_t b = begin; b < end; b += kGatherBlocks)
+        driver_.reduce_blocks(rows_, s, b, std::min(b + kGatherBlocks, end), nullptr, 0, extremes.data() + b * s.width);
     };
     if (parallel) cpu::parallel_for(blocks, cpu::grain_of(kBlock * s.width), some);
     else some(0, blocks);
@@ -90,18 +96,14 @@ class ArgRunner {
     const DType dtype = p_.x.dtype();
     if (layout_.reduced.size() == 1 && layout_.reduced[0].in == 1) return arg_kernels(dtype).find(driver_.data(in + begin), end - begin, value);
     alignas(64) uint64_t buffer[kBlock];
-    driver_.gather_row(rows_.gather, item_size(dtype), in, begin, end, buffer);
+    driver_.gather_row(rows_, in, begin, end, buffer);
     return arg_kernels(dtype).find(buffer, end - begin, value);
   }
 
-  void store(const void* values, DType kind, const std::vector<int64_t>& indices, const cpu::Segment& s) const {
-    if (p_.indices.defined())
-      cpu::scatter_function(int64, int64)(indices.data(), 1, s.width, p_.indices.data<int64_t>() + s.out, 0, layout_.inner.out);
-    if (!p_.values.defined()) return;
-    const DType to = p_.values.dtype() == boolean ? uint8 : p_.values.dtype();
-    const DType from = item_size(kind) == item_size(to) ? to : kind;
-    char* out = static_cast<char*>(p_.values.raw()) + s.out * static_cast<int64_t>(item_size(to));
-    cpu::scatter_function(from, to)(values, 1, s.width, out, 0, layout_.inner.out);
+  void store(const void* values, const std::vector<int64_t>& indices, const cpu::Segment& s) const {
+    const cpu::Tile tile{1, s.width, 0, layout_.inner.out};
+    if (p_.indices.defined()) place_(indices.data(), p_.indices.data<int64_t>() + s.out, tile);
+    if (p_.values.defined()) scatter_(values, static_cast<char*>(p_.values.raw()) + s.out * static_cast<int64_t>(item_size(p_.values.dtype())), tile);
   }
 
   const ArgProblem& p_;
@@ -109,6 +111,7 @@ class ArgRunner {
   cpu::ReducedLayout layout_;
   Driver driver_;
   Reader rows_{}, columns_{};
+  cpu::Scatter scatter_, place_{int64, int64};
 };
 
 }  // namespace

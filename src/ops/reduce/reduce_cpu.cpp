@@ -38,6 +38,7 @@ class Runner {
     first_ = reader(p.op == Op::kLogSumExp ? Pass::kMax : staged ? Pass::kSum : pass_of(p));
     if (p.op == Op::kLogSumExp) second_ = reader(Pass::kSumExp);
     else if (staged) second_ = reader(Pass::kSumShifted), third_ = reader(Pass::kSumShiftedSquares);
+    scatter_ = make_scatter();
     passes_ = p.op == Op::kLogSumExp ? 2 : staged ? 3 : 1;
   }
 
@@ -56,7 +57,7 @@ class Runner {
  private:
   Reader reader(Pass pass) const {
     // The maximum of logsumexp is formed in the dtype of its sum; max itself keeps x's.
-    if (p_.op == Op::kLogSumExp && !is_float(p_.x.dtype())) return {kernels(pass, p_.accumulator), cpu::gather_function(p_.x.dtype(), p_.accumulator), p_.accumulator, true};
+    if (p_.op == Op::kLogSumExp && !is_float(p_.x.dtype())) return {kernels(pass, p_.accumulator), cpu::Gather(p_.x.dtype(), p_.accumulator), p_.accumulator, true};
     return make_reader(pass, p_.x.dtype(), p_.accumulator);
   }
 
@@ -124,13 +125,17 @@ class Runner {
       }
   }
 
-  void store(const void* values, const cpu::Segment& s) const {
+  /// From the accumulators' dtype to out's.
+  cpu::Scatter make_scatter() const {
     DType from = first_.kernels->accumulator;
     if (p_.op == Op::kNorm || second_.kernels) from = p_.accumulator;
     const DType to = p_.out.dtype();
     if (item_size(from) == item_size(to) && is_float(from) == is_float(to)) from = to;  // uint64 and int64, bool and uint8
-    char* out = static_cast<char*>(p_.out.raw()) + s.out * static_cast<int64_t>(item_size(to));
-    cpu::scatter_function(from, to)(values, 1, s.width, out, 0, layout_.inner.out);
+    return cpu::Scatter(from, to);
+  }
+  void store(const void* values, const cpu::Segment& s) const {
+    char* out = static_cast<char*>(p_.out.raw()) + s.out * static_cast<int64_t>(item_size(p_.out.dtype()));
+    scatter_(values, out, {1, s.width, 0, layout_.inner.out});
   }
 
   void store_truth(const void* results, const cpu::Segment& s) const {
@@ -144,6 +149,7 @@ class Runner {
   cpu::ReducedLayout layout_;
   Driver driver_;
   Reader first_{}, second_{}, third_{};
+  cpu::Scatter scatter_;
   int passes_ = 1;
 };
 

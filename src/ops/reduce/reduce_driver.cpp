@@ -55,10 +55,10 @@ class Counter {
 Reader make_reader(Pass pass, DType x, DType accumulator) {
   const Kernels* direct = kernels(pass, x);
   if (direct && (has_own_accumulator(pass) || direct->accumulator == accumulator || (accumulator == uint64 && direct->accumulator == int64)))
-    return {direct, cpu::gather_function(x, x), x, false};
+    return {direct, cpu::Gather(x, x), x, false};
   // Integers meet modulo 2^64, whatever their sign.
   const DType as = accumulator == uint64 && !is_float(x) ? int64 : accumulator;
-  return {kernels(pass, as), cpu::gather_function(x, as), as, true};
+  return {kernels(pass, as), cpu::Gather(x, as), as, true};
 }
 
 Driver::Driver(const Tensor& x, const cpu::ReducedLayout& layout)
@@ -80,27 +80,34 @@ int64_t Driver::segment_width(int passes) const {
   return std::min(inner.size, std::clamp<int64_t>(share * 2 / 64 * 64, 64, most));
 }
 
-void Driver::gather_row(cpu::GatherFn gather, size_t item, int64_t in, int64_t begin, int64_t end, void* buffer) const {
-  const int64_t stride = layout_.reduced.back().in;
-  cpu::for_runs(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t n) {
-    gather(data(in + offset), stride, 0, n, 1, static_cast<char*>(buffer) + static_cast<size_t>(first - begin) * item);
+void Driver::gather_row(const Reader& reader, int64_t in, int64_t begin, int64_t end, void* buffer) const {
+  const std::vector<cpu::ReducedLayout::Dim>& dims = layout_.reduced;
+  const int64_t column = dims.back().in, row = dims.size() > 1 ? dims[dims.size() - 2].in : 0;
+  const size_t item = item_size(reader.dtype);
+  cpu::for_planes(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t rows, int64_t n) {
+    reader.gather(data(in + offset), {rows, n, row, column}, static_cast<char*>(buffer) + static_cast<size_t>(first - begin) * item);
   });
 }
 
-void Driver::rows_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
-                        void* results) const {
+void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power,
+                         char* results) const {
   const Kernels& k = *reader.kernels;
-  const int64_t n = end - begin;
-  if (!reader.converts && layout_.reduced.size() == 1 && (layout_.reduced[0].in == 1 || n == 1)) {
-    k.rows(data(s.in + begin * layout_.reduced[0].in), layout_.inner.in, s.width, n, shifts, power, results);
+  const size_t step = item_size(k.accumulator), item = item_size(reader.dtype);
+  const bool direct = !reader.converts && layout_.reduced.size() == 1 && layout_.reduced[0].in == 1;
+  const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
+  if (direct) {
+    for (int64_t b = begin; b < end; b += kBlock, results += static_cast<size_t>(s.width) * step)
+      k.rows(data(s.in + b), layout_.inner.in, s.width, std::min(kBlock, end - b), shifts, power, results);
     return;
   }
-  alignas(64) uint64_t buffer[kBlock];
-  const size_t step = item_size(k.accumulator);
+  thread_local std::vector<double> memory;
+  memory.resize(kGatherBlocks * kBlock);
   for (int64_t r = 0; r < s.width; ++r) {
-    const size_t at = static_cast<size_t>(r) * step;
-    gather_row(reader.gather, item_size(reader.dtype), s.in + r * layout_.inner.in, begin, end, buffer);
-    k.rows(buffer, 0, 1, n, shifts ? static_cast<const char*>(shifts) + at : nullptr, power, static_cast<char*>(results) + at);
+    const void* shift = shifts ? static_cast<const char*>(shifts) + static_cast<size_t>(r) * step : nullptr;
+    gather_row(reader, s.in + r * layout_.inner.in, begin, end, memory.data());
+    for (int64_t b = begin; b < end; b += kBlock)
+      k.rows(reinterpret_cast<const char*>(memory.data()) + static_cast<size_t>(b - begin) * item, 0, 1, std::min(kBlock, end - b), shift, power,
+             results + static_cast<size_t>((b - begin) / kBlock * s.width + r) * step);
   }
 }
 
@@ -120,29 +127,35 @@ void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t 
   std::memcpy(results, acc, static_cast<size_t>(s.width) * item_size(k.accumulator));
 }
 
-void Driver::reduce_block(const Reader& reader, const cpu::Segment& s, int64_t block, const void* shifts, double power, void* results) const {
-  const int64_t begin = block * kBlock, end = std::min(begin + kBlock, layout_.count);
-  if (by_rows_) return rows_block(reader, s, begin, end, shifts, power, results);
-  columns_block(reader, s, begin, end, shifts, power, results);
+void Driver::reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power,
+                           void* results) const {
+  char* to = static_cast<char*>(results);
+  if (by_rows_) return rows_blocks(reader, s, first, last, shifts, power, to);
+  for (int64_t b = first; b < last; ++b, to += static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator))
+    columns_block(reader, s, b * kBlock, std::min((b + 1) * kBlock, layout_.count), shifts, power, to);
 }
 
 void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel, void* results) const {
   const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
   if (blocks == 0) return reader.kernels->start(results, s.width);
-  if (blocks == 1) return reduce_block(reader, s, 0, shifts, power, results);
-  // Blocks are computed in waves, by all threads or by this one, and meet in order.
+  if (blocks == 1) return reduce_blocks(reader, s, 0, 1, shifts, power, results);
+  // Groups of blocks are computed in waves, by all threads or by this one, and meet in order.
   const size_t step = static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator);
-  const int64_t wave = parallel ? std::min<int64_t>(blocks, 1024) : 1;
-  std::vector<char> partial(step * static_cast<size_t>(wave));
+  const int64_t wave = parallel ? 128 * kGatherBlocks : kGatherBlocks;
+  std::vector<char> partial(step * static_cast<size_t>(std::min(wave, blocks)));
   Counter counter(*reader.kernels, s.width);
-  for (int64_t first = 0; first < blocks; first += wave) {
-    const int64_t n = std::min(wave, blocks - first);
-    const auto some = [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) reduce_block(reader, s, first + b, shifts, power, partial.data() + static_cast<size_t>(b) * step);
+  for (int64_t start = 0; start < blocks; start += wave) {
+    const int64_t stop = std::min(start + wave, blocks), groups = (stop - start + kGatherBlocks - 1) / kGatherBlocks;
+    const auto some = [&](int64_t from, int64_t to) {
+      for (int64_t g = from; g < to; ++g) {
+        const int64_t first = start + g * kGatherBlocks;
+        reduce_blocks(reader, s, first, std::min(first + kGatherBlocks, stop), shifts, power,
+                      partial.data() + static_cast<size_t>(first - start) * step);
+      }
     };
-    if (parallel) cpu::parallel_for(n, cpu::grain_of(kBlock * s.width * item_), some);
-    else some(0, n);
-    for (int64_t b = 0; b < n; ++b) counter.push(partial.data() + static_cast<size_t>(b) * step);
+    if (parallel) cpu::parallel_for(groups, cpu::grain_of(kGatherBlocks * kBlock * s.width * item_), some);
+    else some(0, groups);
+    for (int64_t b = 0; b < stop - start; ++b) counter.push(partial.data() + static_cast<size_t>(b) * step);
   }
   counter.finish(results);
 }

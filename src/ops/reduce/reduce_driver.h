@@ -24,7 +24,7 @@ class Accumulators {
 /// How a pass reads x: by kernels that take it as it lies, or through a buffer of another dtype.
 struct Reader {
   const Kernels* kernels;
-  cpu::GatherFn gather;
+  cpu::Gather gather;
   DType dtype;     ///< what the kernels read
   bool converts;   ///< dtype differs from x's
 };
@@ -42,10 +42,10 @@ class Driver {
   int64_t segment_width(int passes) const;
   /// The reduction of every output of a segment, into results (width accumulators of the pass's type).
   void reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel, void* results) const;
-  /// One block of one segment.
-  void reduce_block(const Reader& reader, const cpu::Segment& s, int64_t block, const void* shifts, double power, void* results) const;
+  /// Blocks [first, last) of a segment, into results: `width` accumulators of each, block by block.
+  void reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power, void* results) const;
   /// Elements [begin, end) of the sequence of one output at offset `in`, one after another.
-  void gather_row(cpu::GatherFn gather, size_t item, int64_t in, int64_t begin, int64_t end, void* buffer) const;
+  void gather_row(const Reader& reader, int64_t in, int64_t begin, int64_t end, void* buffer) const;
   /// Calls fn(x, stride, first, rows) with tiles of rows of `width` adjacent elements, which together are elements
   /// [begin, end) of the segment's sequences; through the buffer where they do not lie so.
   template <class F>
@@ -55,7 +55,7 @@ class Driver {
   const cpu::ReducedLayout& layout() const { return layout_; }
 
  private:
-  void rows_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power, void* results) const;
+  void rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power, char* results) const;
   void columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power, void* results) const;
 
   const cpu::ReducedLayout& layout_;
@@ -66,6 +66,8 @@ class Driver {
 
 /// Elements of the tiles that are gathered: they stay in L1.
 inline constexpr int64_t kGatherTile = 8192;
+/// Blocks that are gathered together, where a row's elements lie apart: a cache line serves several of them.
+inline constexpr int64_t kGatherBlocks = 8;
 
 template <class F>
 void Driver::for_column_tiles(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, F&& fn) const {
@@ -81,7 +83,7 @@ void Driver::for_column_tiles(const Reader& reader, const cpu::Segment& s, int64
   for (int64_t start = begin; start < end; start += tile) {
     const int64_t stop = std::min(start + tile, end);
     cpu::for_runs(layout_, start, stop, [&](int64_t offset, int64_t first, int64_t n) {
-      reader.gather(data(s.in + offset), row, col, n, s.width, buffer.data() + static_cast<size_t>((first - start) * s.width) * item);
+      reader.gather(data(s.in + offset), {n, s.width, row, col}, buffer.data() + static_cast<size_t>((first - start) * s.width) * item);
     });
     fn(static_cast<const char*>(buffer.data()), s.width, start, stop - start);
   }

@@ -17,6 +17,12 @@ namespace tenor::reduce::HWY_NAMESPACE {
 using namespace tenor::cpu::HWY_NAMESPACE;  // load, store, reduce_block
 namespace hn = hwy::HWY_NAMESPACE;
 
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+inline constexpr bool kMaxKeepsNaN = false;
+#else
+inline constexpr bool kMaxKeepsNaN = true;  ///< Max(b, a) is NaN where a is: its second operand on x86, always on Arm
+#endif
+
 struct Add {
   template <class C>
   static constexpr C identity() {
@@ -45,7 +51,8 @@ struct Larger {
   }
   template <class D, class V>
   static HWY_INLINE V combine(D, V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Gt(a, b)), a, b);
+    if constexpr (kMaxKeepsNaN) return hn::IfThenElse(hn::IsNaN(b), b, hn::Max(b, a));
+    return hn::IfThenElse(hn::Or(hn::IsNaN(b), hn::Gt(b, a)), b, a);
   }
 };
 struct Smaller {
@@ -55,7 +62,8 @@ struct Smaller {
   }
   template <class D, class V>
   static HWY_INLINE V combine(D, V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Lt(a, b)), a, b);
+    if constexpr (kMaxKeepsNaN) return hn::IfThenElse(hn::IsNaN(b), b, hn::Min(b, a));
+    return hn::IfThenElse(hn::Or(hn::IsNaN(b), hn::Lt(b, a)), b, a);
   }
 };
 

@@ -32,9 +32,9 @@ class Runner {
         item_(static_cast<int64_t>(item_size(dtype_))) {
     // Integers meet modulo 2^64, so uint64 is read as int64 where it is not compared.
     const DType from = same_bits(p.x.dtype()) ? dtype_ : p.x.dtype();
-    gather_ = cpu::gather_function(from, p.accumulator == uint64 && is_float(from) ? uint64 : dtype_);
+    gather_ = cpu::Gather(from, p.accumulator == uint64 && is_float(from) ? uint64 : dtype_);
     const DType to = p.out.dtype() == boolean ? uint8 : p.out.dtype();
-    scatter_ = cpu::scatter_function(same_bits(to) ? to : dtype_, to);
+    scatter_ = cpu::Scatter(same_bits(to) ? to : dtype_, to);
     reads_ = from == dtype_;
     writes_ = same_bits(p.out.dtype());
     if (!is_extreme(p.op)) kernels_ = &kernels(p.op, dtype_);
@@ -88,10 +88,10 @@ class Runner {
     const bool read = reads_ && (x_step_ == 1 || n == 1), write = writes && writes_ && (y_step_ == 1 || n == 1);
     char* b = buffer.data();
     if (!read)
-      for (int64_t l = 0; l < s.count; ++l) gather_(x(s.in + l * s.in_line), x_step_, 0, n, 1, b + l * kRowPitch * item_);
+      for (int64_t l = 0; l < s.count; ++l) gather_(x(s.in + l * s.in_line), {1, n, 0, x_step_}, b + l * kRowPitch * item_);
     kernels_->rows(read ? x(s.in) : b, read ? s.in_line : kRowPitch, write ? y(s.out) : b, write ? s.out_line : kRowPitch, n, s.count, state);
     if (writes && !write)
-      for (int64_t l = 0; l < s.count; ++l) scatter_(b + l * kRowPitch * item_, n, 1, y(s.out + l * s.out_line), y_step_, 0);
+      for (int64_t l = 0; l < s.count; ++l) scatter_(b + l * kRowPitch * item_, y(s.out + l * s.out_line), {1, n, 0, y_step_});
   }
 
   void row_lines(const Segment& s) const {
@@ -119,9 +119,9 @@ class Runner {
         kernels_->columns(from, x_step_, to, y_step_, n, s.width, state.data());
         continue;
       }
-      gather_(from, x_step_, layout_.inner.in, n, s.width, buffer.data());
+      gather_(from, {n, s.width, x_step_, layout_.inner.in}, buffer.data());
       kernels_->columns(buffer.data(), s.width, buffer.data(), s.width, n, s.width, state.data());
-      scatter_(buffer.data(), n, s.width, to, y_step_, layout_.inner.out);
+      scatter_(buffer.data(), to, {n, s.width, y_step_, layout_.inner.out});
     }
   }
 
@@ -131,13 +131,14 @@ class Runner {
     const auto cells = static_cast<size_t>(std::min(most, n_) * s.width);
     std::vector<char> state(static_cast<size_t>(s.width * item_)), values(cells * static_cast<size_t>(item_)), results(values.size());
     std::vector<int64_t> places(cells), at(static_cast<size_t>(s.width));
-    const cpu::ScatterFn place = cpu::scatter_function(int64, int64);
+    const cpu::Scatter place(int64, int64);
     for (int64_t begin = 0; begin < n_; begin += most) {
       const int64_t n = std::min(most, n_ - begin), to = s.out + begin * y_step_;
-      gather_(x(s.in + begin * x_step_), x_step_, layout_.inner.in, n, s.width, values.data());
+      gather_(x(s.in + begin * x_step_), {n, s.width, x_step_, layout_.inner.in}, values.data());
       fold(values.data(), results.data(), places.data(), n, s.width, begin, state.data(), at.data());
-      scatter_(results.data(), n, s.width, y(to), y_step_, layout_.inner.out);
-      place(places.data(), n, s.width, p_.indices.data<int64_t>() + to, y_step_, layout_.inner.out);
+      const cpu::Tile tile{n, s.width, y_step_, layout_.inner.out};
+      scatter_(results.data(), y(to), tile);
+      place(places.data(), p_.indices.data<int64_t>() + to, tile);
     }
   }
 
@@ -183,8 +184,8 @@ class Runner {
   int64_t n_, x_step_, y_step_;
   DType dtype_;  // of the kernel
   int64_t item_;
-  cpu::GatherFn gather_ = nullptr;
-  cpu::ScatterFn scatter_ = nullptr;
+  cpu::Gather gather_;
+  cpu::Scatter scatter_;
   bool reads_ = false, writes_ = false;  // x, out have the kernel's dtype
   const Kernels* kernels_ = nullptr;
 };
