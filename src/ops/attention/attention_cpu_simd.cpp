@@ -26,6 +26,10 @@ using Tag = hn::ScalableTag<C>;
 template <class C>
 inline constexpr C kInfinity = std::numeric_limits<C>::infinity();
 
+// Machines with AMX have 512-bit vectors.
+#undef TENOR_ATTENTION_TILES
+#define TENOR_ATTENTION_TILES (HWY_TARGET != HWY_SCALAR && HWY_MAX_BYTES == 64)
+
 // A tile holds kTileRows x kTileVectors sums in registers: 24 of 32, or 12 of 16.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
@@ -124,6 +128,16 @@ void PackQuery(const Block& b) {
     load_row(element<T>(p.q, b.segment->q, b.head(r), b.row(r)), p.q.col, p.dim, to);
 }
 
+#if HWY_TARGET == HWY_SCALAR
+template <class C>
+inline constexpr int64_t kSquare = 1;
+template <class T>
+HWY_INLINE void transpose_square(const T* from, int64_t, core::Compute<T>* to) {
+  *to = core::widen(*from);
+}
+#else
+template <class C>
+inline constexpr int64_t kSquare = 16 / sizeof(C);
 /// to[t * kPanel + s] = from[s * row + t] for a square of one 128-bit vector each way.
 template <class T>
 HWY_INLINE void transpose_square(const T* from, int64_t row, core::Compute<T>* to) {
@@ -143,16 +157,16 @@ HWY_INLINE void transpose_square(const T* from, int64_t row, core::Compute<T>* t
     hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * kPanel);
   }
 }
+#endif
 
 template <class T>
 void PackKeys(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, void* panel) {
   using C = core::Compute<T>;
-  constexpr int64_t kSquare = 16 / sizeof(C);
   const T* from = element<T>(p.k, s.k, kv_head, j);
   C* to = static_cast<C*>(panel);
-  const int64_t squares = p.k.col == 1 ? p.dim / kSquare * kSquare : 0, whole = n / kSquare * kSquare;
-  for (int64_t i = 0; i < whole; i += kSquare)
-    for (int64_t c = 0; c < squares; c += kSquare) transpose_square(from + i * p.k.row + c, p.k.row, to + c * kPanel + i);
+  const int64_t squares = p.k.col == 1 ? p.dim / kSquare<C> * kSquare<C> : 0, whole = n / kSquare<C> * kSquare<C>;
+  for (int64_t i = 0; i < whole; i += kSquare<C>)
+    for (int64_t c = 0; c < squares; c += kSquare<C>) transpose_square(from + i * p.k.row + c, p.k.row, to + c * kPanel + i);
   for (int64_t c = 0; c < p.dim; ++c) {
     for (int64_t i = c < squares ? whole : 0; i < n; ++i) to[c * kPanel + i] = core::widen(from[i * p.k.row + c * p.k.col]);
     for (int64_t i = n; i < kPanel; ++i) to[c * kPanel + i] = 0;
@@ -181,6 +195,7 @@ bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, 
   return any;
 }
 
+#if TENOR_ATTENTION_TILES
 // ---- packing for the matrix unit: pairs of bfloat16 along the summed dim, as one 32-bit element ------------------------------
 
 void PackQueryPairs(const Block& b) {
@@ -239,6 +254,7 @@ bool PackValuePairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t
   }
   return any;
 }
+#endif
 
 // ---- softmax ----------------------------------------------------------------------------------------------------------
 
@@ -345,6 +361,7 @@ struct PlainWeights {
   }
 };
 
+#if TENOR_ATTENTION_TILES
 /// Stores two vectors of weights as bfloat16 halves: the upper 16 bits of each, then the upper 16 bits of the rest.
 struct SplitWeights {
   static constexpr int64_t kVectors = 2;
@@ -358,6 +375,7 @@ struct SplitWeights {
     hn::StoreU(hn::BitCast(d, upper(rest(p[0]), rest(p[1]))), d, to + hn::Lanes(d));
   }
 };
+#endif
 
 /// p = exp(scale * (s - top)) over groups of whole vectors, and their sum, split by split.
 template <class Weights, class C>
@@ -415,10 +433,12 @@ template <class C>
 double Weight(const Block& b, int64_t r, int64_t place) {
   return static_cast<double>(static_cast<const C*>(b.scores)[r * b.stride + place]);
 }
+#if TENOR_ATTENTION_TILES
 double SplitWeight(const Block& b, int64_t r, int64_t place) {
   const auto* halves = reinterpret_cast<const BFloat16*>(static_cast<const float*>(b.scores) + r * b.stride + place / 32 * 32);
   return core::widen(halves[place % 32]) + core::widen(halves[32 + place % 32]);
 }
+#endif
 
 // ---- results ----------------------------------------------------------------------------------------------------------
 
@@ -452,17 +472,20 @@ Kernels kernels_of() {
           &Scores<C>, &Softmax<PlainWeights, C>, &Accumulate<C>, &Fold<C>,      &Finish<T>,   &Weight<C>};
 }
 
+#if TENOR_ATTENTION_TILES
 /// Products on the matrix unit, which takes 16 rows and 32 summed elements at a time.
-Kernels AmxKernels() {
+bool takes_tiles(const Problem& p) { return p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0 && has_amx(); }
+Kernels tile_kernels() {
   return {sizeof(float), sizeof(BFloat16), 16, 32, &PackQueryPairs, &PackKeyPairs, &PackValuePairs,
           &amx_scores, &Softmax<SplitWeights, float>, &amx_accumulate, &Fold<float>, &Finish<BFloat16>, &SplitWeight};
 }
+#else
+bool takes_tiles(const Problem&) { return false; }
+Kernels tile_kernels() { return {}; }
+#endif
 
 Kernels KernelsFor(const Problem& p) {
-  const bool whole_tiles = p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0;
-  if constexpr (HWY_MAX_BYTES == 64) {
-    if (whole_tiles && has_amx()) return AmxKernels();
-  }
+  if (takes_tiles(p)) return tile_kernels();
   return core::visit_float(p.q.dtype, [&]<class T>() { return kernels_of<T>(); });
 }
 
