@@ -14,6 +14,6 @@ for preset in "${presets[@]}"; do
   cmake --preset "$preset" -DTENOR_NATIVE=ON -DTENOR_TESTS=ON -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" >/dev/null
   cmake --build "build/$preset"
   echo "== C++ tests under $preset"
-  ctest --test-dir "build/$preset" -j 2 --output-on-failure -Q --no-tests=error || status=1
+  ctest --test-dir "build/$preset" -j 2 --output-on-failure --no-tests=error | grep -vE '^ +Start |Passed +[0-9.]+ sec$' || status=1
 done
 exit $status

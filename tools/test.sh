@@ -18,7 +18,11 @@ suite() {
   printf '   (%s: %d s)\n' "$name" $((SECONDS - start))
 }
 
-suite "C++ tests" ctest --test-dir "$build" -j 2 --output-on-failure --progress -Q --no-tests=error
+cpp_tests() {  # the lines of passed tests would bury the others
+  ctest --test-dir "$build" -j 2 --output-on-failure --no-tests=error | grep -vE '^ +Start |Passed +[0-9.]+ sec$'
+}
+
+suite "C++ tests" cpp_tests
 suite "Python tests" "$python" -m pytest python/tests tests
 if [ -f "$cases/run_cases.py" ]; then
   suite "shared cases" env PYTHONDONTWRITEBYTECODE=1 "$python" "$cases/run_cases.py" view elementwise reduce index contract row attention
