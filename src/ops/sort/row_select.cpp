@@ -16,9 +16,9 @@ void visit_select(size_t width, int64_t n, F&& fn) {
 
 template <class K, class P>
 void topk_side_by_side(const RowOrder& problem, int64_t k) {
-  each_row<K>(problem, [&] { return Scratch<P>(Smallest<P>::capacity(k)); }, [&](const Row<K>& row, const Scratch<P>& scratch) {
+  each_row<K>(problem, k, [&] { return Scratch<P>(Smallest<P>::capacity(k)); }, [&](const Row<K>& row, const Scratch<P>& scratch) {
     Smallest<P> best(scratch.data(), k);
-    best.scan(row.x, problem.strides[0], 0, problem.n, problem.code);
+    best.scan(row.x, row.x_stride, 0, problem.n, problem.code);
     row.write_packed(best.in_order(), 0, k);
   });
 }
@@ -30,11 +30,11 @@ void topk_shared(const RowOrder& problem, int64_t k) {
   const Scratch<P> scratch((parts + 1) * capacity);
   RowCursor cursor(problem.rows, 0);
   for (int64_t r = 0; r < problem.rows.count; ++r, cursor.next()) {
-    const Row<K> row(problem, cursor);
+    const Row<K> row = Row<K>::at(problem, cursor);
     parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         Smallest<P> best(scratch.data() + part * capacity, k);
-        best.scan(row.x, problem.strides[0], n * part / parts, n * (part + 1) / parts, problem.code);
+        best.scan(row.x, row.x_stride, n * part / parts, n * (part + 1) / parts, problem.code);
         best.any_order();
       }
     });
@@ -83,7 +83,7 @@ const P* select_sampled(const K* x, int64_t stride, int64_t n, KeyCode code, int
 template <class K, class P>
 void select_row(const Row<K>& row, int64_t k, bool nan_wins, P* packed) {
   const RowOrder& problem = row.problem;
-  const int64_t n = problem.n, stride = problem.strides[0];
+  const int64_t n = problem.n, stride = row.x_stride;
   if (const int64_t nan = nan_wins ? first_nan(row.x, stride, n, problem.code) : -1; nan >= 0)
     return row.write(0, 1, [&](int64_t) { return nan; });
   if (n >= kSampled)
@@ -107,7 +107,7 @@ void topk_rows(const RowOrder& problem, int64_t k) {
 void select_rows(const RowOrder& problem, int64_t k, bool nan_wins) {
   if (problem.rows.count == 0) return;
   visit_select(problem.width, problem.n, [&]<class K, class P>() {
-    each_row<K>(problem, [&] { return Scratch<P>(problem.n); }, [&](const Row<K>& row, const Scratch<P>& scratch) {
+    each_row<K>(problem, 1, [&] { return Scratch<P>(problem.n); }, [&](const Row<K>& row, const Scratch<P>& scratch) {
       select_row<K, P>(row, k, nan_wins, scratch.data());
     });
   });

@@ -126,7 +126,7 @@ void sort_short(const Row<K>& row, int64_t k) {
   Ranked keys[kRanked] = {};
   uint32_t order[kRanked];
   const size_t n = static_cast<size_t>(problem.n);
-  encode_all(side_by_side(row.x, problem.strides[0], 0, problem.n, block), n, problem.code, narrow);
+  encode_all(side_by_side(row.x, row.x_stride, 0, problem.n, block), n, problem.code, narrow);
   std::copy_n(narrow, n, keys);
   rank_all(keys, n, order);
   row.write(0, k, [&](int64_t i) { return static_cast<int64_t>(order[i]); });
@@ -138,8 +138,8 @@ void sort_one_by_one(const RowOrder& problem, int64_t k) {
   SortSpace<K, P> space(problem.n);
   RowCursor cursor(problem.rows, 0);
   for (int64_t r = 0; r < problem.rows.count; ++r, cursor.next()) {
-    const Row<K> row(problem, cursor);
-    const P* order = sort_shared<K, P>(row.x, problem.strides[0], problem.n, problem.code, space);
+    const Row<K> row = Row<K>::at(problem, cursor);
+    const P* order = sort_shared<K, P>(row.x, row.x_stride, problem.n, problem.code, space);
     parallel_for(k, kPart, [&](int64_t begin, int64_t end) { row.write_packed(order, begin, end); });
   }
 }
@@ -150,12 +150,12 @@ void sort_rows(const RowOrder& problem, int64_t k) {
   if (problem.rows.count == 0 || k == 0) return;
   visit_sort(problem.width, problem.n, [&]<class K, class P>() {
     if (problem.n <= static_cast<int64_t>(kRanked)) {
-      each_row<K>(problem, [] { return 0; }, [&](const Row<K>& row, int) { sort_short(row, k); });
+      each_row<K>(problem, k, [] { return 0; }, [&](const Row<K>& row, int) { sort_short(row, k); });
     } else if (shares_rows(problem)) {
       sort_one_by_one<K, P>(problem, k);
     } else {
-      each_row<K>(problem, [&] { return SortSpace<K, P>(problem.n); }, [&](const Row<K>& row, SortSpace<K, P>& space) {
-        row.write_packed(sort_row<K, P>(row.x, problem.strides[0], problem.n, problem.code, space), 0, k);
+      each_row<K>(problem, k, [&] { return SortSpace<K, P>(problem.n); }, [&](const Row<K>& row, SortSpace<K, P>& space) {
+        row.write_packed(sort_row<K, P>(row.x, row.x_stride, problem.n, problem.code, space), 0, k);
       });
     }
   });

@@ -116,6 +116,25 @@ TEST(KthvalueAndMedian, MatchTheReference) {
   }
 }
 
+TEST(Sort, RowsThatAreNeighboursInMemory) {
+  std::mt19937_64 rng(8);
+  for (DType dtype : {uint8, float16, float32, int64}) {
+    for (int64_t n : {5, 20, 70, 300}) {
+      const Tensor packed = draw({2, n, 37}, dtype, rng, true);
+      for (const Tensor& x : {packed, permute(packed, {2, 1, 0}), slice(packed, 2, 1, 36)}) {
+        const SortResult all = sort(x, {.dim = 1}), best = topk(x, 2, {.dim = 1, .largest = false}), mid = median(x, {.dim = 1, .keepdim = true});
+        for (int64_t r = 0; r < rows_in(x, 1); ++r) {
+          const Tensor row = row_of(x, 1, r);
+          const auto order = reference::sort_order(reference::numbers(row), false);
+          expect_row(row, row_of(all.values, 1, r), row_of(all.indices, 1, r), order, "sort");
+          expect_row(row, row_of(best.values, 1, r), row_of(best.indices, 1, r), prefix(order, 2), "topk");
+          ASSERT_EQ(ints(row_of(mid.indices, 1, r))[0], reference::median_place(reference::numbers(row)));
+        }
+      }
+    }
+  }
+}
+
 TEST(Sort, EveryNanIsTheGreatestAndKeepsItsBits) {
   const Tensor x = Tensor::empty({6}, float32);
   const uint32_t bits[] = {0xBF800000, 0xFFC00001, 0x7F800000, 0x7F800001, 0x80000000, 0x00000000};  // -1 -nan inf snan -0 0
