@@ -1,7 +1,8 @@
-// Class 3, order: sorts, selections and what is built on them. One order serves all: NaN is the greatest whatever its sign
-// bit, -0 equals +0, and of equal elements the lower index comes first, ascending and descending alike. Elements keep their
-// bits. Inputs are float64, float32, float16, bfloat16, integers or bool; indices are int64. 0 FLOPs: order steps only move.
-// A 0-d x counts as one element along dim 0. A dim out of range is IndexError, an 8-bit float DTypeError.
+// Class 3, order: sorts, selections and what is built on them. One order serves all: NaN is the greatest whatever its
+// sign bit, -0 equals +0, and of equal elements the lower index comes first, ascending and descending alike. Elements
+// keep their bits. Inputs are float64, float32, float16, bfloat16, integers or bool; indices are int64. 0 FLOPs: order
+// steps only move. A 0-d x counts as one element along dim 0. A dim out of range is IndexError, an 8-bit float
+// DTypeError.
 #pragma once
 
 #include <optional>
@@ -23,8 +24,8 @@ struct SortOptions {
   SortResult out = {};
 };
 /// x sorted along dim: values of x's shape and dtype, indices int64 with values = take_along_dim(x, indices, dim).
-/// Cost: a few passes over a row (LSD radix sort), n^2 / 16 vector steps for rows up to 64; workspace 16 bytes an element of
-/// the rows in work (24 for 64-bit dtypes).
+/// Cost: a few passes over a row (LSD radix sort), n^2 / 16 vector steps for rows up to 64; workspace 16 bytes an
+/// element of the rows in work (24 for 64-bit dtypes).
 SortResult sort(const Tensor& x, const SortOptions& options = {});
 
 struct ArgsortOptions {
@@ -61,7 +62,8 @@ struct MedianOptions {
   bool keepdim = false;
   SortResult out = {};
 };
-/// The lower of the two middle elements along dim (element (n - 1) / 2 of sort(x)), or the first NaN where there is one.
+/// The lower of the two middle elements along dim (element (n - 1) / 2 of sort(x)), or the first NaN where there is
+/// one.
 /// @throws ShapeError over an empty dim when the result is not empty.
 SortResult median(const Tensor& x, const MedianOptions& options = {});
 
@@ -88,8 +90,8 @@ struct SearchsortedOptions {
 };
 /// Where each value would go to keep the order: the number of elements < value, or <= value with right. NaN is the
 /// greatest. sorted_sequence [n] takes values of any shape; [*B, n] takes values [*B, m]. int64 of values' shape.
-/// Two arrays meet in their promoted dtype; a scalar with an integer sequence compares by value, with a float sequence it
-/// takes its dtype. That the sequence is sorted is not checked. Cost: log2(n) steps a value.
+/// Two arrays meet in their promoted dtype; a scalar with an integer sequence compares by value, with a float sequence
+/// it takes its dtype. That the sequence is sorted is not checked. Cost: log2(n) steps a value.
 /// @throws ShapeError for a 0-d sequence, or leading dims that differ.
 Tensor searchsorted(const Tensor& sorted_sequence, const Operand& values, const SearchsortedOptions& options = {});
 
@@ -98,9 +100,9 @@ struct BincountOptions {
   int64_t minlength = 0;
   Tensor out = {};
 };
-/// How often each of 0, 1, 2, ... occurs in the integers x [n]: int64 [max(max(x) + 1, minlength)]; with weights [n] the
-/// sums of the weights in index order, accumulated in float64: float32 for float32 weights, else float64.
-/// The size depends on the data: shape-only tensors are UnsupportedError.
+/// How often each of 0, 1, 2, ... occurs in the integers x [n]: int64 [max(max(x) + 1, minlength)]; with weights [n]
+/// the sums of the weights in index order, accumulated in float64: float32 for float32 weights, else float64. The size
+/// depends on the data: shape-only tensors are UnsupportedError.
 /// @throws ValueError for a negative element or minlength, ShapeError unless x is 1-d and weights has its shape.
 Tensor bincount(const Tensor& x, const BincountOptions& options = {});
 

@@ -43,7 +43,8 @@ int64_t largest_count(const Tensor& x) {
     cpu::parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         T high = 0, low = 0;
-        for (int64_t i = p * kPart, last = std::min(n, i + kPart); i < last; ++i) high = std::max(high, at[i]), low = std::min(low, at[i]);
+        for (int64_t i = p * kPart, last = std::min(n, i + kPart); i < last; ++i)
+          high = std::max(high, at[i]), low = std::min(low, at[i]);
         highs[p] = static_cast<int64_t>(high);
         bad[p] = low < 0 || highs[p] < 0;
       }
@@ -101,7 +102,8 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   Output out("bincount", options.out, shape, dtype, x, {&x, &weights}, {.contiguous = true});
   core::StepScope step([&] {
     core::Step made{"bincount", OpClass::kReduction, {x, weights}, {out.target()}};
-    if (data.raw() != x.raw()) made.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "counted in two passes"});
+    if (data.raw() != x.raw())
+      made.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "counted in two passes"});
     return made;
   });
   if (dtype == int64) {

@@ -1,5 +1,6 @@
-// The family's one order, as integers: an element's bits become an unsigned key of the same width such that smaller keys
-// come first. NaN is the greatest and has one key, the largest; -0 has +0's key; a descending order complements the key.
+// The family's one order, as integers: an element's bits become an unsigned key of the same width such that smaller
+// keys come first. NaN is the greatest and has one key, the largest; -0 has +0's key; a descending order complements
+// the key.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +21,16 @@ struct KeyCode {
 inline KeyCode key_code(DType dtype, bool descending = false) {
   if (is_signed(dtype)) return {KeyKind::kSigned, 0, descending};
   switch (dtype) {
-    case DType::kFloat16: return {KeyKind::kFloat, 0x7C00, descending};
-    case DType::kBFloat16: return {KeyKind::kFloat, 0x7F80, descending};
-    case DType::kFloat32: return {KeyKind::kFloat, 0x7F800000, descending};
-    case DType::kFloat64: return {KeyKind::kFloat, 0x7FF0000000000000, descending};
-    default: return {KeyKind::kUnsigned, 0, descending};
+    case DType::kFloat16:
+      return {KeyKind::kFloat, 0x7C00, descending};
+    case DType::kBFloat16:
+      return {KeyKind::kFloat, 0x7F80, descending};
+    case DType::kFloat32:
+      return {KeyKind::kFloat, 0x7F800000, descending};
+    case DType::kFloat64:
+      return {KeyKind::kFloat, 0x7FF0000000000000, descending};
+    default:
+      return {KeyKind::kUnsigned, 0, descending};
   }
 }
 
@@ -44,17 +50,41 @@ inline K encode(K bits, KeyCode code) {
   return code.descending ? static_cast<K>(~key) : key;
 }
 
-/// The keys of n elements that lie side by side (sort_simd.cpp). keys may be bits.
+/// The vector loops over n elements that lie side by side (sort_simd.cpp), for this machine's instruction set.
 template <class K>
-void encode_all(const K* bits, size_t n, KeyCode code, K* keys);
+struct KeyKernels {
+  void (*encode)(const K* bits, size_t n, KeyCode code, K* keys);
+  size_t (*find_below)(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys);
+  size_t (*find_between)(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys,
+                         size_t* lower);
+};
+template <class K>
+const KeyKernels<K>& key_kernels(KeyKind kind);
+template <>
+const KeyKernels<uint8_t>& key_kernels(KeyKind kind);
+template <>
+const KeyKernels<uint16_t>& key_kernels(KeyKind kind);
+template <>
+const KeyKernels<uint32_t>& key_kernels(KeyKind kind);
+template <>
+const KeyKernels<uint64_t>& key_kernels(KeyKind kind);
 
+/// Their keys. keys may be bits.
+template <class K>
+inline void encode_all(const K* bits, size_t n, KeyCode code, K* keys) {
+  key_kernels<K>(code.kind).encode(bits, n, code, keys);
+}
 /// The elements whose key is < limit: their places in [0, n) and keys, in order; returns how many. Both arrays hold n.
 template <class K>
-size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys);
-
+inline size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
+  return key_kernels<K>(code.kind).find_below(bits, n, code, limit, places, keys);
+}
 /// As find_below for low <= key <= high; adds to *lower the number of keys < low.
 template <class K>
-size_t find_between(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys, size_t* lower);
+inline size_t find_between(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys,
+                           size_t* lower) {
+  return key_kernels<K>(code.kind).find_between(bits, n, code, low, high, places, keys, lower);
+}
 
 /// The order of up to kRanked keys, stable: order[p] is the place of the key that comes p-th. Costs n^2 comparisons, by
 /// vectors. `keys` has room for kRanked, whatever n is.

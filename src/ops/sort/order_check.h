@@ -20,10 +20,12 @@ inline void check_out_pair(const char* op, const Tensor& values, const Tensor& i
     fail<ValueError>("{}: out.values and out.indices share memory", op);
 }
 
-/// Results whose size depends on data have none before the data is read. @throws UnsupportedError for a shape-only tensor.
+/// Results whose size depends on data have none before the data is read. @throws UnsupportedError for a shape-only
+/// tensor.
 inline void check_has_data(const char* op, Named x) {
   if (x.tensor.device().type == DeviceType::kMeta)
-    fail<UnsupportedError>("{}: the result's size depends on {}'s data, so it cannot be traced by shape alone", op, x.name);
+    fail<UnsupportedError>("{}: the result's size depends on {}'s data, so it cannot be traced by shape alone", op,
+                           x.name);
 }
 
 }  // namespace tenor::core

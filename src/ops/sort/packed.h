@@ -1,5 +1,5 @@
-// A key above its index in one integer. Packed values are all different, so any correct sort or selection of them gives the
-// one stable result: neither the algorithm nor the thread count shows.
+// A key above its index in one integer. Packed values are all different, so any correct sort or selection of them gives
+// the one stable result: neither the algorithm nor the thread count shows.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline uint64_t key_of(P p) {
 }
 template <class P>
 inline int64_t index_of(P p) {
-  return static_cast<int64_t>(p & ((P(1) << kIndexBits<P>) - 1));
+  return static_cast<int64_t>(p & ((P(1) << kIndexBits<P>)-1));
 }
 
 /// The key bits in which some elements differ.
@@ -68,7 +68,8 @@ inline VaryingBits load_keys(const K* x, int64_t stride, int64_t first, int64_t 
   return each_key(x, stride, first, n, code, [&](int64_t i, K key) { keys[i] = key; });
 }
 
-/// How the varying bits are cut into digits of at most 11 bits; fewer for short rows, where tables cost more than passes.
+/// How the varying bits are cut into digits of at most 11 bits; fewer for short rows, where tables cost more than
+/// passes.
 struct Digits {
   int first = 0, bits = 0, count = 0;
   Digits(uint64_t varying, int64_t n) {
@@ -121,7 +122,8 @@ P* parallel_radix_sort(P* a, P* b, int64_t n, uint64_t varying) {
   std::vector<int64_t> counts(static_cast<size_t>(chunks) * buckets);
   const auto each_chunk = [&](auto&& fn) {
     parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) fn(counts.data() + static_cast<size_t>(c) * buckets, n * c / chunks, n * (c + 1) / chunks);
+      for (int64_t c = begin; c < end; ++c)
+        fn(counts.data() + static_cast<size_t>(c) * buckets, n * c / chunks, n * (c + 1) / chunks);
     });
   };
   for (int d = 0; d < digits.count; ++d) {

@@ -33,10 +33,10 @@ struct RowOrder {
 
   RowSpace rows;
   KeyCode code;
-  size_t width;             ///< bytes of an element
-  int64_t n = 1;            ///< elements of a row
+  size_t width;   ///< bytes of an element
+  int64_t n = 1;  ///< elements of a row
   const void* x;
-  void* values = nullptr;   ///< nothing when not wanted
+  void* values = nullptr;  ///< nothing when not wanted
   int64_t* indices = nullptr;
   int64_t strides[RowSpace::kTensors] = {};  ///< along the dim
 };

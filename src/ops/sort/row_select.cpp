@@ -16,11 +16,13 @@ void visit_select(size_t width, int64_t n, F&& fn) {
 
 template <class K, class P>
 void topk_side_by_side(const RowOrder& problem, int64_t k) {
-  each_row<K>(problem, k, [&] { return Scratch<P>(Smallest<P>::capacity(k)); }, [&](const Row<K>& row, const Scratch<P>& scratch) {
-    Smallest<P> best(scratch.data(), k);
-    best.scan(row.x, row.x_stride, 0, problem.n, problem.code);
-    row.write_packed(best.in_order(), 0, k);
-  });
+  each_row<K>(
+      problem, k, [&] { return Scratch<P>(Smallest<P>::capacity(k)); },
+      [&](const Row<K>& row, const Scratch<P>& scratch) {
+        Smallest<P> best(scratch.data(), k);
+        best.scan(row.x, row.x_stride, 0, problem.n, problem.code);
+        row.write_packed(best.in_order(), 0, k);
+      });
 }
 
 /// Every thread finds the k best of its part of the row; the best of those are the row's.
@@ -54,7 +56,9 @@ int64_t first_nan(const K* x, int64_t stride, int64_t n, KeyCode code) {
   uint32_t places[kKeyBlock];
   for (int64_t done = 0; done < n; done += kKeyBlock) {
     const int64_t count = std::min(kKeyBlock, n - done);
-    if (find_below(side_by_side(x, stride, done, count, block), static_cast<size_t>(count), code, K(1), places, keys) > 0) return done + places[0];
+    if (find_below(side_by_side(x, stride, done, count, block), static_cast<size_t>(count), code, K(1), places, keys) >
+        0)
+      return done + places[0];
   }
   return -1;
 }
@@ -87,7 +91,8 @@ void select_row(const Row<K>& row, int64_t k, bool nan_wins, P* packed) {
   if (const int64_t nan = nan_wins ? first_nan(row.x, stride, n, problem.code) : -1; nan >= 0)
     return row.write(0, 1, [&](int64_t) { return nan; });
   if (n >= kSampled)
-    if (const P* chosen = select_sampled(row.x, stride, n, problem.code, k, packed)) return row.write_packed(chosen, 0, 1);
+    if (const P* chosen = select_sampled(row.x, stride, n, problem.code, k, packed))
+      return row.write_packed(chosen, 0, 1);
   load_packed(row.x, stride, 0, n, problem.code, packed);
   std::nth_element(packed, packed + k, packed + n);
   row.write_packed(packed + k, 0, 1);
@@ -107,9 +112,9 @@ void topk_rows(const RowOrder& problem, int64_t k) {
 void select_rows(const RowOrder& problem, int64_t k, bool nan_wins) {
   if (problem.rows.count == 0) return;
   visit_select(problem.width, problem.n, [&]<class K, class P>() {
-    each_row<K>(problem, 1, [&] { return Scratch<P>(problem.n); }, [&](const Row<K>& row, const Scratch<P>& scratch) {
-      select_row<K, P>(row, k, nan_wins, scratch.data());
-    });
+    each_row<K>(
+        problem, 1, [&] { return Scratch<P>(problem.n); },
+        [&](const Row<K>& row, const Scratch<P>& scratch) { select_row<K, P>(row, k, nan_wins, scratch.data()); });
   });
 }
 

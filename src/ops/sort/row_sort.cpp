@@ -150,13 +150,16 @@ void sort_rows(const RowOrder& problem, int64_t k) {
   if (problem.rows.count == 0 || k == 0) return;
   visit_sort(problem.width, problem.n, [&]<class K, class P>() {
     if (problem.n <= static_cast<int64_t>(kRanked)) {
-      each_row<K>(problem, k, [] { return 0; }, [&](const Row<K>& row, int) { sort_short(row, k); });
+      each_row<K>(
+          problem, k, [] { return 0; }, [&](const Row<K>& row, int) { sort_short(row, k); });
     } else if (shares_rows(problem)) {
       sort_one_by_one<K, P>(problem, k);
     } else {
-      each_row<K>(problem, k, [&] { return SortSpace<K, P>(problem.n); }, [&](const Row<K>& row, SortSpace<K, P>& space) {
-        row.write_packed(sort_row<K, P>(row.x, row.x_stride, problem.n, problem.code, space), 0, k);
-      });
+      each_row<K>(
+          problem, k, [&] { return SortSpace<K, P>(problem.n); },
+          [&](const Row<K>& row, SortSpace<K, P>& space) {
+            row.write_packed(sort_row<K, P>(row.x, row.x_stride, problem.n, problem.code, space), 0, k);
+          });
     }
   });
 }

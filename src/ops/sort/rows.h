@@ -22,10 +22,14 @@ inline bool shares_rows(const RowOrder& problem) {
 template <class F>
 void visit_key(size_t width, F&& fn) {
   switch (width) {
-    case 1: return fn.template operator()<uint8_t>();
-    case 2: return fn.template operator()<uint16_t>();
-    case 4: return fn.template operator()<uint32_t>();
-    default: return fn.template operator()<uint64_t>();
+    case 1:
+      return fn.template operator()<uint8_t>();
+    case 2:
+      return fn.template operator()<uint16_t>();
+    case 4:
+      return fn.template operator()<uint32_t>();
+    default:
+      return fn.template operator()<uint64_t>();
   }
 }
 
@@ -33,7 +37,8 @@ void visit_key(size_t width, F&& fn) {
 template <class T>
 class Scratch {
  public:
-  explicit Scratch(int64_t count) : memory_(current_allocator().allocate(static_cast<size_t>(count) * sizeof(T), kCpu)) {}
+  explicit Scratch(int64_t count)
+      : memory_(current_allocator().allocate(static_cast<size_t>(count) * sizeof(T), kCpu)) {}
   T* data() const { return static_cast<T*>(memory_.get()); }
 
  private:
@@ -82,11 +87,16 @@ class RowTile {
 
   static bool helps(const RowOrder& problem) {
     const Dims& sizes = problem.rows.sizes;
-    return problem.n >= 8 && problem.strides[0] != 1 && !sizes.empty() && sizes.back() > 1 && problem.rows.strides[0].back() == 1;
+    return problem.n >= 8 && problem.strides[0] != 1 && !sizes.empty() && sizes.back() > 1 &&
+           problem.rows.strides[0].back() == 1;
   }
 
   RowTile(const RowOrder& problem, int64_t results)
-      : problem_(problem), results_(results), x_(kRows * problem.n), values_(kRows * results), indices_(kRows * results) {}
+      : problem_(problem),
+        results_(results),
+        x_(kRows * problem.n),
+        values_(kRows * results),
+        indices_(kRows * results) {}
 
   /// The next `rows` rows from the cursor on.
   template <class Fn>
@@ -129,14 +139,16 @@ void each_row(const RowOrder& problem, int64_t results, Make make, Fn fn) {
     });
   }
   const int64_t inner = problem.rows.sizes.back(), tiles = (inner + RowTile<K>::kRows - 1) / RowTile<K>::kRows;
-  parallel_for(problem.rows.count / inner * tiles, grain_of(bytes * RowTile<K>::kRows), [&](int64_t begin, int64_t end) {
-    auto&& shared = make();
-    RowTile<K> tile(problem, results);
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t at = t % tiles * RowTile<K>::kRows;
-      tile.run(RowCursor(problem.rows, t / tiles * inner + at), std::min(RowTile<K>::kRows, inner - at), [&](const Row<K>& row) { fn(row, shared); });
-    }
-  });
+  parallel_for(problem.rows.count / inner * tiles, grain_of(bytes * RowTile<K>::kRows),
+               [&](int64_t begin, int64_t end) {
+                 auto&& shared = make();
+                 RowTile<K> tile(problem, results);
+                 for (int64_t t = begin; t < end; ++t) {
+                   const int64_t at = t % tiles * RowTile<K>::kRows;
+                   tile.run(RowCursor(problem.rows, t / tiles * inner + at), std::min(RowTile<K>::kRows, inner - at),
+                            [&](const Row<K>& row) { fn(row, shared); });
+                 }
+               });
 }
 
 }  // namespace tenor::cpu

@@ -10,8 +10,8 @@
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
-#include "src/ops/sort/order_check.h"
 #include "src/ops/sort/key.h"
+#include "src/ops/sort/order_check.h"
 #include "tenor/allocator.h"
 #include "tenor/sort.h"
 
@@ -23,7 +23,8 @@ using core::OpClass;
 using core::Output;
 
 const core::OpRegistration kOps({
-    {"searchsorted", "sort", OpClass::kReduction, "sequence[n] or [*B, n], values[*V] or [*B, m] -> places like values"},
+    {"searchsorted", "sort", OpClass::kReduction,
+     "sequence[n] or [*B, n], values[*V] or [*B, m] -> places like values"},
 });
 
 /// The number of elements of seq[0, n) whose key is < key, or <= key: few searches in a long sequence, so elements are
@@ -41,8 +42,8 @@ int64_t place_of(const K* seq, int64_t n, int64_t stride, cpu::KeyCode code, K k
   return low;
 }
 
-/// The same for many keys among keys, n > 0: as many searches in step as the processor can keep loads in flight, without
-/// a branch on data.
+/// The same for many keys among keys, n > 0: as many searches in step as the processor can keep loads in flight,
+/// without a branch on data.
 template <bool Right, class K>
 void places_of(const K* seq, int64_t n, const K* keys, int64_t count, int64_t* places) {
   constexpr int64_t kInStep = 16;
@@ -59,14 +60,17 @@ void places_of(const K* seq, int64_t n, const K* keys, int64_t count, int64_t* p
 
 /// Values [begin, end), all searched in one sequence.
 template <class K>
-void search_encoded(const K* seq, int64_t n, cpu::KeyCode code, const K* values, int64_t count, bool right, int64_t* places) {
+void search_encoded(const K* seq, int64_t n, cpu::KeyCode code, const K* values, int64_t count, bool right,
+                    int64_t* places) {
   if (n == 0) return void(std::fill_n(places, count, 0));
   K keys[cpu::kKeyBlock];
   for (int64_t done = 0; done < count; done += cpu::kKeyBlock) {
     const int64_t some = std::min(cpu::kKeyBlock, count - done);
     cpu::encode_all(values + done, static_cast<size_t>(some), code, keys);
-    if (right) places_of<true>(seq, n, keys, some, places + done);
-    else places_of<false>(seq, n, keys, some, places + done);
+    if (right)
+      places_of<true>(seq, n, keys, some, places + done);
+    else
+      places_of<false>(seq, n, keys, some, places + done);
   }
 }
 
@@ -80,7 +84,8 @@ std::shared_ptr<void> encoded(const Tensor& seq, cpu::KeyCode code) {
     K block[cpu::kKeyBlock] = {};
     for (int64_t i = begin; i < end; i += cpu::kKeyBlock) {
       const int64_t some = std::min(cpu::kKeyBlock, end - i);
-      cpu::encode_all(cpu::side_by_side(seq.data<K>(), stride, i, some, block), static_cast<size_t>(some), code, keys + i);
+      cpu::encode_all(cpu::side_by_side(seq.data<K>(), stride, i, some, block), static_cast<size_t>(some), code,
+                      keys + i);
     }
   });
   return memory;
@@ -97,7 +102,8 @@ void search_rows(const Tensor& seq, const Tensor& values, bool right, const Tens
     if (count < seq.numel() / 8) {
       cpu::parallel_for(count, cpu::grain_of(256), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
-          places[i] = place_of(seq.data<K>() + (one ? 0 : i / m * n), n, one ? seq.stride(0) : 1, code, cpu::encode(wanted[i], code), right);
+          places[i] = place_of(seq.data<K>() + (one ? 0 : i / m * n), n, one ? seq.stride(0) : 1, code,
+                               cpu::encode(wanted[i], code), right);
       });
       return;
     }
@@ -121,11 +127,12 @@ void check_search(const Tensor& seq, const Dims& values, bool scalar) {
     fail<ShapeError>("{}: a scalar needs a 1-d sorted_sequence, got shape {}", op, seq.shape());
   const auto lead = [](const Dims& shape) { return Dims(shape.begin(), shape.end() - 1); };
   if (lead(seq.shape()) != lead(values))
-    fail<ShapeError>("{}: values of shape {} must agree with sorted_sequence of shape {} in all dims but the last", op, values, seq.shape());
+    fail<ShapeError>("{}: values of shape {} must agree with sorted_sequence of shape {} in all dims but the last", op,
+                     values, seq.shape());
 }
 
-/// A scalar as an element of an integer or bool dtype, so that the answer is by value: a fraction or a number beyond the
-/// dtype's range becomes the nearest element at or below it, and `right` is set where the scalar lies above that.
+/// A scalar as an element of an integer or bool dtype, so that the answer is by value: a fraction or a number beyond
+/// the dtype's range becomes the nearest element at or below it, and `right` is set where the scalar lies above that.
 struct IntegerScalar {
   Tensor value;
   bool right;
@@ -136,8 +143,9 @@ struct IntegerScalar {
       if constexpr (std::is_integral_v<T>) {
         // Every integer and its bounds are exact in long double (64-bit significand) or decided by the kind.
         const long double wanted = scalar.is_float() ? static_cast<long double>(scalar.as_double())
-                                   : scalar.kind() == Scalar::Kind::kUInt ? static_cast<long double>(static_cast<uint64_t>(scalar.as_int()))
-                                                                         : static_cast<long double>(scalar.as_int());
+                                   : scalar.kind() == Scalar::Kind::kUInt
+                                       ? static_cast<long double>(static_cast<uint64_t>(scalar.as_int()))
+                                       : static_cast<long double>(scalar.as_int());
         const long double least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
         before_all = wanted < least;
         const long double below = std::isnan(wanted) || wanted > most ? most : before_all ? least : std::floor(wanted);
@@ -158,11 +166,14 @@ Tensor run_search(const Tensor& seq, const Tensor& values, bool right, bool befo
   Output out("searchsorted", out_given, values.shape(), int64, seq, {&seq, &values}, {.contiguous = true});
   core::StepScope step([&] {
     core::Step made{"searchsorted", OpClass::kReduction, {seq, values}, {out.target()}};
-    if (seq.dtype() != values.dtype()) made.strategy = "compared as " + std::string(name(promote(seq.dtype(), values.dtype())));
+    if (seq.dtype() != values.dtype())
+      made.strategy = "compared as " + std::string(name(promote(seq.dtype(), values.dtype())));
     if (seq.ndim() > 1 && !seq.is_contiguous())
-      made.copies.push_back({"sorted_sequence", seq.numel() * static_cast<int64_t>(item_size(seq.dtype())), "each row is searched as it lies"});
+      made.copies.push_back({"sorted_sequence", seq.numel() * static_cast<int64_t>(item_size(seq.dtype())),
+                             "each row is searched as it lies"});
     if (!values.is_contiguous())
-      made.copies.push_back({"values", values.numel() * static_cast<int64_t>(item_size(values.dtype())), "values are read in order"});
+      made.copies.push_back(
+          {"values", values.numel() * static_cast<int64_t>(item_size(values.dtype())), "values are read in order"});
     return made;
   });
   if (step.shape_only(out.target())) return out.target();
@@ -170,7 +181,8 @@ Tensor run_search(const Tensor& seq, const Tensor& values, bool right, bool befo
     *out.target().data<int64_t>() = 0;
   } else {
     const DType common = promote(seq.dtype(), values.dtype());
-    search_rows(seq.ndim() > 1 ? seq.to(common).contiguous() : seq.to(common), values.to(common).contiguous(), right, out.target());
+    search_rows(seq.ndim() > 1 ? seq.to(common).contiguous() : seq.to(common), values.to(common).contiguous(), right,
+                out.target());
   }
   return out.finish();
 }
@@ -181,7 +193,8 @@ Tensor searchsorted(const Tensor& seq, const Operand& values, const Searchsorted
   core::check_orderable("searchsorted", {"sorted_sequence", seq});
   check_search(seq, values.is_tensor() ? values.tensor().shape() : Dims(), !values.is_tensor());
   if (!values.is_tensor()) {
-    if (is_float(seq.dtype())) return run_search(seq, scalar_tensor(seq.dtype(), values.scalar()), options.right, false, options.out);
+    if (is_float(seq.dtype()))
+      return run_search(seq, scalar_tensor(seq.dtype(), values.scalar()), options.right, false, options.out);
     const IntegerScalar exact(seq.dtype(), values.scalar(), options.right);
     return run_search(seq, exact.value, exact.right, exact.before_all, options.out);
   }

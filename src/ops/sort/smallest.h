@@ -64,7 +64,8 @@ class Smallest {
       const int64_t count = std::min(kKeyBlock, last - done);
       const K* bits = side_by_side(x, stride, done, count, block);
       // Strictly below: an equal key that comes later stands behind the bound.
-      const size_t found = find_below(bits, static_cast<size_t>(count), code, static_cast<K>(key_of(bound_)), places, keys);
+      const size_t found =
+          find_below(bits, static_cast<size_t>(count), code, static_cast<K>(key_of(bound_)), places, keys);
       for (size_t i = 0; i < found; ++i) push(pack<P>(keys[i], done + places[i]));
     }
   }

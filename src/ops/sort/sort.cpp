@@ -55,7 +55,8 @@ struct OrderOutputs {
   SortResult finish() { return {values.finish(), indices.finish()}; }
 };
 
-SortResult select(const char* op, const Tensor& x, int dim, int64_t k, bool keepdim, bool nan_wins, const SortResult& out) {
+SortResult select(const char* op, const Tensor& x, int dim, int64_t k, bool keepdim, bool nan_wins,
+                  const SortResult& out) {
   OrderOutputs outs(op, out, reduced_shape(x, dim, keepdim), x);
   core::StepScope step([&] { return outs.step(op, x); });
   if (step.shape_only(outs.values.target())) return outs.targets();
@@ -67,12 +68,14 @@ SortResult select(const char* op, const Tensor& x, int dim, int64_t k, bool keep
 /// median over all elements: one row, which a copy makes where the strides do not.
 SortResult median_of_all(const Tensor& x, const MedianOptions& options) {
   if (x.numel() == 0) fail<ShapeError>("median: x of shape {} has no elements, so no median", x.shape());
-  if (options.out.indices.defined()) fail<ValueError>("median: out.indices needs dim; over all elements there are no indices");
+  if (options.out.indices.defined())
+    fail<ValueError>("median: out.indices needs dim; over all elements there are no indices");
   Output out("median", options.out.values, options.keepdim ? Dims(x.shape().size(), 1) : Dims(), x.dtype(), x, {&x});
   core::StepScope step([&] {
     Step made{"median", OpClass::kReduction, {x}, {out.target()}};
     if (!x.is_contiguous())
-      made.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "a median over all elements reads one row"});
+      made.copies.push_back(
+          {"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "a median over all elements reads one row"});
     return made;
   });
   if (step.shape_only(out.target())) return {out.target(), {}};
@@ -92,7 +95,8 @@ SortResult sort(const Tensor& x, const SortOptions& options) {
   core::StepScope step([&] { return outs.step("sort", x); });
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
-  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), values, indices), size_along(x, dim));
+  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), values, indices),
+                 size_along(x, dim));
   return outs.finish();
 }
 
@@ -102,7 +106,8 @@ Tensor argsort(const Tensor& x, const ArgsortOptions& options) {
   Output out("argsort", options.out, x.shape(), int64, x, {&x});
   core::StepScope step([&] { return Step{"argsort", OpClass::kReduction, {x}, {out.target()}}; });
   if (step.shape_only(out.target())) return out.target();
-  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), {}, out.target()), size_along(x, dim));
+  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), {}, out.target()),
+                 size_along(x, dim));
   return out.finish();
 }
 
@@ -117,7 +122,8 @@ SortResult topk(const Tensor& x, int64_t k, const TopkOptions& options) {
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
   // A 0-d result holds its one element whatever k is.
-  cpu::topk_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.largest), values, indices), x.ndim() == 0 ? 1 : k);
+  cpu::topk_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.largest), values, indices),
+                 x.ndim() == 0 ? 1 : k);
   return outs.finish();
 }
 

@@ -37,9 +37,8 @@ inline bool less(long double a, long double b) { return std::isnan(b) ? !std::is
 inline std::vector<int64_t> sort_order(const Row& row, bool descending) {
   std::vector<int64_t> order(row.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return descending ? less(row[b], row[a]) : less(row[a], row[b]);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return descending ? less(row[b], row[a]) : less(row[a], row[b]); });
   return order;
 }
 

@@ -37,13 +37,15 @@ void encode_kind(const K* bits, size_t n, KeyCode code, K* keys) {
   const auto infinity = hn::Set(d, static_cast<K>(code.infinity));
   const auto flip = hn::Set(d, static_cast<K>(code.descending ? ~K(0) : K(0)));
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip), d, keys + i);
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip), d, keys + i);
   for (; i < n; ++i) keys[i] = encode(bits[i], code);
 }
 
 /// Appends the lanes of `found` to places and keys.
 template <class D, class K = hn::TFromD<D>>
-HWY_INLINE size_t append_lanes(D d, hn::Mask<D> found, const K* bits, size_t first, KeyCode code, uint32_t* places, K* keys) {
+HWY_INLINE size_t append_lanes(D d, hn::Mask<D> found, const K* bits, size_t first, KeyCode code, uint32_t* places,
+                               K* keys) {
   uint8_t bytes[8] = {};
   hn::StoreMaskBits(d, found, bytes);
   uint64_t mask;
@@ -64,7 +66,9 @@ size_t find_below_kind(const K* bits, size_t n, KeyCode code, K limit, uint32_t*
   const size_t lanes = hn::Lanes(d);
   const auto infinity = hn::Set(d, static_cast<K>(code.infinity)), bound = hn::Set(d, limit);
   const auto flip = hn::Set(d, static_cast<K>(code.descending ? ~K(0) : K(0)));
-  const auto below = [&](size_t i) HWY_ATTR { return hn::Lt(encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip), bound); };
+  const auto below = [&](size_t i) HWY_ATTR {
+    return hn::Lt(encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip), bound);
+  };
   size_t count = 0, i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     const auto a = below(i), b = below(i + lanes), c = below(i + 2 * lanes), e = below(i + 3 * lanes);
@@ -82,7 +86,8 @@ size_t find_below_kind(const K* bits, size_t n, KeyCode code, K limit, uint32_t*
 }
 
 template <KeyKind Kind, class K>
-size_t find_between_kind(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys, size_t* lower) {
+size_t find_between_kind(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys,
+                         size_t* lower) {
   const hn::ScalableTag<K> d;
   const size_t lanes = hn::Lanes(d);
   const auto infinity = hn::Set(d, static_cast<K>(code.infinity)), least = hn::Set(d, low), most = hn::Set(d, high);
@@ -92,7 +97,8 @@ size_t find_between_kind(const K* bits, size_t n, KeyCode code, K low, K high, u
     const auto key = encode_vector<Kind>(d, hn::LoadU(d, bits + i), infinity, flip);
     const auto below = hn::Lt(key, least), outside = hn::Or(below, hn::Lt(most, key));
     *lower += hn::CountTrue(d, below);
-    if (!hn::AllTrue(d, outside)) count += append_lanes(d, hn::Not(outside), bits, i, code, places + count, keys + count);
+    if (!hn::AllTrue(d, outside))
+      count += append_lanes(d, hn::Not(outside), bits, i, code, places + count, keys + count);
   }
   for (; i < n; ++i) {
     const K key = encode(bits[i], code);
@@ -126,55 +132,24 @@ void rank_any(const K* keys, size_t n, uint32_t* order) {
   for (size_t i = 0; i < n; ++i) order[ranks[i]] = static_cast<uint32_t>(i);
 }
 
-/// fn<kind>() for the code's kind.
-template <class Fn>
-HWY_INLINE auto with_kind(KeyCode code, Fn fn) {
-  switch (code.kind) {
-    case KeyKind::kUnsigned: return fn.template operator()<KeyKind::kUnsigned>();
-    case KeyKind::kSigned: return fn.template operator()<KeyKind::kSigned>();
-    default: return fn.template operator()<KeyKind::kFloat>();
-  }
+template <class K, KeyKind Kind>
+constexpr KeyKernels<K> kernels_of() {
+  return {encode_kind<Kind, K>, find_below_kind<Kind, K>, find_between_kind<Kind, K>};
+}
+template <class K>
+const KeyKernels<K>& kernels(KeyKind kind) {
+  static constexpr KeyKernels<K> kAll[] = {kernels_of<K, KeyKind::kUnsigned>(), kernels_of<K, KeyKind::kSigned>(),
+                                           kernels_of<K, KeyKind::kFloat>()};
+  return kAll[static_cast<int>(kind)];
 }
 
 }  // namespace
 
 // Plain functions, since a dispatch table holds no templates.
-void encode8(const uint8_t* bits, size_t n, KeyCode code, uint8_t* keys) {
-  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
-}
-size_t find_below8(const uint8_t* bits, size_t n, KeyCode code, uint8_t limit, uint32_t* places, uint8_t* keys) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
-}
-size_t find_between8(const uint8_t* bits, size_t n, KeyCode code, uint8_t low, uint8_t high, uint32_t* places, uint8_t* keys, size_t* lower) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
-}
-void encode16(const uint16_t* bits, size_t n, KeyCode code, uint16_t* keys) {
-  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
-}
-size_t find_below16(const uint16_t* bits, size_t n, KeyCode code, uint16_t limit, uint32_t* places, uint16_t* keys) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
-}
-size_t find_between16(const uint16_t* bits, size_t n, KeyCode code, uint16_t low, uint16_t high, uint32_t* places, uint16_t* keys, size_t* lower) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
-}
-void encode32(const uint32_t* bits, size_t n, KeyCode code, uint32_t* keys) {
-  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
-}
-size_t find_below32(const uint32_t* bits, size_t n, KeyCode code, uint32_t limit, uint32_t* places, uint32_t* keys) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
-}
-size_t find_between32(const uint32_t* bits, size_t n, KeyCode code, uint32_t low, uint32_t high, uint32_t* places, uint32_t* keys, size_t* lower) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
-}
-void encode64(const uint64_t* bits, size_t n, KeyCode code, uint64_t* keys) {
-  with_kind(code, [&]<KeyKind Kind>() { encode_kind<Kind>(bits, n, code, keys); });
-}
-size_t find_below64(const uint64_t* bits, size_t n, KeyCode code, uint64_t limit, uint32_t* places, uint64_t* keys) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_below_kind<Kind>(bits, n, code, limit, places, keys); });
-}
-size_t find_between64(const uint64_t* bits, size_t n, KeyCode code, uint64_t low, uint64_t high, uint32_t* places, uint64_t* keys, size_t* lower) {
-  return with_kind(code, [&]<KeyKind Kind>() { return find_between_kind<Kind>(bits, n, code, low, high, places, keys, lower); });
-}
+const KeyKernels<uint8_t>& kernels8(KeyKind kind) { return kernels<uint8_t>(kind); }
+const KeyKernels<uint16_t>& kernels16(KeyKind kind) { return kernels<uint16_t>(kind); }
+const KeyKernels<uint32_t>& kernels32(KeyKind kind) { return kernels<uint32_t>(kind); }
+const KeyKernels<uint64_t>& kernels64(KeyKind kind) { return kernels<uint64_t>(kind); }
 void rank32(const uint32_t* keys, size_t n, uint32_t* order) { rank_any(keys, n, order); }
 void rank64(const uint64_t* keys, size_t n, uint32_t* order) { rank_any(keys, n, order); }
 
@@ -184,57 +159,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tenor::cpu {
 
-HWY_EXPORT(encode8);
-HWY_EXPORT(encode16);
-HWY_EXPORT(encode32);
-HWY_EXPORT(encode64);
-HWY_EXPORT(find_below8);
-HWY_EXPORT(find_below16);
-HWY_EXPORT(find_below32);
-HWY_EXPORT(find_below64);
-HWY_EXPORT(find_between8);
-HWY_EXPORT(find_between16);
-HWY_EXPORT(find_between32);
-HWY_EXPORT(find_between64);
+HWY_EXPORT(kernels8);
+HWY_EXPORT(kernels16);
+HWY_EXPORT(kernels32);
+HWY_EXPORT(kernels64);
 HWY_EXPORT(rank32);
 HWY_EXPORT(rank64);
 
-template <class K>
-void encode_all(const K* bits, size_t n, KeyCode code, K* keys) {
-  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(encode8)(bits, n, code, keys);
-  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(encode16)(bits, n, code, keys);
-  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(encode32)(bits, n, code, keys);
-  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(encode64)(bits, n, code, keys);
+template <>
+const KeyKernels<uint8_t>& key_kernels(KeyKind kind) {
+  return HWY_DYNAMIC_DISPATCH(kernels8)(kind);
 }
-template <class K>
-size_t find_below(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys) {
-  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(find_below8)(bits, n, code, limit, places, keys);
-  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(find_below16)(bits, n, code, limit, places, keys);
-  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(find_below32)(bits, n, code, limit, places, keys);
-  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(find_below64)(bits, n, code, limit, places, keys);
+template <>
+const KeyKernels<uint16_t>& key_kernels(KeyKind kind) {
+  return HWY_DYNAMIC_DISPATCH(kernels16)(kind);
 }
-template <class K>
-size_t find_between(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys, size_t* lower) {
-  if constexpr (sizeof(K) == 1) return HWY_DYNAMIC_DISPATCH(find_between8)(bits, n, code, low, high, places, keys, lower);
-  if constexpr (sizeof(K) == 2) return HWY_DYNAMIC_DISPATCH(find_between16)(bits, n, code, low, high, places, keys, lower);
-  if constexpr (sizeof(K) == 4) return HWY_DYNAMIC_DISPATCH(find_between32)(bits, n, code, low, high, places, keys, lower);
-  if constexpr (sizeof(K) == 8) return HWY_DYNAMIC_DISPATCH(find_between64)(bits, n, code, low, high, places, keys, lower);
+template <>
+const KeyKernels<uint32_t>& key_kernels(KeyKind kind) {
+  return HWY_DYNAMIC_DISPATCH(kernels32)(kind);
 }
+template <>
+const KeyKernels<uint64_t>& key_kernels(KeyKind kind) {
+  return HWY_DYNAMIC_DISPATCH(kernels64)(kind);
+}
+
 void rank_all(const uint32_t* keys, size_t n, uint32_t* order) { HWY_DYNAMIC_DISPATCH(rank32)(keys, n, order); }
 void rank_all(const uint64_t* keys, size_t n, uint32_t* order) { HWY_DYNAMIC_DISPATCH(rank64)(keys, n, order); }
-
-template void encode_all(const uint8_t*, size_t, KeyCode, uint8_t*);
-template void encode_all(const uint16_t*, size_t, KeyCode, uint16_t*);
-template void encode_all(const uint32_t*, size_t, KeyCode, uint32_t*);
-template void encode_all(const uint64_t*, size_t, KeyCode, uint64_t*);
-template size_t find_below(const uint8_t*, size_t, KeyCode, uint8_t, uint32_t*, uint8_t*);
-template size_t find_below(const uint16_t*, size_t, KeyCode, uint16_t, uint32_t*, uint16_t*);
-template size_t find_below(const uint32_t*, size_t, KeyCode, uint32_t, uint32_t*, uint32_t*);
-template size_t find_below(const uint64_t*, size_t, KeyCode, uint64_t, uint32_t*, uint64_t*);
-template size_t find_between(const uint8_t*, size_t, KeyCode, uint8_t, uint8_t, uint32_t*, uint8_t*, size_t*);
-template size_t find_between(const uint16_t*, size_t, KeyCode, uint16_t, uint16_t, uint32_t*, uint16_t*, size_t*);
-template size_t find_between(const uint32_t*, size_t, KeyCode, uint32_t, uint32_t, uint32_t*, uint32_t*, size_t*);
-template size_t find_between(const uint64_t*, size_t, KeyCode, uint64_t, uint64_t, uint32_t*, uint64_t*, size_t*);
 
 }  // namespace tenor::cpu
 #endif

@@ -28,7 +28,8 @@ Tensor row_of(const Tensor& x, int dim, int64_t r) {
 int64_t rows_in(const Tensor& x, int dim) { return x.shape(dim) == 0 ? 0 : x.numel() / x.shape(dim); }
 
 /// values and indices along dim are x's elements at `places`, bit for bit.
-void expect_row(const Tensor& x, const Tensor& values, const Tensor& indices, const std::vector<int64_t>& places, const std::string& what) {
+void expect_row(const Tensor& x, const Tensor& values, const Tensor& indices, const std::vector<int64_t>& places,
+                const std::string& what) {
   ASSERT_EQ(ints(indices), places) << what;
   const std::vector<uint64_t> source = all_bits(x), got = all_bits(values);
   for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(got[i], source[places[i]]) << what << " at " << i;
@@ -50,7 +51,8 @@ Drawn draw_case(std::mt19937_64& rng, DType dtype) {
   constexpr int64_t kLengths[] = {1, 2, 3, 16, 31, 32, 33, 64, 65, 100, 513, 1024, 2100, 5000};
   Dims shape;
   const int ndim = 1 + static_cast<int>(rng() % 3), dim = static_cast<int>(rng() % ndim);
-  for (int d = 0; d < ndim; ++d) shape.push_back(d == dim ? kLengths[rng() % std::size(kLengths)] : static_cast<int64_t>(rng() % 4));
+  for (int d = 0; d < ndim; ++d)
+    shape.push_back(d == dim ? kLengths[rng() % std::size(kLengths)] : static_cast<int64_t>(rng() % 4));
   const bool ties = rng() % 2;
   Tensor x = draw(shape, dtype, rng, ties);
   return {x, dim, rng() % 2 == 1, std::string(name(dtype)) + to_string(shape) + " dim " + std::to_string(dim)};
@@ -81,12 +83,15 @@ TEST(Topk, IsTheBeginningOfTheSort) {
   for (DType dtype : kOrderable) {
     for (int round = 0; round < 25; ++round) {
       const auto [x, dim, largest, what] = draw_case(rng, dtype);
-      const int64_t n = x.shape(dim), most = rng() % 2 ? n : std::min<int64_t>(n, 7), k = static_cast<int64_t>(rng() % (most + 1));
+      const int64_t n = x.shape(dim), most = rng() % 2 ? n : std::min<int64_t>(n, 7),
+                    k = static_cast<int64_t>(rng() % (most + 1));
       const SortResult got = topk(x, k, {.dim = dim, .largest = largest, .sorted = rng() % 2 == 1});
       for (int64_t r = 0; r < rows_in(x, dim); ++r) {
         const Tensor row = row_of(x, dim, r);
         const auto order = prefix(reference::sort_order(reference::numbers(row), largest), k);
-        if (k > 0) expect_row(row, row_of(got.values, dim, r), row_of(got.indices, dim, r), order, what + " k " + std::to_string(k));
+        if (k > 0)
+          expect_row(row, row_of(got.values, dim, r), row_of(got.indices, dim, r), order,
+                     what + " k " + std::to_string(k));
       }
     }
   }
@@ -98,15 +103,18 @@ TEST(KthvalueAndMedian, MatchTheReference) {
     for (int round = 0; round < 25; ++round) {
       const auto [x, dim, unused, what] = draw_case(rng, dtype);
       const int64_t k = 1 + static_cast<int64_t>(rng() % x.shape(dim));
-      const SortResult kth = kthvalue(x, k, {.dim = dim, .keepdim = true}), mid = median(x, {.dim = dim, .keepdim = true});
+      const SortResult kth = kthvalue(x, k, {.dim = dim, .keepdim = true}),
+                       mid = median(x, {.dim = dim, .keepdim = true});
       const SortResult flat = kthvalue(x, k, {.dim = dim});
       EXPECT_EQ(flat.values.ndim(), x.ndim() - 1);
       EXPECT_EQ(all_bits(flat.indices), all_bits(kth.indices));
       for (int64_t r = 0; r < rows_in(x, dim); ++r) {
         const Tensor row = row_of(x, dim, r);
         const reference::Row numbers = reference::numbers(row);
-        expect_row(row, row_of(kth.values, dim, r), row_of(kth.indices, dim, r), {reference::sort_order(numbers, false)[k - 1]}, what);
-        expect_row(row, row_of(mid.values, dim, r), row_of(mid.indices, dim, r), {reference::median_place(numbers)}, what);
+        expect_row(row, row_of(kth.values, dim, r), row_of(kth.indices, dim, r),
+                   {reference::sort_order(numbers, false)[k - 1]}, what);
+        expect_row(row, row_of(mid.values, dim, r), row_of(mid.indices, dim, r), {reference::median_place(numbers)},
+                   what);
       }
       if (x.numel() == 0) continue;
       const int64_t place = reference::median_place(reference::numbers(x));
@@ -122,7 +130,8 @@ TEST(Sort, RowsThatAreNeighboursInMemory) {
     for (int64_t n : {5, 20, 70, 300}) {
       const Tensor packed = draw({2, n, 37}, dtype, rng, true);
       for (const Tensor& x : {packed, permute(packed, {2, 1, 0}), slice(packed, 2, 1, 36)}) {
-        const SortResult all = sort(x, {.dim = 1}), best = topk(x, 2, {.dim = 1, .largest = false}), mid = median(x, {.dim = 1, .keepdim = true});
+        const SortResult all = sort(x, {.dim = 1}), best = topk(x, 2, {.dim = 1, .largest = false}),
+                         mid = median(x, {.dim = 1, .keepdim = true});
         for (int64_t r = 0; r < rows_in(x, 1); ++r) {
           const Tensor row = row_of(x, 1, r);
           const auto order = reference::sort_order(reference::numbers(row), false);
@@ -137,7 +146,8 @@ TEST(Sort, RowsThatAreNeighboursInMemory) {
 
 TEST(Sort, EveryNanIsTheGreatestAndKeepsItsBits) {
   const Tensor x = Tensor::empty({6}, float32);
-  const uint32_t bits[] = {0xBF800000, 0xFFC00001, 0x7F800000, 0x7F800001, 0x80000000, 0x00000000};  // -1 -nan inf snan -0 0
+  const uint32_t bits[] = {0xBF800000, 0xFFC00001, 0x7F800000,
+                           0x7F800001, 0x80000000, 0x00000000};  // -1 -nan inf snan -0 0
   std::memcpy(x.raw(), bits, sizeof bits);
   EXPECT_EQ(ints(argsort(x)), (std::vector<int64_t>{0, 4, 5, 2, 1, 3}));
   EXPECT_EQ(ints(argsort(x, {.descending = true})), (std::vector<int64_t>{1, 3, 2, 4, 5, 0}));
@@ -161,7 +171,9 @@ TEST(Sort, SharesLongRowsAmongThreadsWithTheSameResult) {
         expect_row(x, all.values, all.indices, order, what);
         expect_row(x, few.values, few.indices, prefix(order, 100), what);
         expect_row(x, many.values, many.indices, prefix(order, 20000), what);
-        EXPECT_EQ(ints(kthvalue(x, 70001 - 777).indices)[0], reference::sort_order(reference::numbers(x), false)[70000 - 777]) << what;
+        EXPECT_EQ(ints(kthvalue(x, 70001 - 777).indices)[0],
+                  reference::sort_order(reference::numbers(x), false)[70000 - 777])
+            << what;
       }
       set_num_threads(threads);
     }
@@ -172,12 +184,13 @@ TEST(Select, RowsThatDeceiveASampleAreStillExact) {
   // Every place that an even sample looks at holds another value than the rest.
   const int64_t n = 8192;
   const Tensor x = Tensor::empty({n}, int32);
-  for (int64_t i = 0; i < n; ++i) x.data<int32_t>()[i] = i % 64 == 0 ? static_cast<int32_t>(i) : i % 2 ? -static_cast<int32_t>(i) : 5;
+  for (int64_t i = 0; i < n; ++i)
+    x.data<int32_t>()[i] = i % 64 == 0 ? static_cast<int32_t>(i) : i % 2 ? -static_cast<int32_t>(i) : 5;
   const auto order = reference::sort_order(reference::numbers(x), false);
-  for (int64_t k : {1, 100, 1000, 4096, 5000, 8192})
-    EXPECT_EQ(ints(kthvalue(x, k).indices)[0], order[k - 1]) << k;
+  for (int64_t k : {1, 100, 1000, 4096, 5000, 8192}) EXPECT_EQ(ints(kthvalue(x, k).indices)[0], order[k - 1]) << k;
   for (int64_t k : {200, 1000}) {
-    expect_row(x, topk(x, k, {.largest = false}).values, topk(x, k, {.largest = false}).indices, prefix(order, k), "smallest");
+    expect_row(x, topk(x, k, {.largest = false}).values, topk(x, k, {.largest = false}).indices, prefix(order, k),
+               "smallest");
     const auto down = reference::sort_order(reference::numbers(x), true);
     expect_row(x, topk(x, k).values, topk(x, k).indices, prefix(down, k), "largest");
   }
@@ -254,8 +267,16 @@ TEST(Sort, ErrorsNameOperatorArgumentAndBothSides) {
   expect_error<ShapeError>([&] { median(Tensor::empty({0}, float32)); }, "median: x of shape (0,)");
   expect_error<DTypeError>([&] { sort(Tensor::empty({2}, float8_e5m2)); }, "sort: x must be float16 to float64");
   expect_error<DTypeError>([&] { sort(Tensor()); }, "sort: x is required");
-  expect_error<ShapeError>([&] { topk(x, 2, {.out = {Tensor::empty({2, 3}, float32), Tensor::empty({2, 2}, int64)}}); }, "topk: out.values must have shape (2, 2), got (2, 3)");
-  expect_error<DTypeError>([&] { sort(x, {.out = {Tensor::empty({2, 3}, float32), Tensor::empty({2, 3}, int32)}}); }, "sort: out.indices must be int64, got int32");
+  expect_error<ShapeError>(
+      [&] {
+        topk(x, 2, {.out = {Tensor::empty({2, 3}, float32), Tensor::empty({2, 2}, int64)}});
+      },
+      "topk: out.values must have shape (2, 2), got (2, 3)");
+  expect_error<DTypeError>(
+      [&] {
+        sort(x, {.out = {Tensor::empty({2, 3}, float32), Tensor::empty({2, 3}, int32)}});
+      },
+      "sort: out.indices must be int64, got int32");
   expect_error<ValueError>([&] { sort(x, {.out = {Tensor::empty({2, 3}, float32), {}}}); }, "sort: out= needs both");
 }
 

@@ -17,7 +17,7 @@
 
 namespace tenor::testing {
 
-inline constexpr DType kOrderable[] = {boolean, int8,  int16,  int32,   int64,    uint8,  uint16,
+inline constexpr DType kOrderable[] = {boolean, int8,   int16,   int32,    int64,   uint8,  uint16,
                                        uint32,  uint64, float16, bfloat16, float32, float64};
 
 /// Either few different values (ties) or the dtype's whole range of bit patterns: NaN of both signs, infinities, -0.
@@ -32,7 +32,8 @@ inline void fill(const Tensor& x, std::mt19937_64& rng, bool ties) {
       if (std::is_same_v<T, bool>) {
         place = core::cast<T>(static_cast<int64_t>(draw & 1));
       } else if (ties && is_float(x.dtype())) {
-        constexpr double kFew[] = {-2, -1, -0.0, 0.0, 1, 2, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
+        constexpr double kFew[] = {
+            -2, -1, -0.0, 0.0, 1, 2, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()};
         place = core::cast<T>(kFew[draw % 8]);
       } else if (ties) {
         place = core::cast<T>(static_cast<int64_t>(draw % 4));
@@ -49,13 +50,15 @@ inline Tensor draw(const Dims& shape, DType dtype, std::mt19937_64& rng, bool ti
   Dims strides = contiguous_strides(shape);
   int64_t reach = std::max<int64_t>(1, product(shape));
   switch (rng() % 3) {
-    case 0: break;
+    case 0:
+      break;
     case 1:  // every dim two apart
       for (int64_t& s : strides) s *= 2;
       reach *= 2;
       break;
     default:  // the first dim innermost
-      for (size_t d = 0, s = 1; d < shape.size(); s *= static_cast<size_t>(std::max<int64_t>(1, shape[d++]))) strides[d] = static_cast<int64_t>(s);
+      for (size_t d = 0, s = 1; d < shape.size(); s *= static_cast<size_t>(std::max<int64_t>(1, shape[d++])))
+        strides[d] = static_cast<int64_t>(s);
   }
   const Tensor memory = Tensor::empty({reach}, dtype);
   const Tensor x = memory.with_layout(shape, strides, 0);

@@ -57,7 +57,8 @@ Groups group_slices(const Tensor& slices) {
     });
     for (int64_t p = 0; p < m; ++p) {
       const K* mine = row(groups.order[p]);
-      const bool nan = code.kind == cpu::KeyKind::kFloat && std::find(mine, mine + length, static_cast<K>(~K(0))) != mine + length;
+      const bool nan =
+          code.kind == cpu::KeyKind::kFloat && std::find(mine, mine + length, static_cast<K>(~K(0))) != mine + length;
       groups.starts[p] = p == 0 || nan || !std::equal(mine, mine + length, row(groups.order[p - 1]));
     }
   });
@@ -123,7 +124,8 @@ struct Plan {
 
 void write_values(const Plan& plan, const Tensor& target) {
   if (plan.dim == 0 && target.is_contiguous()) return write_firsts(plan.data, plan.length, plan.groups, target);
-  const Tensor view = with_front(target, plan.dim), packed = Tensor::empty(view.shape(), target.dtype(), target.device());
+  const Tensor view = with_front(target, plan.dim),
+               packed = Tensor::empty(view.shape(), target.dtype(), target.device());
   write_firsts(plan.data, plan.length, plan.groups, packed);
   core::copy_into(packed, view);
 }
@@ -135,17 +137,20 @@ UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
   const bool by_slices = options.dim && x.ndim() > 0;
   const int dim = options.dim ? core::normalize_dim("unique", *options.dim, x.ndim()) : 0;
   const UniqueResult& given = options.out;
-  if (given.inverse_indices.defined() && !options.return_inverse) fail<ValueError>("unique: out.inverse_indices needs return_inverse");
+  if (given.inverse_indices.defined() && !options.return_inverse)
+    fail<ValueError>("unique: out.inverse_indices needs return_inverse");
   if (given.counts.defined() && !options.return_counts) fail<ValueError>("unique: out.counts needs return_counts");
   core::check_has_data("unique", {"x", x});
 
   const Plan plan = by_slices ? Plan::slices(x, dim) : Plan::elements(x);
   const Groups& groups = plan.groups;
   std::optional<Output> inverse, counts;
-  Output values("unique", given.values, plan.values_shape(x, by_slices), x.dtype(), x, {&x}, {.argument = "out.values"});
+  Output values("unique", given.values, plan.values_shape(x, by_slices), x.dtype(), x, {&x},
+                {.argument = "out.values"});
   if (options.return_inverse)
     inverse.emplace("unique", given.inverse_indices, by_slices ? Dims{x.shape(dim)} : x.shape(), int64, x,
-                    std::initializer_list<const Tensor*>{&x}, core::OutputRules{.contiguous = true, .argument = "out.inverse_indices"});
+                    std::initializer_list<const Tensor*>{&x},
+                    core::OutputRules{.contiguous = true, .argument = "out.inverse_indices"});
   if (options.return_counts)
     counts.emplace("unique", given.counts, Dims{groups.count}, int64, x, std::initializer_list<const Tensor*>{&x},
                    core::OutputRules{.contiguous = true, .argument = "out.counts"});
@@ -154,11 +159,13 @@ UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
     if (inverse) made.outputs.push_back(inverse->target());
     if (counts) made.outputs.push_back(counts->target());
     if (plan.data.raw() != x.raw())
-      made.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "unique reads one row, or slices side by side"});
+      made.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())),
+                             "unique reads one row, or slices side by side"});
     return made;
   });
   write_values(plan, values.target());
-  number_groups(groups, inverse ? inverse->target().data<int64_t>() : nullptr, counts ? counts->target().data<int64_t>() : nullptr);
+  number_groups(groups, inverse ? inverse->target().data<int64_t>() : nullptr,
+                counts ? counts->target().data<int64_t>() : nullptr);
   return {values.finish(), inverse ? inverse->finish() : Tensor(), counts ? counts->finish() : Tensor()};
 }
 

@@ -23,7 +23,8 @@ TEST(Unique, MatchesTheReference) {
   std::mt19937_64 rng(11);
   for (DType dtype : kOrderable) {
     for (int round = 0; round < 12; ++round) {
-      const Tensor x = draw({static_cast<int64_t>(rng() % 4), static_cast<int64_t>(rng() % 300)}, dtype, rng, rng() % 2);
+      const Tensor x =
+          draw({static_cast<int64_t>(rng() % 4), static_cast<int64_t>(rng() % 300)}, dtype, rng, rng() % 2);
       const reference::Row row = reference::numbers(x);
       const auto order = reference::sort_order(row, false), starts = reference::unique_starts(row, order);
       const UniqueResult got = unique(x, {.return_inverse = true, .return_counts = true});
@@ -79,7 +80,11 @@ TEST(Unique, WritesOutOrRefusesIt) {
   unique(x, {.return_counts = true, .out = {slice(wide, 0, {}, {}, 2), {}, counts}});
   EXPECT_EQ(ints(wide), (std::vector<int64_t>{1, -1, 2, -1, 3, -1}));
   EXPECT_EQ(ints(counts), (std::vector<int64_t>{2, 1, 2}));
-  expect_error<ShapeError>([&] { unique(x, {.out = {poisoned({2}, int64), {}, {}}}); }, "unique: out.values must have shape (3,)");
+  expect_error<ShapeError>(
+      [&] {
+        unique(x, {.out = {poisoned({2}, int64), {}, {}}});
+      },
+      "unique: out.values must have shape (3,)");
   expect_error<ValueError>([&] { unique(x, {.out = {{}, {}, counts}}); }, "unique: out.counts needs return_counts");
   expect_error<IndexError>([&] { unique(x, {.dim = 1}); }, "unique: dim 1");
   const Tensor shape_only = Tensor::empty({5}, int64, {DeviceType::kMeta, 0});
@@ -91,12 +96,15 @@ TEST(Searchsorted, MatchesTheReference) {
   std::mt19937_64 rng(13);
   for (DType dtype : kOrderable) {
     for (int round = 0; round < 12; ++round) {
-      const int64_t n = static_cast<int64_t>(rng() % 200), m = static_cast<int64_t>(rng() % 2000), rows = 1 + static_cast<int64_t>(rng() % 3);
-      const Tensor sequence = sort(draw({rows, n}, dtype, rng, rng() % 2)).values, values = draw({rows, m}, dtype, rng, rng() % 2);
+      const int64_t n = static_cast<int64_t>(rng() % 200), m = static_cast<int64_t>(rng() % 2000),
+                    rows = 1 + static_cast<int64_t>(rng() % 3);
+      const Tensor sequence = sort(draw({rows, n}, dtype, rng, rng() % 2)).values,
+                   values = draw({rows, m}, dtype, rng, rng() % 2);
       const bool right = rng() % 2;
       const auto all = ints(searchsorted(sequence, values, {.right = right}));
       for (int64_t r = 0; r < rows; ++r) {
-        const reference::Row seq = reference::numbers(select(sequence, 0, r)), wanted = reference::numbers(select(values, 0, r));
+        const reference::Row seq = reference::numbers(select(sequence, 0, r)),
+                             wanted = reference::numbers(select(values, 0, r));
         const auto one = ints(searchsorted(select(sequence, 0, r), select(values, 0, r), {.right = right}));
         for (int64_t i = 0; i < m; ++i) {
           ASSERT_EQ(all[r * m + i], reference::search_place(seq, wanted[i], right)) << name(dtype);
@@ -108,7 +116,9 @@ TEST(Searchsorted, MatchesTheReference) {
 }
 
 TEST(Searchsorted, ScalarsCompareByValueAndDtypesMeet) {
-  const auto place = [](const Tensor& seq, const Operand& value, bool right = false) { return searchsorted(seq, value, {.right = right}).item_int(); };
+  const auto place = [](const Tensor& seq, const Operand& value, bool right = false) {
+    return searchsorted(seq, value, {.right = right}).item_int();
+  };
   const Tensor bytes = tensor_of<uint8_t>({4}, uint8, {0, 5, 5, 255});
   EXPECT_EQ(place(bytes, -1), 0);
   EXPECT_EQ(place(bytes, 0, true), 1);
@@ -128,10 +138,16 @@ TEST(Searchsorted, ScalarsCompareByValueAndDtypesMeet) {
 
 TEST(Searchsorted, RefusesShapesThatDoNotFit) {
   const Tensor rows = Tensor::empty({2, 3}, float32);
-  expect_error<ShapeError>([&] { searchsorted(rows, Tensor::empty({3, 4}, float32)); }, "searchsorted: values of shape (3, 4) must agree with sorted_sequence of shape (2, 3)");
+  expect_error<ShapeError>(
+      [&] {
+        searchsorted(rows, Tensor::empty({3, 4}, float32));
+      },
+      "searchsorted: values of shape (3, 4) must agree with sorted_sequence of shape (2, 3)");
   expect_error<ShapeError>([&] { searchsorted(rows, 1.0); }, "searchsorted: a scalar needs a 1-d sorted_sequence");
-  expect_error<ShapeError>([&] { searchsorted(Tensor::empty({}, float32), 1.0); }, "searchsorted: sorted_sequence must have at least 1 dim");
-  expect_error<DTypeError>([&] { searchsorted(Tensor::empty({3}, uint64), Tensor::empty({3}, int8)); }, "searchsorted: uint64 and int8");
+  expect_error<ShapeError>([&] { searchsorted(Tensor::empty({}, float32), 1.0); },
+                           "searchsorted: sorted_sequence must have at least 1 dim");
+  expect_error<DTypeError>([&] { searchsorted(Tensor::empty({3}, uint64), Tensor::empty({3}, int8)); },
+                           "searchsorted: uint64 and int8");
   EXPECT_EQ(ints(searchsorted(Tensor::empty({0}, float32), 1.0)), std::vector<int64_t>{0});
   EXPECT_EQ(searchsorted(Tensor::empty({2, 0}, float32), Tensor::empty({2, 0}, float32)).shape(), (Dims{2, 0}));
 }
@@ -152,10 +168,16 @@ TEST(Bincount, CountsAndAddsInIndexOrder) {
 }
 
 TEST(Bincount, RefusesWhatItCannotCount) {
-  expect_error<ValueError>([] { bincount(tensor_of<int8_t>({2}, int8, {1, -2})); }, "bincount: x must hold integers >= 0, got -2 at 1");
-  expect_error<ValueError>([] { bincount(Tensor::empty({0}, int8), {.minlength = -1}); }, "bincount: minlength must be >= 0, got -1");
+  expect_error<ValueError>(
+      [] {
+        bincount(tensor_of<int8_t>({2}, int8, {1, -2}));
+      },
+      "bincount: x must hold integers >= 0, got -2 at 1");
+  expect_error<ValueError>([] { bincount(Tensor::empty({0}, int8), {.minlength = -1}); },
+                           "bincount: minlength must be >= 0, got -1");
   expect_error<ShapeError>([] { bincount(Tensor::empty({2, 2}, int8)); }, "bincount: x must have 1 dims");
-  expect_error<ShapeError>([] { bincount(Tensor::empty({2}, int8), {.weights = Tensor::empty({3}, float32)}); }, "bincount: weights must have shape (2,)");
+  expect_error<ShapeError>([] { bincount(Tensor::empty({2}, int8), {.weights = Tensor::empty({3}, float32)}); },
+                           "bincount: weights must have shape (2,)");
   expect_error<DTypeError>([] { bincount(Tensor::empty({2}, float32)); }, "bincount: x must be an integer array");
 }
 
