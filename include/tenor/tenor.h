@@ -9,6 +9,7 @@
 #include "tenor/device.h"
 #include "tenor/dims.h"
 #include "tenor/dtype.h"
+#include "tenor/elementwise.h"
 #include "tenor/error.h"
 #include "tenor/index.h"
 #include "tenor/modes.h"

@@ -1,5 +1,6 @@
 // tenor.Tensor: properties, conversion, DLPack.
 #include "call.h"
+#include "operators.h"
 
 #include "src/core/dlpack.h"
 #include "src/core/numeric.h"
@@ -54,7 +55,7 @@ nb::object to_array(const Tensor& x, nb::handle dtype, nb::handle copy) {
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
-  nb::class_<Tensor>(m, "Tensor", "An n-dimensional array on the CPU or a CUDA device: shared storage seen through a dtype, a shape and strides.")
+  nb::class_<Tensor>(m, "Tensor", nb::type_slots(operator_slots()), "An n-dimensional array on the CPU or a CUDA device: shared storage seen through a dtype, a shape and strides.")
       .def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); }, "The sizes, a tuple.")
       .def_prop_ro("strides", [](const Tensor& x) { return to_tuple(x.strides()); }, "The strides, in elements.")
       .def_prop_ro("dtype", [](const Tensor& x) { return DTypeObject{x.dtype()}; }, "The element type.")

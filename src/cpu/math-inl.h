@@ -461,6 +461,26 @@ HWY_INLINE V acos(D d, V x) {
   }
 }
 
+/// The angle of (x, y), in (-pi, pi].
+template <class D, class V>
+HWY_INLINE V atan2(D d, V y, V x) {
+  const auto scalar = [](double a, double b) { return std::atan2(a, b); };
+  if constexpr (kIsFloat32<D>) {
+    const V v = via_double(d, [](auto w, auto a, auto b) HWY_ATTR {
+      const auto right = atan_wide(w, hn::Div(a, b));
+      const auto left = hn::Add(right, hn::CopySign(constant(w, 3.14159265358979323846), a));
+      return hn::IfThenElse(hn::Lt(b, hn::Zero(w)), left, right);
+    }, y, x);
+    const V zero = hn::Zero(d), inf = infinity(d);
+    const auto nonzero = hn::And(hn::Ne(x, zero), hn::Ne(y, zero));
+    const auto ordinary = hn::And(nonzero, hn::And(hn::Lt(hn::Abs(x), inf), hn::Lt(hn::Abs(y), inf)));
+    if (HWY_LIKELY(hn::AllTrue(d, ordinary))) return v;
+    return hn::IfThenElse(ordinary, v, per_lane(d, y, x, scalar));
+  } else {
+    return per_lane(d, y, x, scalar);
+  }
+}
+
 // ---- hyperbolic functions --------------------------------------------------------------------------------------------------
 
 template <class D, class V>

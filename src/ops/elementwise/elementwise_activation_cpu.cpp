@@ -1,0 +1,74 @@
+#include "src/core/visit.h"
+#include "src/ops/elementwise/elementwise_ops.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/ops/elementwise/elementwise_activation_cpu.cpp"
+#include "hwy/foreach_target.h"
+#include "src/ops/elementwise/elementwise_kernels-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::cpu::HWY_NAMESPACE {
+namespace {
+
+using elementwise::Op;
+
+/// v * gate, with the limit -0 at -inf, where the gate vanishes faster than v grows.
+template <class D, class V>
+HWY_INLINE V gated(D d, V v, V gate) {
+  return hn::IfThenElse(hn::Eq(v, hn::Neg(math::infinity(d))), math::constant(d, -0.0), hn::Mul(v, gate));
+}
+
+template <class T>
+StepFn float_activation(Op op) {
+  switch (op) {
+    case Op::kLeakyRelu: return vector1<T>([](auto d, auto v, const double* slope) HWY_ATTR {
+      return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(v, math::constant(d, *slope)));
+    });
+    case Op::kElu: return vector1<T>([](auto d, auto v, const double* alpha) HWY_ATTR {
+      return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(math::constant(d, *alpha), math::expm1(d, v)));
+    });
+    case Op::kSilu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, math::sigmoid(d, v)); });
+    case Op::kGelu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, math::normal_cdf(d, v)); });
+    // 0.5 (1 + tanh z) = sigmoid(2 z), without the cancellation at z < 0.
+    case Op::kGeluTanh: return vector1<T>([](auto d, auto v) HWY_ATTR {
+      const auto cube = hn::MulAdd(hn::Mul(hn::Mul(v, v), v), math::constant(d, 0.044715), v);
+      return gated(d, v, math::sigmoid(d, hn::Mul(math::constant(d, 1.5957691216057307117598), cube)));
+    });
+    case Op::kSoftplus: return vector1<T>([](auto d, auto v, const double* beta) HWY_ATTR {
+      const auto b = math::constant(d, *beta), x = hn::Mul(v, b);
+      const auto rest = math::log1p(d, math::exp(d, hn::Neg(hn::Abs(x))));
+      return hn::Div(hn::Add(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), rest), b);
+    });
+    // tanh(log(1 + e)) = e (e + 2) / (e (e + 2) + 2) with e = exp(v); 1 to working precision from v = 20 on.
+    case Op::kMish: return vector1<T>([](auto d, auto v) HWY_ATTR {
+      const auto e = math::exp(d, hn::IfThenElse(hn::Gt(v, math::constant(d, 20)), math::constant(d, 20), v));
+      const auto two = math::constant(d, 2), p = hn::Mul(e, hn::Add(e, two));
+      return gated(d, v, hn::Div(p, hn::Add(p, two)));
+    });
+    case Op::kHardswish: return vector1<T>([](auto d, auto v) HWY_ATTR {
+      const auto six = math::constant(d, 6), shifted = hn::Add(v, math::constant(d, 3));
+      const auto gate = hn::IfThenElse(hn::Lt(shifted, hn::Zero(d)), hn::Zero(d), hn::IfThenElse(hn::Gt(shifted, six), six, shifted));
+      return gated(d, v, hn::Div(gate, six));
+    });
+    default: return nullptr;
+  }
+}
+
+StepFn activation_kernel(Op op, DType compute) {
+  return by_float(compute, [&]<class T>() { return float_activation<T>(op); });
+}
+
+}  // namespace
+}  // namespace tenor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenor::cpu {
+namespace {
+HWY_EXPORT(activation_kernel);
+StepFn chosen(elementwise::Op op, DType compute) { return HWY_DYNAMIC_DISPATCH(activation_kernel)(op, compute); }
+}  // namespace
+}  // namespace tenor::cpu
+
+tenor::cpu::StepFn tenor::elementwise::find_activation(Op op, DType compute) { return cpu::chosen(op, compute); }
+#endif

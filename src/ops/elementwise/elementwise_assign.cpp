@@ -1,0 +1,67 @@
+// Conversion and assignment: to, copy_, fill_.
+#include "src/core/check.h"
+#include "src/core/output.h"
+#include "src/core/step.h"
+#include "src/ops/elementwise/elementwise_run.h"
+#include "tenor/elementwise.h"
+
+namespace tenor {
+
+namespace elementwise {
+
+void fill_value(const Tensor& x, const void* value) {
+  const Tensor one = Tensor::wrap(const_cast<void*>(value), x.device(), x.dtype(), {});
+  core::copy_into(one.with_layout(x.shape(), Dims(x.shape().size(), 0), 0), x);
+}
+
+Operand times(const Operand& other, const Scalar& alpha) {
+  if (!alpha.is_float() && alpha.kind() == Scalar::Kind::kInt && alpha.as_int() == 1) return other;
+  if (other.is_tensor()) return mul(other, Operand(alpha));
+  if (alpha.is_float() || other.scalar().is_float()) return Scalar(other.scalar().as_double() * alpha.as_double());
+  return Scalar(static_cast<int64_t>(static_cast<uint64_t>(other.scalar().as_int()) * static_cast<uint64_t>(alpha.as_int())));
+}
+
+}  // namespace elementwise
+
+Tensor to(const Tensor& x, DType dtype, const ElementwiseOptions& options) {
+  core::check_given("to", {"x", x});
+  if (!options.out.defined() && x.dtype() == dtype) return x;
+  core::Output out("to", options.out, x.shape(), dtype, x, {&x}, {.elementwise = true});
+  core::StepScope step([&] { return core::Step{"to", core::OpClass::kElementwise, {x}, {out.target()}, x.numel()}; });
+  if (step.shape_only(out.target())) return out.target();
+  core::copy_into(x, out.target());
+  return out.finish();
+}
+
+Tensor copy_(const Tensor& x, const Operand& src) {
+  core::check_given("copy_", {"x", x});
+  if (!src.is_tensor()) return fill_(x, src);
+  const Tensor& from = src.tensor();
+  core::check_same_device("copy_", {{"x", x}, {"src", from}});
+  core::check_writable("copy_", "x", x);
+  if (core::broadcast_shapes("copy_", x.shape(), from.shape()) != x.shape())
+    core::fail<ShapeError>("copy_: src of shape {} does not broadcast to x of shape {}", from.shape(), x.shape());
+  core::StepScope step([&] { return core::Step{"copy_", core::OpClass::kElementwise, {from}, {x}, x.numel()}; });
+  if (step.shape_only(x)) return x;
+  core::copy_into(from.with_layout(x.shape(), core::broadcast_strides(from, x.shape()), from.offset()), x);
+  return x;
+}
+
+Tensor fill_(const Tensor& x, const Operand& value) {
+  core::check_given("fill_", {"x", x});
+  core::check_writable("fill_", "x", x);
+  if (value.is_tensor()) {
+    if (value.tensor().numel() != 1) core::fail<ShapeError>("fill_: value must be a scalar or have one element, got shape {}", value.tensor().shape());
+    return copy_(x, Operand(value.tensor().with_layout({}, {}, value.tensor().offset())));
+  }
+  if (!elementwise::fits(value.scalar(), x.dtype()))
+    core::fail<ValueError>("fill_: the scalar {} does not fit {}", value.scalar().as_int(), x.dtype());
+  core::StepScope step([&] { return core::Step{"fill_", core::OpClass::kElementwise, {}, {x}, x.numel()}; });
+  if (step.shape_only(x)) return x;
+  alignas(8) char element[8];
+  elementwise::store_scalar(value.scalar(), x.dtype(), element);
+  elementwise::fill_value(x, element);
+  return x;
+}
+
+}  // namespace tenor

@@ -1,0 +1,269 @@
+#include "src/ops/elementwise/elementwise_run.h"
+
+#include <cstring>
+
+#include "src/core/check.h"
+#include "src/core/layout.h"
+#include "src/core/output.h"
+#include "src/core/step.h"
+#include "src/cpu/move.h"
+#include "src/cpu/parallel.h"
+
+namespace tenor::elementwise {
+namespace {
+
+using core::fail;
+
+const char* operand_name(Op op, int i) {
+  static constexpr const char* kBinary[] = {"x", "other", ""}, *kWhere[] = {"condition", "x", "other"},
+                               *kFill[] = {"mask", "value", "x"}, *kClamp[] = {"x", "min", "max"}, *kLerp[] = {"x", "end", "weight"};
+  switch (op) {
+    case Op::kWhere: return kWhere[i];
+    case Op::kMaskedFill: return kFill[i];
+    case Op::kClamp:
+    case Op::kClampMin: return kClamp[i];
+    case Op::kClampMax: return kClamp[2 * i];
+    case Op::kLerp: return kLerp[i];
+    case Op::kPow: return i == 0 ? "x" : "exponent";
+    default: return kBinary[i];
+  }
+}
+
+/// Operands as memory: a tensor, or one element for all places.
+struct Input {
+  const Tensor* tensor = nullptr;
+  alignas(8) char element[8];
+  const void* data;
+  DType dtype, compute;
+  bool single;  // one element for the whole result
+};
+
+/// A call with everything decided.
+struct Problem {
+  const OpRow& row;
+  cpu::StepFn fn;
+  const double* params;
+  std::array<Input, 3> inputs;
+  int arity;
+  DType computed;
+};
+
+Dims broadcast_all(const char* name, const Call& call, int arity) {
+  Dims shape;
+  for (int i = 0; i < arity; ++i) {
+    if (!call.operands[i]->is_tensor()) continue;
+    const Dims& next = call.operands[i]->tensor().shape();
+    if (shape != next) shape = core::broadcast_shapes(name, shape, next);
+  }
+  return shape;
+}
+
+void fill_inputs(Problem& p, const Call& call, const Types& types) {
+  for (int i = 0; i < p.arity; ++i) {
+    Input& in = p.inputs[i];
+    const Operand& o = *call.operands[i];
+    in.compute = types.compute[i];
+    if (o.is_tensor()) {
+      in.tensor = &o.tensor();
+      in.dtype = in.tensor->dtype();
+      in.single = in.tensor->numel() == 1;
+      in.data = in.tensor->device().type == DeviceType::kMeta ? nullptr : in.tensor->raw();
+    } else {
+      in.dtype = p.row.rule == Rule::kLogical ? boolean : types.promoted;
+      store_scalar(o.scalar(), in.dtype, in.element);
+      in.data = in.element;
+      in.single = true;
+    }
+  }
+}
+
+/// Whether every operand lies in the result's order and the kernel can run on memory as it is.
+bool is_direct(const Problem& p, const Tensor& out) {
+  if (out.dtype() != p.computed || !out.is_contiguous()) return false;
+  for (int i = 0; i < p.arity; ++i) {
+    const Input& in = p.inputs[i];
+    if (in.single) continue;
+    if (in.dtype != in.compute || in.tensor->shape() != out.shape() || !in.tensor->is_contiguous()) return false;
+  }
+  return true;
+}
+
+int64_t bytes_per_element(const Problem& p, const Tensor& out) {
+  int64_t bytes = p.row.cost + static_cast<int64_t>(item_size(out.dtype()));
+  for (int i = 0; i < p.arity; ++i) bytes += static_cast<int64_t>(item_size(p.inputs[i].dtype));
+  return bytes;
+}
+
+/// Tiles without gathering: pointers advance, single elements are spread over a buffer once.
+void run_range(const Problem& p, char* out, int64_t first, int64_t last) {
+  alignas(64) char spread[3][cpu::kTileElements * 8];
+  const void* in[3];
+  const int64_t n = last - first, tile = std::min<int64_t>(n, cpu::kTileElements);
+  bool any_single = false;
+  for (int i = 0; i < p.arity; ++i) {
+    const Input& input = p.inputs[i];
+    in[i] = static_cast<const char*>(input.data) + first * static_cast<int64_t>(item_size(input.dtype));
+    if (!input.single) continue;
+    any_single = true;
+    const size_t item = item_size(input.compute);
+    alignas(8) char element[8];
+    if (input.dtype == input.compute) std::memcpy(element, input.data, item);
+    else cpu::Converter(input.dtype, input.compute)(input.data, element, 1);
+    cpu::fill_dense(item, element, spread[i], static_cast<size_t>(tile));
+    in[i] = spread[i];
+  }
+  const int64_t out_item = static_cast<int64_t>(item_size(p.computed));
+  if (!any_single) return p.fn(in, out + first * out_item, static_cast<size_t>(n), p.params);
+  for (int64_t at = first; at < last; at += cpu::kTileElements) {
+    const int64_t part = std::min<int64_t>(last - at, cpu::kTileElements);
+    p.fn(in, out + at * out_item, static_cast<size_t>(part), p.params);
+    for (int i = 0; i < p.arity; ++i)
+      if (!p.inputs[i].single) in[i] = static_cast<const char*>(in[i]) + part * static_cast<int64_t>(item_size(p.inputs[i].dtype));
+  }
+}
+
+void run_direct(const Problem& p, const Tensor& out) {
+  const int64_t n = out.numel(), grain = cpu::grain_of(bytes_per_element(p, out));
+  auto* data = static_cast<char*>(out.raw());
+  if (n <= grain) return run_range(p, data, 0, n);
+  // Whole pages a thread, so that no cache line is shared.
+  const int64_t pieces = (n + cpu::kTileElements - 1) / cpu::kTileElements;
+  cpu::parallel_for(pieces, std::max<int64_t>(1, grain / cpu::kTileElements), [&](int64_t first, int64_t last) {
+    run_range(p, data, first * cpu::kTileElements, std::min(n, last * cpu::kTileElements));
+  });
+}
+
+void run_general(const Problem& p, const Tensor& out) {
+  cpu::TileProgram program;
+  program.shape = out.shape();
+  program.cost = p.row.cost;
+  cpu::TileStep step{p.fn, p.params, {0, 1, 2, 3}, p.arity, p.computed, p.computed};
+  for (int i = 0; i < p.arity; ++i) {
+    const Input& in = p.inputs[i];
+    const Dims strides = in.tensor ? core::broadcast_strides(*in.tensor, out.shape()) : Dims(out.shape().size(), 0);
+    program.inputs.push_back({const_cast<void*>(in.data), strides, in.dtype, in.compute});
+  }
+  program.steps.push_back(step);
+  program.outputs.push_back({out.raw(), out.strides(), out.dtype(), p.computed});
+  program.stored.push_back(p.arity);
+  cpu::run_tiles(program);
+}
+
+void compute(const Problem& p, const Tensor& out) {
+  if (out.numel() == 0) return;
+  if (is_direct(p, out)) run_direct(p, out);
+  else run_general(p, out);
+}
+
+int kind_rank(DType dtype) { return dtype == boolean ? 0 : is_integer(dtype) ? 1 : 2; }
+
+void check_in_place(const char* name, const Tensor& x, const Dims& shape, DType result) {
+  if (shape != x.shape()) fail<ShapeError>("{}: x of shape {} would have to grow to {}", name, x.shape(), shape);
+  if (kind_rank(result) > kind_rank(x.dtype()))
+    fail<DTypeError>("{}: the result is {}, which x of {} cannot hold", name, result, x.dtype());
+}
+
+/// The first array argument as the caller wrote them.
+const Tensor* first_tensor(const Problem& p) {
+  if (p.row.op == Op::kMaskedFill) return p.inputs[2].tensor;
+  for (int i = 0; i < p.arity; ++i)
+    if (p.inputs[i].tensor) return p.inputs[i].tensor;
+  return nullptr;
+}
+
+core::Step state(const Call& call, const Problem& p, const char* name, const Tensor& out) {
+  core::Step step{name, core::OpClass::kElementwise, {}, {out}, out.numel()};
+  for (int i = 0; i < p.arity; ++i)
+    if (p.inputs[i].tensor) step.inputs.push_back(call.operands[i]->tensor());
+  return step;
+}
+
+/// From decided dtypes on.
+Tensor finish(const Call& call, const char* name, const Types& types, cpu::StepFn fn) {
+  const OpRow& r = row(call.op);
+  Problem p{r, fn, call.params, {}, r.arity, types.computed};
+  fill_inputs(p, call, types);
+  const Tensor* like = first_tensor(p);
+  for (int i = 0; i < p.arity; ++i)
+    if (p.inputs[i].tensor) core::check_same_device(name, {{"x", *like}, {operand_name(call.op, i), *p.inputs[i].tensor}});
+  const Dims shape = broadcast_all(name, call, r.arity);
+  if (call.in_place) check_in_place(name, call.out, shape, types.result);
+  const DType stored = call.in_place ? call.out.dtype() : types.result;
+  // Absent operands repeat the first tensor: Output skips nothing by that.
+  const auto input = [&](int i) { return i < p.arity && p.inputs[i].tensor ? p.inputs[i].tensor : like; };
+  core::Output out(name, call.out, shape, stored, *like, {input(0), input(1), input(2)},
+                   {.elementwise = true, .argument = call.in_place ? "x" : "out"});
+  core::StepScope step([&] { return state(call, p, name, out.target()); });
+  if (step.shape_only(out.target())) return out.target();
+  compute(p, out.target());
+  return out.finish();
+}
+
+}  // namespace
+
+Tensor run(const Call& call) {
+  const OpRow& r = row(call.op);
+  const char* name = call.name ? call.name : r.name;
+  const Types types = resolve_types(call);
+  const DType kernel = r.rule == Rule::kSelect ? types.computed : types.compute[0];
+  const cpu::StepFn fn = r.find(call.op, kernel);
+  if (!fn) fail<DTypeError>("{}: {} is not supported", name, types.promoted);
+  return finish(call, name, types, fn);
+}
+
+Tensor run_mixed(const Call& call) {
+  const bool unsigned_first = call.operands[0]->tensor().dtype() == uint64;
+  const Types types{boolean, {unsigned_first ? uint64 : int64, unsigned_first ? int64 : uint64, boolean}, boolean, boolean};
+  return finish(call, call.name, types, find_mixed_compare(call.op, unsigned_first));
+}
+
+Tensor run_unary(Op op, const Tensor& x, const Tensor& out, const double* params) {
+  core::check_given(row(op).name, {"x", x});
+  const Operand self(x);
+  return run({op, {&self}, out, params});
+}
+
+Tensor write_call(const char* name, const Tensor& x, Call call) {
+  core::check_given(name, {"x", x});
+  call.name = name;
+  call.out = x;
+  call.in_place = true;
+  run(call);
+  return x;
+}
+
+Tensor write_unary(const char* name, Op op, const Tensor& x, const double* params) {
+  return write(name, x, [&](const Operand& self) { return Call{.op = op, .operands = {&self}, .params = params}; });
+}
+
+Op division_of(const char* name, std::string_view rounding_mode) {
+  if (rounding_mode.empty()) return Op::kDiv;
+  if (rounding_mode == "floor") return Op::kFloorDivide;
+  if (rounding_mode == "trunc") return Op::kTruncDivide;
+  fail<ValueError>("{}: rounding_mode must be None, 'floor' or 'trunc', got '{}'", name, std::string(rounding_mode));
+}
+
+Op gelu_of(const char* name, std::string_view approximate) {
+  if (approximate == "none") return Op::kGelu;
+  if (approximate == "tanh") return Op::kGeluTanh;
+  fail<ValueError>("{}: approximate must be 'none' or 'tanh', got '{}'", name, std::string(approximate));
+}
+
+Call power_call(const char* name, const Operand& x, const Operand& exponent, const Tensor& out) {
+  Call call{.op = Op::kPow, .operands = {&x, &exponent}, .out = out, .name = name};
+  if (exponent.is_tensor() || !x.is_tensor()) return call;
+  const Scalar& e = exponent.scalar();
+  if (!e.is_float() && e.kind() != Scalar::Kind::kUInt && e.as_int() < 0 && !is_float(x.tensor().dtype()))
+    fail<ValueError>("{}: integers to the negative power {} are no integers; convert x to a float dtype first", name, e.as_int());
+  // The commonest power, exactly and at the price of a product.
+  if (is_float(x.tensor().dtype()) && e.as_double() == 2) return {.op = Op::kMul, .operands = {&x, &x}, .out = out, .name = name};
+  return call;
+}
+
+Call clamp_call(const char* name, const Operand& x, const std::optional<Operand>& min, const std::optional<Operand>& max, const Tensor& out) {
+  if (!min && !max) fail<ValueError>("{}: needs min or max", name);
+  if (min && max) return {.op = Op::kClamp, .operands = {&x, &*min, &*max}, .out = out, .name = name};
+  return {.op = min ? Op::kClampMin : Op::kClampMax, .operands = {&x, min ? &*min : &*max}, .out = out, .name = name};
+}
+
+}  // namespace tenor::elementwise

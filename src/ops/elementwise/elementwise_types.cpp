@@ -1,0 +1,118 @@
+// Dtype rules: promotion of arrays and scalars, and what a row of the table makes of the result.
+#include "src/core/check.h"
+#include "src/core/numeric.h"
+#include "src/core/visit.h"
+#include "src/ops/elementwise/elementwise_run.h"
+
+namespace tenor::elementwise {
+namespace {
+
+using core::fail;
+
+bool is_integer_scalar(const Scalar& s) { return !s.is_float() && !s.is_bool(); }
+
+DType promote_arrays(const char* name, DType a, DType b) {
+  if ((a == uint64 && is_signed(b)) || (b == uint64 && is_signed(a)))
+    fail<DTypeError>("{}: {} and {} have no common dtype; convert one of them first", name, a, b);
+  return promote(a, b);
+}
+
+/// A scalar takes the arrays' dtype, but for a float beside integers or bool and an integer beside bool.
+DType with_scalar(DType arrays, const Scalar& s) {
+  if (s.is_float()) return is_float(arrays) ? arrays : float32;
+  return is_integer_scalar(s) && arrays == boolean ? int64 : arrays;
+}
+DType of_scalars(const Scalar& a, const Scalar& b) {
+  if (a.is_float() || b.is_float()) return float32;
+  return a.is_bool() && b.is_bool() ? boolean : int64;
+}
+
+/// The common dtype of operands first..arity-1.
+DType promote_operands(const char* name, const Call& call, int first, int arity) {
+  std::optional<DType> dtype;
+  for (int i = first; i < arity; ++i)
+    if (const Operand& o = *call.operands[i]; o.is_tensor()) dtype = dtype ? promote_arrays(name, *dtype, o.tensor().dtype()) : o.tensor().dtype();
+  if (!dtype) {
+    if (call.op != Op::kWhere) fail<DTypeError>("{}: needs at least one array, got only scalars", name);
+    return of_scalars(call.operands[1]->scalar(), call.operands[2]->scalar());
+  }
+  for (int i = first; i < arity; ++i)
+    if (const Operand& o = *call.operands[i]; !o.is_tensor()) dtype = with_scalar(*dtype, o.scalar());
+  return *dtype;
+}
+
+void check_scalars_fit(const char* name, const Call& call, int first, int arity, DType dtype) {
+  for (int i = first; i < arity; ++i) {
+    const Operand& o = *call.operands[i];
+    if (!o.is_tensor() && !fits(o.scalar(), dtype)) {
+      if (o.scalar().kind() == Scalar::Kind::kUInt) fail<ValueError>("{}: the scalar {} does not fit {}", name, static_cast<uint64_t>(o.scalar().as_int()), dtype);
+      fail<ValueError>("{}: the scalar {} does not fit {}", name, o.scalar().as_int(), dtype);
+    }
+  }
+}
+
+Types select_types(const char* name, const Call& call) {
+  const Tensor& which = call.operands[0]->tensor();
+  const char* argument = call.op == Op::kWhere ? "condition" : "mask";
+  core::check_dtype(name, {argument, which}, boolean);
+  const bool fill = call.op == Op::kMaskedFill;
+  const DType dtype = fill ? call.operands[2]->tensor().dtype() : promote_operands(name, call, 1, 3);
+  check_scalars_fit(name, call, 1, 3, dtype);
+  return {dtype, {boolean, dtype, dtype}, dtype, dtype};
+}
+
+DType close_dtype(DType promoted) {
+  if (is_float(promoted)) return float64;
+  return promoted == uint64 ? uint64 : int64;
+}
+
+}  // namespace
+
+bool fits(const Scalar& value, DType dtype) {
+  if (!is_integer(dtype) || !is_integer_scalar(value)) return true;
+  const bool beyond_int64 = value.kind() == Scalar::Kind::kUInt;
+  if (dtype == uint64) return beyond_int64 || value.as_int() >= 0;
+  if (beyond_int64) return false;
+  return core::visit_integer(dtype, [&]<class T>() {
+    return value.as_int() >= static_cast<int64_t>(std::numeric_limits<T>::min()) &&
+           (sizeof(T) == 8 || value.as_int() <= static_cast<int64_t>(std::numeric_limits<T>::max()));
+  });
+}
+
+void store_scalar(const Scalar& value, DType dtype, void* element) {
+  core::visit(dtype, [&]<class T>() {
+    auto* to = static_cast<T*>(element);
+    if (value.is_float()) *to = core::cast<T>(value.as_double());
+    else if (value.kind() == Scalar::Kind::kUInt) *to = core::cast<T>(static_cast<uint64_t>(value.as_int()));
+    else *to = core::cast<T>(value.as_int());
+  });
+}
+
+Types resolve_types(const Call& call) {
+  const OpRow& r = row(call.op);
+  const char* name = call.name ? call.name : r.name;
+  if (r.rule == Rule::kSelect) return select_types(name, call);
+  const DType promoted = promote_operands(name, call, 0, r.arity);
+  Types t{promoted, {}, promoted, promoted};
+  switch (r.rule) {
+    case Rule::kFloat: t.result = float_dtype(promoted); break;
+    case Rule::kBitwise:
+      if (is_float(promoted)) fail<DTypeError>("{}: needs integers or bool, got {}", name, promoted);
+      break;
+    case Rule::kCompare:
+    case Rule::kLogical:
+    case Rule::kClose: t.result = boolean; break;
+    default: break;
+  }
+  DType compute = compute_dtype(r.rule == Rule::kFloat ? t.result : promoted);
+  if (r.rule == Rule::kLogical) compute = boolean;
+  if (r.rule == Rule::kClose) compute = close_dtype(promoted);
+  if (r.rule != Rule::kLogical) check_scalars_fit(name, call, 0, r.arity, promoted);
+  if (is_float8(promoted) && r.rule != Rule::kLogical)
+    fail<DTypeError>("{}: {} is a storage dtype; convert with to() first", name, promoted);
+  t.compute.fill(compute);
+  t.computed = t.result == boolean ? boolean : compute;
+  return t;
+}
+
+}  // namespace tenor::elementwise
