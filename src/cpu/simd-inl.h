@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/core/numeric.h"
@@ -81,21 +82,46 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Float16* HWY_RESTRICT p) {
   }
 }
 
+#if HWY_TARGET <= HWY_AVX3
+inline constexpr bool kMaskedMemory = true;  // masked loads and stores touch nothing outside of their mask
+#else
+inline constexpr bool kMaskedMemory = false;
+#endif
+
 /// The first n (< Lanes(d)) elements, `fill` in the other lanes; reads no element past n.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_n(D d, const T* HWY_RESTRICT p, size_t n, hn::TFromD<D> fill = 0) {
-  T part[HWY_MAX_BYTES / sizeof(T)];
-  const T filler = core::cast<T>(fill);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) part[i] = filler;
-  std::memcpy(part, p, n * sizeof(T));
-  return load(d, part);
+  if constexpr (kMaskedMemory && std::is_same_v<T, hn::TFromD<D>>) {
+    const auto mask = hn::FirstN(d, n);
+    return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, fill));
+  } else if constexpr (kMaskedMemory && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)) {
+    const hn::Rebind<uint16_t, D> d16;
+    HWY_ALIGN T part[HWY_MAX_BYTES / sizeof(T)];
+    hn::StoreU(hn::MaskedLoad(hn::FirstN(d16, n), d16, reinterpret_cast<const uint16_t*>(p)), d16, reinterpret_cast<uint16_t*>(part));
+    const auto v = load(d, static_cast<const T*>(part));
+    return hn::IfThenElse(hn::FirstN(d, n), v, hn::Set(d, fill));
+  } else {
+    T part[HWY_MAX_BYTES / sizeof(T)];
+    const T filler = core::cast<T>(fill);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) part[i] = filler;
+    std::memcpy(part, p, n * sizeof(T));
+    return load(d, part);
+  }
 }
 /// Stores the first n (< Lanes(d)) elements only.
 template <class D, class T>
 HWY_INLINE void store_n(D d, hn::Vec<D> v, T* HWY_RESTRICT p, size_t n) {
-  T part[HWY_MAX_BYTES / sizeof(T)];
-  store(d, v, part);
-  std::memcpy(p, part, n * sizeof(T));
+  HWY_ALIGN T part[HWY_MAX_BYTES / sizeof(T)];
+  if constexpr (kMaskedMemory && std::is_same_v<T, hn::TFromD<D>>) {
+    hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+  } else if constexpr (kMaskedMemory && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)) {
+    const hn::Rebind<uint16_t, D> d16;
+    store(d, v, part);
+    hn::BlendedStore(hn::LoadU(d16, reinterpret_cast<const uint16_t*>(part)), hn::FirstN(d16, n), d16, reinterpret_cast<uint16_t*>(p));
+  } else {
+    store(d, v, part);
+    std::memcpy(p, part, n * sizeof(T));
+  }
 }
 
 /// dst[i] = fn(d, src[i]) for i < n, vector by vector; the tail runs through the same vector function, so that an
@@ -107,6 +133,21 @@ HWY_INLINE void map_row(const From* HWY_RESTRICT src, To* HWY_RESTRICT dst, size
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) store(d, fn(d, load(d, src + i)), dst + i);
   if (i < n) store_n(d, fn(d, load_n(d, src + i, n - i)), dst + i, n - i);
+}
+
+/// The tree of halves within one vector of 32- or 64-bit lanes, in registers; the result is in lane 0.
+template <class D, class V, class Combine>
+HWY_INLINE V combine_halves(D d, V v, Combine combine) {
+  using C = hn::TFromD<D>;
+  static_assert(sizeof(C) == 4 || sizeof(C) == 8);
+  constexpr size_t kBytes = hn::MaxLanes(D()) * sizeof(C);
+  static_assert(kBytes <= 64);
+  if constexpr (kBytes == 64) v = combine(d, v, hn::ConcatLowerUpper(d, v, v));
+  if constexpr (kBytes >= 32) v = combine(d, v, hn::SwapAdjacentBlocks(v));
+  if constexpr (kBytes >= 16 && sizeof(C) == 8) v = combine(d, v, hn::Shuffle01(v));
+  if constexpr (kBytes >= 16 && sizeof(C) == 4) v = combine(d, v, hn::Shuffle1032(v));
+  if constexpr (kBytes >= 16 && sizeof(C) == 4) v = combine(d, v, hn::Shuffle2301(v));
+  return v;
 }
 
 /// One block (n <= kReductionBlock) of the reduction order over fn(d, src[i]) with `combine`, an associative-looking
@@ -135,12 +176,7 @@ HWY_INLINE core::Compute<T> reduce_block(const T* HWY_RESTRICT src, size_t n, co
   // The tree of halves: whole vectors first, then within one.
   for (size_t half = kVectors / 2; half > 0; half /= 2)
     for (size_t v = 0; v < half; ++v) acc[v] = combine(d, acc[v], acc[v + half]);
-  HWY_ALIGN C in[HWY_MAX_BYTES / sizeof(C)], shifted[HWY_MAX_BYTES / sizeof(C)] = {};
-  for (size_t half = lanes / 2; half > 0; half /= 2) {
-    hn::Store(acc[0], d, in);
-    std::memcpy(shifted, in + half, half * sizeof(C));
-    acc[0] = combine(d, acc[0], hn::Load(d, shifted));
-  }
+  acc[0] = combine_halves(d, acc[0], combine);
   return hn::GetLane(acc[0]);
 }
 
