@@ -142,11 +142,13 @@ HWY_INLINE V combine_halves(D d, V v, Combine combine) {
   static_assert(sizeof(C) == 4 || sizeof(C) == 8);
   constexpr size_t kBytes = hn::MaxLanes(D()) * sizeof(C);
   static_assert(kBytes <= 64);
+#if HWY_TARGET != HWY_SCALAR  // which has one lane and no shuffles
   if constexpr (kBytes == 64) v = combine(d, v, hn::ConcatLowerUpper(d, v, v));
   if constexpr (kBytes >= 32) v = combine(d, v, hn::SwapAdjacentBlocks(v));
   if constexpr (kBytes >= 16 && sizeof(C) == 8) v = combine(d, v, hn::Shuffle01(v));
   if constexpr (kBytes >= 16 && sizeof(C) == 4) v = combine(d, v, hn::Shuffle1032(v));
   if constexpr (kBytes >= 16 && sizeof(C) == 4) v = combine(d, v, hn::Shuffle2301(v));
+#endif
   return v;
 }
 

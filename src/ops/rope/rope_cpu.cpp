@@ -78,10 +78,18 @@ HWY_INLINE void rotate_halves(const T* x, T* y, size_t half, const C* cos, const
 template <class T, class C = core::Compute<T>>
 HWY_INLINE void rotate_pairs(const T* x, T* y, size_t rotary_dim, const C* cos, const C* sin) {
   const ComputeTag<T> d;
-  for_lanes(d, rotary_dim, [&](size_t i, auto io) HWY_ATTR {
-    const auto v = io.load(d, x + i);
-    io.store(d, hn::Add(hn::Mul(v, io.load(d, cos + i)), hn::Mul(hn::Reverse2(d, v), io.load(d, sin + i))), y + i);
-  });
+  if constexpr (hn::MaxLanes(ComputeTag<T>()) == 1) {
+    for (size_t i = 0; i < rotary_dim; i += 2) {
+      const C a = core::widen(x[i]), b = core::widen(x[i + 1]);
+      y[i] = core::cast<T>(a * cos[i] + b * sin[i]);
+      y[i + 1] = core::cast<T>(b * cos[i + 1] + a * sin[i + 1]);
+    }
+  } else {
+    for_lanes(d, rotary_dim, [&](size_t i, auto io) HWY_ATTR {
+      const auto v = io.load(d, x + i);
+      io.store(d, hn::Add(hn::Mul(v, io.load(d, cos + i)), hn::Mul(hn::Reverse2(d, v), io.load(d, sin + i))), y + i);
+    });
+  }
 }
 
 void rope_block(const RowBlock& block, const RopeParameters& p) {
