@@ -25,6 +25,10 @@ nb::object dlpack_capsule(const Tensor& x, nb::handle max_version) {
   return nb::steal(PyCapsule_New(x.to_dlpack(), "dltensor", [](PyObject* c) { free_unused<DLManagedTensor>(c, "dltensor"); }));
 }
 
+nb::tuple dlpack_device(const Tensor& x) {
+  return nb::make_tuple(x.device().type == DeviceType::kCuda ? core::kDlCuda : core::kDlCpu, x.device().index);
+}
+
 /// A one-element tensor as a Python number.
 nb::object item(const Tensor& x) {
   if (is_float(x.dtype())) return nb::float_(x.item_double());
@@ -71,14 +75,13 @@ void bind_tensor(nb::module_& m) {
       .def("numpy", [](const Tensor& x) { return to_numpy(x); }, "An ndarray that shares the memory (a CUDA tensor is copied to the host).")
       .def("item", &item, "The only element, as a Python number.")
       .def("tolist", &to_list, "The elements as nested lists of Python numbers.")
-      .def("__dlpack__", [](const Tensor& x, nb::handle, nb::handle max_version, nb::handle, nb::handle copy) {
+      .def("__dlpack__", [](const Tensor& x, nb::handle, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
+        if (!dl_device.is_none() && !dl_device.equal(dlpack_device(x))) throw nb::buffer_error("__dlpack__: a tensor is exported where it is; move it with to(device) first");
         const bool forced = !copy.is_none() && nb::cast<bool>(copy);
         return dlpack_capsule(forced ? x.clone() : x, max_version);
       }, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none(),
          "A DLPack capsule of this memory.")
-      .def("__dlpack_device__", [](const Tensor& x) {
-        return nb::make_tuple(x.device().type == DeviceType::kCuda ? core::kDlCuda : core::kDlCpu, x.device().index);
-      }, "(DLPack device type, index).")
+      .def("__dlpack_device__", &dlpack_device, "(DLPack device type, index).")
       .def("__array__", &to_array, "dtype"_a = nb::none(), "copy"_a = nb::none(), "For numpy.asarray and numpy.array.")
       .def("__len__", [](const Tensor& x) {
         if (x.ndim() == 0) core::fail<DTypeError>("len: a 0-d tensor has no length");

@@ -156,6 +156,9 @@ def test_export():
         assert NAME(capsule) == name
         d = kind.from_address(POINTER(capsule, name)).tensor
         assert d.data == t.data_ptr() and d.ndim == 2 and d.shape[:2] == [3, 2] and d.strides[:2] == [1, 3]
+    assert NAME(t.__dlpack__(dl_device=(1, 0))) == b"dltensor"
+    with pytest.raises(BufferError):
+        t.__dlpack__(dl_device=(2, 0))
     copied = t.__dlpack__(max_version=(1, 0), copy=True)
     assert ManagedVersioned.from_address(POINTER(copied, b"dltensor_versioned")).tensor.data != t.data_ptr()
 
