@@ -26,15 +26,23 @@ const core::OpRegistration kOps({
     {"repeat_interleave", "index", OpClass::kIndex, "each element along dim several times in a row"},
 });
 
+/// The dtype that all pieces meet in. @throws DTypeError
+DType promoted(const char* op, const std::vector<Tensor>& pieces) {
+  DType dtype = pieces[0].dtype();
+  try {
+    for (const Tensor& x : pieces) dtype = promote(dtype, x.dtype());
+  } catch (const DTypeError& error) {
+    fail<DTypeError>("{}: {}", op, error.what());
+  }
+  return dtype;
+}
+
 /// Checked pieces of one rank, joined along d.
 Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<Tensor>& pieces, int d, const Tensor& out_option) {
   Dims shape = pieces[0].shape();
-  DType dtype = pieces[0].dtype();
+  const DType dtype = promoted(op, pieces);
   shape[d] = 0;
-  for (const Tensor& x : pieces) {
-    shape[d] += x.shape(d);
-    dtype = promote(dtype, x.dtype());
-  }
+  for (const Tensor& x : pieces) shape[d] += x.shape(d);
   Output out(op, out_option, shape, dtype, pieces[0], {});
   Tensor target = out.target();
   bool shared = false;
