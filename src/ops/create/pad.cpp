@@ -1,4 +1,5 @@
 // pad: constant, reflect, replicate, circular.
+#include <algorithm>
 #include <vector>
 
 #include "src/core/check.h"
@@ -6,6 +7,7 @@
 #include "src/core/registry.h"
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
+#include "src/cpu/parallel.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/create.h"
 
@@ -74,6 +76,28 @@ void fill_boxes(const Pad& p, size_t dim, Dims sizes, Dims steps, int64_t source
   }
 }
 
+/// Fills the target: where leading dims without borders hold enough positions, one thread takes all boxes of a position.
+void fill_target(const Pad& p) {
+  const Dims& shape = p.target.shape();
+  size_t lead = 0;
+  int64_t positions = 1;
+  while (lead < shape.size() && p.runs[lead].size() == 1 && p.runs[lead][0].length == p.x.shape()[lead]) positions *= shape[lead++];
+  if (positions < 2 * num_threads()) return fill_boxes(p, 0, shape, Dims(shape.size(), 0), 0, 0, false);
+  Dims sizes = shape;
+  std::fill_n(sizes.begin(), lead, 1);
+  const int64_t bytes = 2 * product(sizes) * static_cast<int64_t>(item_size(p.x.dtype()));
+  cpu::parallel_for(positions, cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int64_t rest = i, source = 0, place = 0;
+      for (size_t d = lead; d-- > 0; rest /= shape[d]) {
+        source += rest % shape[d] * p.x.strides()[d];
+        place += rest % shape[d] * p.target.strides()[d];
+      }
+      fill_boxes(p, lead, sizes, Dims(shape.size(), 0), source, place, false);
+    }
+  });
+}
+
 void check_border(Mode mode, const char* name, int64_t border, int64_t n, int dim) {
   if (border <= 0) return;
   if (mode == Mode::kReflect && border >= n)
@@ -108,7 +132,7 @@ Tensor pad(const Tensor& x, const Dims& pad, const PadOptions& options) {
   core::StepScope step([&] { return core::Step{op, OpClass::kIndex, {x}, {out.target()}}; });
   if (step.shape_only(out.target()) || product(shape) == 0) return out.finish();
   p.target = out.target();
-  fill_boxes(p, 0, shape, Dims(shape.size(), 0), 0, 0, false);
+  fill_target(p);
   return out.finish();
 }
 

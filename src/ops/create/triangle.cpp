@@ -1,5 +1,6 @@
 // tril, triu.
 #include <algorithm>
+#include <cstring>
 
 #include "src/core/check.h"
 #include "src/core/output.h"
@@ -43,7 +44,11 @@ Tensor triangle(const char* op, const Tensor& x, const Tensor& out_option, Zeros
         int64_t rest = r;
         for (size_t d = outer.size(); d-- > 0; rest /= outer[d]) row += rest % outer[d] * target.strides()[d];
         const Span zero = zeros(r % rows, columns);
-        for (int64_t j = zero.first; j < zero.last; ++j) row[j * stride] = 0;
+        if (stride == 1 && zero.last > zero.first) {
+          std::memset(row + zero.first, 0, static_cast<size_t>(zero.last - zero.first) * sizeof(T));
+        } else {
+          for (int64_t j = zero.first; j < zero.last; ++j) row[j * stride] = 0;
+        }
       }
     });
   });

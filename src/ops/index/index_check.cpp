@@ -21,21 +21,25 @@ struct Findings {
   std::atomic<bool> bad{false}, negative{false};
 };
 
-/// Converts entries to 0..n-1 at `to`, or only looks at them when `to` is null.
+/// Converts entries to 0..n-1 at `to`, or only looks at them when `to` is null. Comparisons are made by sign bits of
+/// differences, which vectorise for any instruction set; where a difference wraps the entry is out of range anyway.
 template <class T>
 void convert(const T* from, int64_t* to, int64_t count, int64_t n, bool from_zero, Findings& found) {
-  const int64_t lowest = from_zero ? 0 : -n;
+  const auto size = static_cast<uint64_t>(n), below = std::is_unsigned_v<T> || from_zero ? 0 : size;
   cpu::parallel_for(count, cpu::grain_of(sizeof(T) + 8), [&](int64_t begin, int64_t end) {
-    bool bad = false, negative = false;
+    uint64_t outside = 0, negative = 0;
     for (int64_t i = begin; i < end; ++i) {
-      const auto v = static_cast<int64_t>(from[i]);  // a uint64 beyond int64 becomes negative: bad below
-      const bool below = v < 0;
-      bad |= (v >= n) | (v < lowest) | (std::is_unsigned_v<T> && below);
-      negative |= below;
-      if (to) to[i] = below ? v + n : v;
+      const auto v = static_cast<uint64_t>(static_cast<int64_t>(from[i]));
+      outside |= (v + below) | (size - 1 - v);
+      negative |= v;
     }
-    if (bad) found.bad = true;
-    if (negative) found.negative = true;
+    if (outside >> 63) found.bad = true;
+    if (negative >> 63) found.negative = true;
+    if (!to || outside >> 63) return;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto v = static_cast<int64_t>(from[i]);
+      to[i] = v + (v >> 63 & n);
+    }
   });
 }
 

@@ -30,11 +30,14 @@ const core::OpRegistration kOps({
 
 bool is_meta(const Tensor& x) { return x.device().type == DeviceType::kMeta; }
 
-/// out = x at `places` along dim, all of out's shape seen through these strides.
+/// out and x at `places` along dim; x is seen through these strides at out's shape.
+index::AlongMove move_of(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places, const Tensor& out) {
+  return {.shape = out.shape(), .dim = dim, .size = size, .index = places.data<int64_t>(), .table = x.raw(),
+          .table_strides = x_strides, .dense = out.raw(), .dense_strides = out.strides()};
+}
+
 void gather_into(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places, const Tensor& out) {
-  index::gather_along({.shape = out.shape(), .dim = dim, .size = size, .index = places.data<int64_t>(), .table = x.raw(),
-                       .table_strides = x_strides, .dense = out.raw(), .dense_strides = out.strides()},
-                      x.dtype());
+  index::gather_along(move_of(x, x_strides, dim, size, places, out), x.dtype());
 }
 
 void check_index_arguments(const char* op, const Tensor& x, core::Named index) {
@@ -88,11 +91,16 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
   for (int i = 0; i < at.ndim(); ++i)
     if (i != d && at.shape(i) > from.shape(i))
       fail<ShapeError>("{}: index of shape {} is larger than x of shape {} in dim {}", op, index.shape(), x.shape(), i);
-  const Tensor places = is_meta(x) ? index : checked_indices(op, "index", index, from.shape(d));
+  // A result of ours may be filled while the index is checked; the caller's is written only after that.
+  const bool at_once = !is_meta(x) && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
+  Tensor places = is_meta(x) || at_once ? at : checked_indices(op, "index", at, from.shape(d));
   Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index});
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index}, {out.target()}}; });
   if (step.shape_only(out.target())) return out.target();
-  gather_into(from, from.strides(), d, from.shape(d), places, at_least_1d(out.target()));
+  const Tensor target = at_least_1d(out.target());
+  if (at_once && index::try_gather_along(move_of(from, from.strides(), d, from.shape(d), places, target), x.dtype())) return out.finish();
+  if (at_once) places = checked_indices(op, "index", at, from.shape(d));
+  gather_into(from, from.strides(), d, from.shape(d), places, target);
   return out.finish();
 }
 

@@ -1,9 +1,12 @@
 // cat, stack, tile, repeat, repeat_interleave: several pieces into one tensor.
+#include <cstring>
+
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
+#include "src/cpu/parallel.h"
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
@@ -37,6 +40,62 @@ DType promoted(const char* op, const std::vector<Tensor>& pieces) {
   return dtype;
 }
 
+/// Whether dims from d on lie row-major without gaps.
+bool is_dense_from(const Tensor& x, int d) {
+  int64_t step = 1;
+  for (int k = x.ndim(); k-- > d;) {
+    if (x.shape(k) != 1 && x.stride(k) != step) return false;
+    step *= x.shape(k);
+  }
+  return true;
+}
+
+/// Whether each position of the dims in front of d is one run of bytes from every piece, and there are enough of them.
+bool joins_runs(const std::vector<Tensor>& pieces, const Tensor& target, int d) {
+  int64_t positions = 1;
+  for (int k = 0; k < d; ++k) positions *= target.shape(k);
+  if (positions < 4 * num_threads() || !is_dense_from(target, d)) return false;
+  for (const Tensor& x : pieces)
+    if (x.dtype() != target.dtype() || !is_dense_from(x, d)) return false;
+  return true;
+}
+
+/// All pieces position by position, so that many narrow ones cost one pass.
+void join_runs(const std::vector<Tensor>& pieces, const Tensor& target, int d) {
+  const auto item = static_cast<int64_t>(item_size(target.dtype()));
+  const Dims outer(target.shape().begin(), target.shape().begin() + d);
+  const auto row_of = [&](const Tensor& x, int64_t position) {
+    int64_t offset = 0;
+    for (size_t k = outer.size(); k-- > 0; position /= outer[k]) offset += position % outer[k] * x.strides()[k];
+    return x.data<char>() + offset * item;
+  };
+  std::vector<size_t> bytes;
+  int64_t total = 0;
+  for (const Tensor& x : pieces) {
+    int64_t run = item;
+    for (int k = d; k < x.ndim(); ++k) run *= x.shape(k);
+    bytes.push_back(static_cast<size_t>(run));
+    total += run;
+  }
+  cpu::parallel_for(product(outer), cpu::grain_of(2 * total), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      char* to = row_of(target, i);
+      for (size_t k = 0; k < pieces.size(); ++k) {
+        if (bytes[k] > 0) std::memcpy(to, row_of(pieces[k], i), bytes[k]);
+        to += bytes[k];
+      }
+    }
+  });
+}
+
+void join_one_by_one(const std::vector<Tensor>& pieces, const Tensor& target, int d) {
+  int64_t start = 0;
+  for (const Tensor& x : pieces) {
+    if (x.numel() > 0) core::copy_into(x, target.with_layout(x.shape(), target.strides(), target.offset() + start * target.stride(d)));
+    start += x.shape(d);
+  }
+}
+
 /// Checked pieces of one rank, joined along d.
 Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<Tensor>& pieces, int d, const Tensor& out_option) {
   Dims shape = pieces[0].shape();
@@ -51,10 +110,10 @@ Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<
   core::StepScope step([&] { return Step{op, OpClass::kIndex, given, {target}}; });
   if (step.shape_only(target)) return target;
   if (shared) target = Tensor::empty(shape, dtype, target.device());
-  int64_t start = 0;
-  for (const Tensor& x : pieces) {
-    if (x.numel() > 0) core::copy_into(x, target.with_layout(x.shape(), target.strides(), target.offset() + start * target.stride(d)));
-    start += x.shape(d);
+  if (joins_runs(pieces, target, d)) {
+    join_runs(pieces, target, d);
+  } else {
+    join_one_by_one(pieces, target, d);
   }
   if (shared) core::copy_into(target, out.target());
   return out.finish();

@@ -141,6 +141,8 @@ void run_scatter(const Scatter& s, const Tensor& target) {
   if (s.kind == Kind::kPut) return index::scatter_along(move_of(s, target, s.src), target.dtype());
   const DType wide = compute_dtype(target.dtype());
   const bool mean = s.kind == Kind::kMean;
+  const index::AlongMove direct = move_of(s, target, s.src);
+  if (!mean && s.include_self && index::takes_lines(direct, target.dtype())) return index::combine_lines(direct, target.dtype(), combine_of(s.kind));
   const Tensor scratch = mean ? target.to(wide).contiguous() : target.to(wide);
   const Tensor sums = mean && scratch.raw() == target.raw() ? scratch.clone() : scratch;
   if (!s.include_self) index::scatter_along(move_of(s, sums, constant(s, identity_of(s.kind, wide), wide)), wide);

@@ -168,7 +168,7 @@ TEST(IndexAdd, EveryDtypeAndLayout) {
   constexpr DType kDtypes[] = {int8, uint8, int64, float16, bfloat16, float32, float64};
   for (int i = 0; i < 400; ++i) {
     const DType dtype = kDtypes[draw.upto(6)];
-    const Tensor x = small(draw, shape_of(draw, 1 + draw.upto(3), i % 10 == 0 ? 90 : 6), dtype);
+    const Tensor x = small(draw, shape_of(draw, 1 + draw.upto(3), i % 10 == 0 ? 30 : 6), dtype);
     const auto dim = static_cast<size_t>(draw.upto(x.ndim() - 1));
     const Tensor index = index_of(draw, {draw.upto(9)}, std::min<int64_t>(x.shape()[dim], 100));
     Dims shape = x.shape();
