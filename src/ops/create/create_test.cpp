@@ -104,6 +104,11 @@ TEST(Pad, EveryModeAndLayout) {
   }
 }
 
+TEST(Pad, NothingIsLeftOfX) {
+  const Threads one(1);
+  EXPECT_EQ(values(pad(ones({2, 2}), {-2, 2}, {.value = 3})), std::vector<double>(4, 3));
+}
+
 TEST(Pad, Errors) {
   const Tensor x = ones({3});
   expect_error<ValueError>([&] { pad(x, {1}); }, "pad: pad must hold pairs, got (1,)");

@@ -81,7 +81,8 @@ void fill_target(const Pad& p) {
   const Dims& shape = p.target.shape();
   size_t lead = 0;
   int64_t positions = 1;
-  while (lead < shape.size() && p.runs[lead].size() == 1 && p.runs[lead][0].length == p.x.shape()[lead]) positions *= shape[lead++];
+  const auto is_whole = [&](size_t d) { return p.runs[d].size() == 1 && !p.runs[d][0].is_value && p.runs[d][0].length == p.x.shape()[d]; };
+  while (lead < shape.size() && is_whole(lead)) positions *= shape[lead++];
   if (positions < 2 * num_threads()) return fill_boxes(p, 0, shape, Dims(shape.size(), 0), 0, 0, false);
   Dims sizes = shape;
   std::fill_n(sizes.begin(), lead, 1);

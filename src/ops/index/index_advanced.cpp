@@ -167,19 +167,19 @@ void run_put(const Plan& plan, const Tensor& target, Tensor values, bool accumul
   const size_t first = plan.before.size();
   if (!one_stride(values, first, first + plan.place_shape.size())) values = values.contiguous();
   const Move move = move_of(plan, target, values);
-  if (accumulate) return index::add_rows(move.rows, target.dtype(), 1);
-  index::scatter_rows(move.rows, target.dtype());
+  if (!accumulate) return index::scatter_rows(move.rows, target.dtype());
+  if (index::add_rows_narrow(move.rows, target.dtype(), 1)) return;
+  if (compute_dtype(target.dtype()) == target.dtype()) return index::add_rows(move.rows, target.dtype(), 1);
+  const Tensor scratch = target.to(float32);
+  run_put(plan, scratch, values.to(float32), true);
+  core::copy_into(scratch, target);
 }
 
 /// target[places] = values, or +=, whatever memory they share with the inputs.
 void put_into(Plan plan, const Tensor& target, Tensor values, bool accumulate) {
   values = index::read_first(values, core::spans_overlap(values, target));
   for (Tensor& entries : plan.arrays) entries = index::read_first(entries, core::spans_overlap(entries, target));
-  const DType wide = compute_dtype(target.dtype());
-  if (!accumulate || wide == target.dtype()) return run_put(plan, target, values, accumulate);
-  const Tensor scratch = target.to(wide);
-  run_put(plan, scratch, values.to(wide), true);
-  core::copy_into(scratch, target);
+  run_put(plan, target, values, accumulate);
 }
 
 Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices, const Tensor& target) {

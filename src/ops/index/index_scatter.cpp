@@ -204,10 +204,8 @@ RowAdd check_index_add(const char* op, const Tensor& x, int64_t dim, const Tenso
   return a;
 }
 
-/// The addition, onto `target` that holds x.
-void run_index_add(const RowAdd& a, const Tensor& target) {
-  const DType wide = compute_dtype(target.dtype());
-  const Tensor sums = target.to(wide), from = a.source.to(wide);
+/// The rows of `sums`, of x's shape, and of `from`, of source's.
+index::RowMove move_of(const RowAdd& a, const Tensor& sums, const Tensor& from) {
   const auto d = static_cast<size_t>(a.dim);
   const auto before = [&](const Dims& dims) { return Dims(dims.begin(), dims.begin() + d); };
   const auto after = [&](const Dims& dims) { return Dims(dims.begin() + d + 1, dims.end()); };
@@ -222,7 +220,16 @@ void run_index_add(const RowAdd& a, const Tensor& target) {
   move.dense_inner = after(from.strides());
   move.dense_stride = from.strides()[d];
   move.count = a.index.numel();
-  index::add_rows(move, wide, a.alpha);
+  return move;
+}
+
+/// The addition, onto `target` that holds x.
+void run_index_add(const RowAdd& a, const Tensor& target) {
+  if (index::add_rows_narrow(move_of(a, target, a.source), target.dtype(), a.alpha)) return;
+  const DType wide = compute_dtype(target.dtype());
+  const Tensor sums = target.to(wide);
+  const Tensor from = a.source.to(wide);
+  index::add_rows(move_of(a, sums, from), wide, a.alpha);
   if (sums.raw() != target.raw()) core::copy_into(sums, target);
 }
 

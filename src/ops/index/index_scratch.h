@@ -9,7 +9,7 @@ namespace tenor::index {
 inline std::vector<core::Copy> scratch_copies(const Tensor& x) {
   if (compute_dtype(x.dtype()) == x.dtype()) return {};
   const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(float32));
-  return {{"x", bytes, "sums of narrow floats are kept in float32 and rounded once"}};
+  return {{"x", bytes, "sums of narrow floats may need a float32 copy, rounded once"}};
 }
 
 }  // namespace tenor::index

@@ -1,0 +1,100 @@
+// add_rows_narrow: rows of 16-bit floats grouped by the place they go to, each place summed in float32 and rounded once.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "src/core/numeric.h"
+#include "src/cpu/move.h"
+#include "src/cpu/parallel.h"
+#include "src/ops/index/index_rows.h"
+
+namespace tenor::index {
+namespace {
+
+constexpr int64_t kPiece = 1024;  // columns summed at a time, on the stack
+
+bool is_dense(const Dims& shape, const Dims& strides) {
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] != 1 && strides[d] != step) return false;
+    step *= shape[d];
+  }
+  return true;
+}
+
+/// Rows by place, those of one place in their order, and where each place's rows start.
+struct Groups {
+  std::vector<int64_t> rows, starts;
+};
+
+Groups group_by_place(const int64_t* places, int64_t count) {
+  Groups g;
+  g.rows.resize(static_cast<size_t>(count));
+  const int64_t past = *std::max_element(places, places + count) + 1;
+  if (past <= 8 * count) {  // counting sort
+    std::vector<int64_t> next(static_cast<size_t>(past) + 1, 0);
+    for (int64_t p = 0; p < count; ++p) ++next[static_cast<size_t>(places[p]) + 1];
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    for (int64_t p = 0; p < count; ++p) g.rows[static_cast<size_t>(next[static_cast<size_t>(places[p])]++)] = p;
+  } else {
+    std::iota(g.rows.begin(), g.rows.end(), 0);
+    std::stable_sort(g.rows.begin(), g.rows.end(), [&](int64_t a, int64_t b) { return places[a] < places[b]; });
+  }
+  for (int64_t i = 0; i < count; ++i)
+    if (i == 0 || places[g.rows[static_cast<size_t>(i)]] != places[g.rows[static_cast<size_t>(i) - 1]]) g.starts.push_back(i);
+  g.starts.push_back(count);
+  return g;
+}
+
+/// Adds rows first..last to one place, a piece of n columns.
+struct Adder {
+  cpu::Converter widen, narrow;
+  float alpha;
+
+  void operator()(uint16_t* table, const uint16_t* dense, int64_t dense_stride, const int64_t* first, const int64_t* last, int64_t n) const {
+    float sums[kPiece], from[kPiece];
+    widen(table, sums, static_cast<size_t>(n));
+    for (; first != last; ++first) {
+      widen(dense + *first * dense_stride, from, static_cast<size_t>(n));
+      if (alpha == 1) {
+        for (int64_t j = 0; j < n; ++j) sums[j] += from[j];
+      } else {
+        for (int64_t j = 0; j < n; ++j) sums[j] += alpha * from[j];
+      }
+    }
+    narrow(sums, table, static_cast<size_t>(n));
+  }
+};
+
+int64_t offset_at(int64_t at, const Dims& shape, const Dims& strides) {
+  int64_t offset = 0;
+  for (size_t d = shape.size(); d-- > 0; at /= shape[d]) offset += at % shape[d] * strides[d];
+  return offset;
+}
+
+}  // namespace
+
+bool add_rows_narrow(const RowMove& m, DType dtype, const Scalar& alpha) {
+  const int64_t columns = product(m.inner), outer = product(m.outer);
+  if (item_size(dtype) != 2 || !is_float(dtype) || columns < 32) return false;
+  if (!is_dense(m.inner, m.table_inner) || !is_dense(m.inner, m.dense_inner)) return false;
+  if (outer * m.count == 0) return true;
+  const Groups groups = group_by_place(m.places, m.count);
+  const auto places = static_cast<int64_t>(groups.starts.size()) - 1;
+  const int64_t pieces = (columns + kPiece - 1) / kPiece;
+  const Adder add{cpu::Converter(dtype, float32), cpu::Converter(float32, dtype), static_cast<float>(alpha.as_double())};
+  const int64_t bytes = 8 * std::min(columns, kPiece) * (m.count / places + 1);
+  cpu::parallel_for(outer * pieces * places, cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t c = item % pieces, g = item / pieces % places, o = item / pieces / places;
+      const int64_t* rows = groups.rows.data() + groups.starts[static_cast<size_t>(g)];
+      const int64_t* past = groups.rows.data() + groups.starts[static_cast<size_t>(g) + 1];
+      auto* table = static_cast<uint16_t*>(m.table) + offset_at(o, m.outer, m.table_outer) + m.places[*rows] * m.place_stride + c * kPiece;
+      const auto* dense = static_cast<const uint16_t*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + c * kPiece;
+      add(table, dense, m.dense_stride, rows, past, std::min(kPiece, columns - c * kPiece));
+    }
+  });
+  return true;
+}
+
+}  // namespace tenor::index
