@@ -25,36 +25,36 @@
 namespace tenor {
 
 struct ElementwiseOptions {
-  Tensor out;
+  Tensor out = {};
 };
 struct AddOptions {
   Scalar alpha = 1;  ///< other is multiplied by it first
-  Tensor out;
+  Tensor out = {};
 };
 struct DivOptions {
   std::string_view rounding_mode;  ///< "" true division, "floor" as floor_divide, "trunc" towards zero
-  Tensor out;
+  Tensor out = {};
 };
 struct LeakyReluOptions {
   double negative_slope = 0.01;
-  Tensor out;
+  Tensor out = {};
 };
 struct EluOptions {
   double alpha = 1.0;
-  Tensor out;
+  Tensor out = {};
 };
 struct GeluOptions {
   std::string_view approximate = "none";  ///< or "tanh"
-  Tensor out;
+  Tensor out = {};
 };
 struct SoftplusOptions {
   double beta = 1.0;  ///< finite and > 0
-  Tensor out;
+  Tensor out = {};
 };
 struct IscloseOptions {
   double rtol = 1e-5, atol = 1e-8;  ///< >= 0
   bool equal_nan = false;
-  Tensor out;
+  Tensor out = {};
 };
 
 // ---- arithmetic ----------------------------------------------------------------------------------------------------

@@ -41,6 +41,12 @@ DType promote_operands(const char* name, const Call& call, int first, int arity)
   return *dtype;
 }
 
+bool has_tensor(const Call& call, int arity) {
+  for (int i = 0; i < arity; ++i)
+    if (call.operands[i]->is_tensor()) return true;
+  return false;
+}
+
 void check_scalars_fit(const char* name, const Call& call, int first, int arity, DType dtype) {
   for (int i = first; i < arity; ++i) {
     const Operand& o = *call.operands[i];
@@ -92,7 +98,8 @@ Types resolve_types(const Call& call) {
   const OpRow& r = row(call.op);
   const char* name = call.name ? call.name : r.name;
   if (r.rule == Rule::kSelect) return select_types(name, call);
-  const DType promoted = promote_operands(name, call, 0, r.arity);
+  // Logic asks each operand alone whether it is zero: dtypes need not meet.
+  const DType promoted = r.rule == Rule::kLogical && has_tensor(call, r.arity) ? boolean : promote_operands(name, call, 0, r.arity);
   Types t{promoted, {}, promoted, promoted};
   switch (r.rule) {
     case Rule::kFloat: t.result = float_dtype(promoted); break;
@@ -105,10 +112,9 @@ Types resolve_types(const Call& call) {
     default: break;
   }
   DType compute = compute_dtype(r.rule == Rule::kFloat ? t.result : promoted);
-  if (r.rule == Rule::kLogical) compute = boolean;
   if (r.rule == Rule::kClose) compute = close_dtype(promoted);
-  if (r.rule != Rule::kLogical) check_scalars_fit(name, call, 0, r.arity, promoted);
-  if (is_float8(promoted) && r.rule != Rule::kLogical)
+  check_scalars_fit(name, call, 0, r.arity, promoted);
+  if (is_float8(promoted))
     fail<DTypeError>("{}: {} is a storage dtype; convert with to() first", name, promoted);
   t.compute.fill(compute);
   t.computed = t.result == boolean ? boolean : compute;
