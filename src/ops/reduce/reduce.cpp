@@ -130,8 +130,9 @@ ExtremeResult run_extreme(const char* name, bool largest, const Tensor& x, int64
   if (values.target().strides() == indices.target().strides()) {
     reduce::run_arg_cpu({largest, x, dims, values.target(), indices.target()});
   } else {
-    const Tensor places = Tensor::empty(shape, int64, x.device(), values.target().strides());
-    reduce::run_arg_cpu({largest, x, dims, values.target(), places});
+    const Tensor best = Tensor::empty(shape, x.dtype(), x.device()), places = Tensor::empty(shape, int64, x.device());
+    reduce::run_arg_cpu({largest, x, dims, best, places});
+    core::copy_into(best, values.target());
     core::copy_into(places, indices.target());
   }
   return {values.finish(), indices.finish()};

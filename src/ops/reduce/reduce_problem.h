@@ -21,7 +21,7 @@ struct ArgProblem {
   bool largest;
   Tensor x;
   Dims dims;
-  Tensor values, indices;  ///< either may be undefined; same shape and strides otherwise
+  Tensor values, indices;  ///< either may be undefined; of one shape and the same strides
 };
 void run_arg_cpu(const ArgProblem& problem);
 

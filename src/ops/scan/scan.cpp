@@ -58,10 +58,14 @@ ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t 
   Output values(name, o.out, x.shape(), x.dtype(), x, {&x}), indices(name, o.out_indices, x.shape(), int64, x, {&x});
   StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}; });
   if (step.shape_only(values.target())) return {values.target(), indices.target()};
-  const bool alike = values.target().strides() == indices.target().strides();
-  const Tensor places = alike ? indices.target() : Tensor::empty(x.shape(), int64, x.device(), values.target().strides());
-  scan::run_cpu({op, x, values.target(), d, comparable(x.dtype()), places});
-  if (!alike) core::copy_into(places, indices.target());
+  if (values.target().strides() == indices.target().strides()) {
+    scan::run_cpu({op, x, values.target(), d, comparable(x.dtype()), indices.target()});
+  } else {
+    const Tensor best = Tensor::empty(x.shape(), x.dtype(), x.device()), places = Tensor::empty(x.shape(), int64, x.device());
+    scan::run_cpu({op, x, best, d, comparable(x.dtype()), places});
+    core::copy_into(best, values.target());
+    core::copy_into(places, indices.target());
+  }
   return {values.finish(), indices.finish()};
 }
 
