@@ -15,4 +15,12 @@ void reference_run(const GemmProblem& p);
 std::string blocked_why_not(const GemmProblem& p);
 void blocked_run(const GemmProblem& p);
 
+// gemm_tiles.cpp: bfloat16 on AMX tiles; an output's order over k depends on k alone.
+std::string tiles_why_not(const GemmProblem& p);
+void tiles_run(const GemmProblem& p);
+
+// gemm_vendor.cpp: oneDNN.
+std::string vendor_why_not(const GemmProblem& p);
+void vendor_run(const GemmProblem& p);
+
 }  // namespace tenor::contract
