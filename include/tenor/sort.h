@@ -44,7 +44,7 @@ struct TopkOptions {
   SortResult out = {};
 };
 /// The k largest (or smallest) elements along dim in sort's order, so the first k of sort(x, descending = largest).
-/// Cost: one pass over a row and O(k log(n/k)) insertions where k is small against n, else a sort.
+/// Cost: one or two passes over a row for k <= n / 8, else a sort.
 /// @throws ValueError unless 0 <= k <= x's size along dim.
 SortResult topk(const Tensor& x, int64_t k, const TopkOptions& options = {});
 

@@ -57,6 +57,7 @@ struct KeyKernels {
   size_t (*find_below)(const K* bits, size_t n, KeyCode code, K limit, uint32_t* places, K* keys);
   size_t (*find_between)(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys,
                          size_t* lower);
+  void (*lower_minima)(const K* bits, size_t n, KeyCode code, K* minima, size_t groups);
 };
 template <class K>
 const KeyKernels<K>& key_kernels(KeyKind kind);
@@ -84,6 +85,13 @@ template <class K>
 inline size_t find_between(const K* bits, size_t n, KeyCode code, K low, K high, uint32_t* places, K* keys,
                            size_t* lower) {
   return key_kernels<K>(code.kind).find_between(bits, n, code, low, high, places, keys, lower);
+}
+
+/// minima[i % groups] = min(minima[i % groups], key of element i). groups is a multiple of a vector's lanes: of
+/// 64 / sizeof(K).
+template <class K>
+inline void lower_minima(const K* bits, size_t n, KeyCode code, K* minima, size_t groups) {
+  key_kernels<K>(code.kind).lower_minima(bits, n, code, minima, groups);
 }
 
 /// The order of up to kRanked keys, stable: order[p] is the place of the key that comes p-th. Costs n^2 comparisons, by

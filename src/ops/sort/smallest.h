@@ -1,13 +1,17 @@
 // Selection: the k smallest packed values of a row, in a buffer that is cut back to k whenever it fills.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+
 #include "src/ops/sort/packed.h"
 #include "src/ops/sort/sample.h"
 
 namespace tenor::cpu {
 
-/// Once the buffer is full its k-th smallest bounds what still enters, so a row in random order lets only about
-/// k log(n / k) elements in and vectors pass over the rest.
+/// Most elements never get into the buffer, since vectors compare with a bound first. For small k that is the k-th
+/// smallest of the minima of 2k interleaved groups, which k elements at least do not exceed and in any common order few
+/// others either; for large k a sample gives a likely one. Either comes down whenever the buffer is cut.
 template <class P>
 class Smallest {
  public:
@@ -24,7 +28,7 @@ class Smallest {
   /// Offers elements [first, last) of a row, at least k.
   template <class K>
   void scan(const K* x, int64_t stride, int64_t first, int64_t last, KeyCode code) {
-    if (k_ >= kGuessed && last - first >= kSampled && scan_guessed(x, stride, first, last, code)) return;
+    if (last - first >= 8 * k_ && last - first >= 128 && bound_scan(x, stride, first, last, code)) return;
     const int64_t begun = std::min(capacity(k_), last - first);
     each_key(x, stride, first, begun, code, [&](int64_t i, K key) { buffer_[size_++] = pack<P>(key, i); });
     if (size_ == capacity(k_)) cut();
@@ -42,12 +46,29 @@ class Smallest {
   }
 
  private:
-  static constexpr int64_t kGuessed = 128;
+  static constexpr int64_t kMostGroups = 256;
 
-  /// For large k the bound would take long to come down: starts from a likely one. False when it was too low.
+  /// The k-th smallest of the minima of groups of elements [first, last): k elements at least are not above it.
   template <class K>
-  bool scan_guessed(const K* x, int64_t stride, int64_t first, int64_t last, KeyCode code) {
-    bound_ = pack<P>(Sample<K>(x, stride, first, last, code).high(k_, 3), 0);
+  K group_bound(const K* x, int64_t stride, int64_t first, int64_t last, KeyCode code) const {
+    K block[kKeyBlock] = {}, minima[kMostGroups];
+    const size_t groups = std::max(64 / sizeof(K), std::bit_ceil(static_cast<size_t>(2 * k_)));
+    std::fill_n(minima, groups, static_cast<K>(~K(0)));
+    for (int64_t done = first; done < last; done += kKeyBlock) {
+      const int64_t count = std::min(kKeyBlock, last - done);
+      lower_minima(side_by_side(x, stride, done, count, block), static_cast<size_t>(count), code, minima, groups);
+    }
+    std::nth_element(minima, minima + k_ - 1, minima + groups);
+    return minima[k_ - 1];
+  }
+
+  /// Scans below a bound found beforehand. False, and nothing offered, when that was too low or bounds nothing.
+  template <class K>
+  bool bound_scan(const K* x, int64_t stride, int64_t first, int64_t last, KeyCode code) {
+    const K bound = 2 * k_ <= kMostGroups ? group_bound(x, stride, first, last, code)
+                                          : Sample<K>(x, stride, first, last, code).high(k_, 3);
+    if (bound == static_cast<K>(~K(0))) return false;
+    bound_ = pack<P>(static_cast<uint64_t>(bound) + 1, 0);
     bounded_ = true;
     scan_bounded(x, stride, first, last, code);
     if (size_ >= k_) return true;

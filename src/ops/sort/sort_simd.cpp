@@ -108,6 +108,22 @@ size_t find_between_kind(const K* bits, size_t n, KeyCode code, K low, K high, u
   return count;
 }
 
+template <KeyKind Kind, class K>
+void lower_minima_kind(const K* bits, size_t n, KeyCode code, K* minima, size_t groups) {
+  const hn::ScalableTag<K> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto infinity = hn::Set(d, static_cast<K>(code.infinity));
+  const auto flip = hn::Set(d, static_cast<K>(code.descending ? ~K(0) : K(0)));
+  size_t i = 0;
+  for (; i + groups <= n; i += groups) {
+    for (size_t g = 0; g < groups; g += lanes) {
+      const auto key = encode_vector<Kind>(d, hn::LoadU(d, bits + i + g), infinity, flip);
+      hn::StoreU(hn::Min(hn::LoadU(d, minima + g), key), d, minima + g);
+    }
+  }
+  for (size_t g = 0; i < n; ++i, ++g) minima[g] = HWY_MIN(minima[g], encode(bits[i], code));
+}
+
 /// An element's rank is the number of keys that come before it: smaller ones, and equal ones of lower index.
 template <class K>
 void rank_any(const K* keys, size_t n, uint32_t* order) {
@@ -134,7 +150,7 @@ void rank_any(const K* keys, size_t n, uint32_t* order) {
 
 template <class K, KeyKind Kind>
 constexpr KeyKernels<K> kernels_of() {
-  return {encode_kind<Kind, K>, find_below_kind<Kind, K>, find_between_kind<Kind, K>};
+  return {encode_kind<Kind, K>, find_below_kind<Kind, K>, find_between_kind<Kind, K>, lower_minima_kind<Kind, K>};
 }
 template <class K>
 const KeyKernels<K>& kernels(KeyKind kind) {

@@ -256,6 +256,16 @@ TEST(Sort, AScalarIsARowOfOne) {
   EXPECT_EQ(median(x).values.item_double(), 7);
 }
 
+TEST(Sort, ShapesAloneGiveShapes) {
+  const Tensor x = Tensor::empty({4, 9}, float16, {DeviceType::kMeta, 0});
+  EXPECT_EQ(sort(x, {.dim = 0}).indices.shape(), (Dims{4, 9}));
+  EXPECT_EQ(argsort(x).device().type, DeviceType::kMeta);
+  EXPECT_EQ(topk(x, 3).values.shape(), (Dims{4, 3}));
+  EXPECT_EQ(kthvalue(x, 3, {.dim = 0}).values.shape(), Dims{9});
+  EXPECT_EQ(median(x).values.shape(), Dims());
+  EXPECT_EQ(searchsorted(x, x).dtype(), int64);
+}
+
 TEST(Sort, ErrorsNameOperatorArgumentAndBothSides) {
   const Tensor x = Tensor::empty({2, 3}, float32);
   expect_error<IndexError>([&] { sort(x, {.dim = 2}); }, "sort: dim 2 is out of range");
