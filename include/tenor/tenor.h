@@ -12,6 +12,7 @@
 #include "tenor/elementwise.h"
 #include "tenor/error.h"
 #include "tenor/index.h"
+#include "tenor/limits.h"
 #include "tenor/modes.h"
 #include "tenor/norm.h"
 #include "tenor/reduce.h"

@@ -3,7 +3,9 @@
 
 #include "call.h"
 #include "src/core/registry.h"
+#include "src/core/step.h"
 #include "src/core/text.h"
+#include "tenor/limits.h"
 
 namespace tenor::python {
 
@@ -87,6 +89,17 @@ void bind_modes(nb::module_& m) {
   m.def("empty_cache", &empty_cache, "Returns the freed CPU blocks kept for reuse to the system.");
   m.def("cached_bytes", &cached_bytes, "Bytes of freed CPU blocks kept for reuse.");
   m.def("set_cache_limit", &set_cache_limit, "bytes"_a, "The most bytes of freed CPU blocks kept for reuse.");
+  m.attr("DeviceLimits") = named_tuple("DeviceLimits", {"copy_bytes", "float32_flops", "bfloat16_flops"});
+  m.def("device_limits", [type = m.attr("DeviceLimits").ptr()](bool again) {
+    DeviceLimits l;
+    {
+      nb::gil_scoped_release unlocked;
+      l = device_limits(kCpu, again);
+    }
+    return nb::handle(type)(l.copy_bytes, l.float32_flops, l.bfloat16_flops);
+  }, "again"_a = false,
+        "This machine's measured limits at the current thread count, a second: bytes that a copy reads and writes, float32 and "
+        "bfloat16 FLOPs. Measured once and kept in ~/.cache/tenor; again=True measures anew.");
   // The context manager `tenor.batch_invariant()` is written over this in the package.
   struct Guard {
     std::unique_ptr<BatchInvariantGuard> held;
@@ -104,6 +117,25 @@ void bind_registry(nb::module_& m) {
       all.append(nb::make_tuple(info.name, info.family, static_cast<int>(info.op_class), info.formula, info.strategies));
     return all;
   }, "Every operator as (name, family, class, formula, strategies).");
+}
+
+/// Keeps what operators state of themselves.
+struct StrategyTracer final : core::Tracer {
+  std::vector<std::pair<std::string, std::string>> steps;
+  void record(const core::Step& step) override { steps.emplace_back(step.op, step.strategy.substr(0, step.strategy.find('\n'))); }
+};
+
+void bind_trace(nb::module_& m) {
+  m.def("_strategies_of", [](nb::callable fn) {
+    StrategyTracer tracer;
+    {
+      core::TracerGuard guard(&tracer);
+      fn();
+    }
+    nb::list all;
+    for (const auto& [op, strategy] : tracer.steps) all.append(nb::make_tuple(op, strategy));
+    return all;
+  }, "fn"_a, "Calls fn(): the operators that it called as (name, strategy taken), the strategy empty where there is one way.");
 }
 
 /// Functions registered by def_method become methods: an instancemethod binds self as the first argument at no cost.
@@ -125,6 +157,7 @@ NB_MODULE(_tenor, m) {
   bind_dtypes(m);
   bind_modes(m);
   bind_registry(m);
+  bind_trace(m);
   bind_tensor(m);
 #define TENOR_BIND(family) bind_##family(m);
 #include "bind_list.inc"

@@ -95,17 +95,6 @@ def compare(ours, theirs, rounds, seconds):
     return median(a), median(b) if b else None
 
 
-def measure_limits(rounds=5):
-    """This machine's copy bandwidth (bytes read + written a second), as PyTorch's and Tenor's copies reach it."""
-    x = np.ones(1 << 25, np.float32)
-    y = np.empty_like(x)
-    src, dst = tenor.from_dlpack(x), tenor.from_dlpack(y)
-    fn = (lambda: dst.copy_(src)) if hasattr(dst, "copy_") else (lambda: np.copyto(y, x))
-    fn()
-    best = min(t for _ in range(rounds) for t in timed(fn, 0.1))
-    return {"copy_GBs": 2 * x.nbytes / best / 1e9}
-
-
 def run_case(case, torch, limits, args):
     """One record, in the form of bench/results."""
     inputs = case["make"](np.random.default_rng(0))
@@ -122,8 +111,9 @@ def run_case(case, torch, limits, args):
               "threads": tenor.get_num_threads(), "strategy": "auto", "ms": round(seconds * 1e3, 5)}
     if work:
         record.update(value=round(work / seconds / 1e9, 3), unit=unit)
-    if unit == "GB/s" and work:
-        record.update(limit=round(limits["copy_GBs"], 2), share=round(work / seconds / 1e9 / limits["copy_GBs"], 3))
+    if work:
+        limit = limits.copy_bytes if unit == "GB/s" else limits.bfloat16_flops if case["dtype"] == "bfloat16" else limits.float32_flops
+        record.update(limit=round(limit / 1e9, 2), share=round(work / seconds / limit, 3))
     if peer_seconds:
         record.update(peer=f"torch {torch.__version__}", peer_ms=round(peer_seconds * 1e3, 5),
                       ratio=round(peer_seconds / seconds, 3))
@@ -147,7 +137,7 @@ def show(record):
     if "value" in record:
         line += f" {record['value']:9.2f} {record['unit']:8}"
     if "share" in record:
-        line += f" {100 * record['share']:5.0f}% of copy"
+        line += f" {100 * record['share']:5.0f}% of {'copy' if record['unit'] == 'GB/s' else 'FLOPs'}"
     if "ratio" in record:
         line += f"   {record['ratio']:6.2f}x {record['peer'].split()[0]} ({record['peer_ms']:.4f} ms)"
     return line
@@ -178,8 +168,9 @@ def main(argv=None):
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    limits = measure_limits()
-    print(f"threads {tenor.get_num_threads()}, copy {limits['copy_GBs']:.1f} GB/s (read + written)", file=sys.stderr)
+    limits = tenor.device_limits()
+    print(f"threads {tenor.get_num_threads()}, copy {limits.copy_bytes / 1e9:.1f} GB/s (read + written), float32 "
+          f"{limits.float32_flops / 1e9:.0f}, bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s", file=sys.stderr)
     stamp = {"commit": commit(), "date": datetime.date.today().isoformat()}
     failed = 0
     for case in cases:

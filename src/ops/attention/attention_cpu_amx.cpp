@@ -1,34 +1,17 @@
 // The products of the fallback on AMX tiles (Sapphire Rapids and later): bfloat16 pairs in, float32 sums out.
+#include "src/cpu/amx.h"
 #include "src/ops/attention/attention_kernels.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace tenor::attn {
 namespace {
 
 #define TENOR_AMX __attribute__((target("amx-tile,amx-bf16")))
 
-/// What LDTILECFG reads: all eight tiles as 16 rows of 64 bytes.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-constexpr TileConfig kConfig;
-
-bool request_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
-  if ((d & (kBf16 | kTile)) != (kBf16 | kTile)) return false;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
+constexpr cpu::TileConfig kConfig;
 
 /// A strip of 16 or 32 rows times 32 columns of a product, in tiles 0 to 3 (row of tiles, then column): tiles 4 and 5
 /// hold the left operand, 6 and 7 the right. Strides are in bytes.
@@ -111,11 +94,6 @@ TENOR_AMX void accumulate_strip(const Block& b, const char* weights, const char*
 
 }  // namespace
 
-bool has_amx() {
-  static const bool available = request_amx();
-  return available;
-}
-
 TENOR_AMX void amx_scores(const Block& b, const void* panel, int64_t j) {
   _tile_loadconfig(&kConfig);
   const char* query = static_cast<const char*>(b.query);
@@ -144,7 +122,6 @@ TENOR_AMX void amx_accumulate(const Block& b, const void* values, int64_t j, int
 
 namespace tenor::attn {
 
-bool has_amx() { return false; }
 void amx_scores(const Block&, const void*, int64_t) {}
 void amx_accumulate(const Block&, const void*, int64_t, int64_t, bool) {}
 

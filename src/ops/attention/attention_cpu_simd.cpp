@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "src/core/visit.h"
+#include "src/cpu/amx.h"
 #include "src/ops/attention/attention_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -474,7 +475,7 @@ Kernels kernels_of() {
 
 #if TENOR_ATTENTION_TILES
 /// Products on the matrix unit, which takes 16 rows and 32 summed elements at a time.
-bool takes_tiles(const Problem& p) { return p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0 && has_amx(); }
+bool takes_tiles(const Problem& p) { return p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0 && cpu::has_amx(); }
 Kernels tile_kernels() {
   return {sizeof(float), sizeof(BFloat16), 16, 32, &PackQueryPairs, &PackKeyPairs, &PackValuePairs,
           &amx_scores, &Softmax<SplitWeights, float>, &amx_accumulate, &Fold<float>, &Finish<BFloat16>, &SplitWeight};

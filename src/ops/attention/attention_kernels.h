@@ -77,9 +77,7 @@ Kernels kernels_for(const Problem& problem);
 // Weights for the matrix unit: each 32 keys' floats give way to their upper halves as bfloat16, then what those leave, as
 // bfloat16 too. The sum of two products is then as good as one with 16 bits of significand.
 
-/// Whether this process may use AMX tiles with bfloat16.
-bool has_amx();
-/// As Kernels' members, on tiles: query [rows, dim] and panel [dim / 2][kPanel] pairs, values [kPanel / 2][columns] pairs.
+/// As Kernels' members, on AMX tiles (cpu::has_amx()): query [rows, dim] and panel [dim / 2][kPanel] pairs, values [kPanel / 2][columns] pairs.
 void amx_scores(const Block& block, const void* panel, int64_t j);
 void amx_accumulate(const Block& block, const void* values, int64_t j, int64_t n, bool fresh);
 

@@ -1,0 +1,36 @@
+#include "src/cpu/limits.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/limits_simd.cpp"
+#include "hwy/foreach_target.h"
+#include "src/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::cpu::HWY_NAMESPACE {
+
+/// Twelve sums hide the latency of two units' additions; the factors keep them finite.
+int64_t MultiplyAdds(int64_t rounds) {
+  const hn::ScalableTag<float> d;
+  constexpr int kSums = 12;
+  hn::Vec<decltype(d)> sum[kSums];
+  for (int i = 0; i < kSums; ++i) sum[i] = hn::Set(d, static_cast<float>(i));
+  const auto factor = hn::Set(d, 0.5f), term = hn::Set(d, 1.0f);
+  for (int64_t r = 0; r < rounds; ++r)
+    for (int i = 0; i < kSums; ++i) sum[i] = hn::MulAdd(sum[i], factor, term);
+  for (int i = 1; i < kSums; ++i) sum[0] = hn::Add(sum[0], sum[i]);
+  volatile float used = hn::GetLane(sum[0]);
+  (void)used;
+  return rounds * kSums * static_cast<int64_t>(hn::Lanes(d)) * 2;
+}
+
+}  // namespace tenor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenor::cpu {
+
+HWY_EXPORT(MultiplyAdds);
+int64_t multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds)(rounds); }
+
+}  // namespace tenor::cpu
+#endif
