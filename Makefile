@@ -16,6 +16,7 @@ setup:
 
 demo: build
 	$(BIN)/python examples/sentence_embedding/main.py
+	$(BIN)/python -m tenor.demo
 
 test: build
 	bash tools/test.sh $(BUILD)

@@ -1,0 +1,244 @@
+"""Every operator family on real shapes: the strategy taken, the error against a float64 reference, the time, and the share
+of this machine's measured limit.
+
+    python -m tenor.demo [FAMILY ...] [--threads N] [--json]
+
+The limit is the larger of two times: the bytes that must move at the machine's copy bandwidth, the FLOPs at its rate for
+the dtype (tenor.device_limits()). Data that stays in the caches may beat the first. The error is the largest of |got - want|
+over the largest of |want| (1 at least); integers are exact, or wrong.
+"""
+import argparse
+import json
+import math
+import sys
+import time
+
+import numpy as np
+
+import tenor as tn
+from tenor._tenor import _strategies_of
+
+
+def data(*shapes, dtype="float32", seed=0):
+    """Normal numbers as tensors of that dtype."""
+    rng = np.random.default_rng(seed)
+    return [tn.asarray(rng.standard_normal(s).astype(np.float32)).to(dtype) for s in shapes]
+
+
+def wide(x):
+    """A result as NumPy, floats in float64."""
+    if isinstance(x, tn.Tensor):
+        return (x.to(tn.float64) if x.dtype in ("float16", "bfloat16", "float32") else x).numpy()
+    return np.asarray(x)
+
+
+def erf(x):
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+def softmax(s):
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attend(q, k, v, causal):
+    """The formula for one key head a query head."""
+    s = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    if causal:
+        s = np.where(np.tri(q.shape[-2], k.shape[-2], k.shape[-2] - q.shape[-2], dtype=bool), s, -np.inf)
+    return softmax(s) @ v
+
+
+def rotate(x, cos, sin):
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    c, s = cos[:, None], sin[:, None]
+    return np.concatenate([a * c - b * s, b * c + a * s], -1)
+
+
+def size(*tensors):
+    """Bytes of their elements."""
+    return sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors)
+
+
+class Case:
+    """One row: run() is timed; want(rows) gives the float64 result, of the first rows only where `rows` says so."""
+
+    def __init__(self, family, op, shape, dtype, run, want, moved=0, flops=0, rows=None):
+        self.family, self.op, self.shape, self.dtype = family, op, shape, dtype
+        self.run, self.want, self.moved, self.flops, self.rows = run, want, moved, flops, rows
+
+
+def view_cases():
+    x, = data((64, 128, 512))
+    yield Case("view", "permute", "64x128x512", "float32", lambda: x.permute(2, 0, 1), lambda: wide(x).transpose(2, 0, 1))
+
+
+def create_cases():
+    yield Case("create", "arange", "4194304", "int64", lambda: tn.arange(1 << 22), lambda: np.arange(1 << 22), moved=8 << 22)
+
+
+def elementwise_cases():
+    a, b = data((2048, 4096), (2048, 4096))
+    h, = data((2048, 4096), dtype="bfloat16")
+    row, = data((4096,))
+    yield Case("elementwise", "add", "2048x4096", "float32", lambda: tn.add(a, b), lambda: wide(a) + wide(b), moved=size(a, b, a))
+    yield Case("elementwise", "add", "2048x4096 + 4096", "float32", lambda: tn.add(a, row), lambda: wide(a) + wide(row), moved=size(a, a))
+    yield Case("elementwise", "gelu", "2048x4096", "bfloat16", lambda: tn.gelu(h),
+               lambda: (lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2))))(wide(h[:64])), moved=size(h, h), rows=64)
+
+
+def reduce_cases():
+    a, = data((2048, 4096))
+    yield Case("reduce", "sum", "2048x4096, rows", "float32", lambda: tn.sum(a, -1), lambda: wide(a).sum(-1), moved=size(a))
+    yield Case("reduce", "argmax", "2048x4096, rows", "float32", lambda: tn.argmax(a, -1), lambda: wide(a).argmax(-1), moved=size(a))
+    yield Case("reduce", "var", "2048x4096, columns", "float32", lambda: tn.var(a, 0), lambda: wide(a).var(0, ddof=1), moved=size(a))
+
+
+def scan_cases():
+    a, = data((2048, 4096))
+    yield Case("scan", "cumsum", "2048x4096, rows", "float32", lambda: tn.cumsum(a, -1), lambda: wide(a).cumsum(-1), moved=size(a, a))
+
+
+def sort_cases():
+    a, b = data((256, 4096), (64, 32000))
+    yield Case("sort", "sort", "256x4096", "float32", lambda: tn.sort(a).values, lambda: np.sort(wide(a), -1), moved=4 * size(a))
+    yield Case("sort", "topk", "50 of 64x32000", "float32", lambda: tn.topk(b, 50).values, lambda: -np.sort(-wide(b), -1)[:, :50], moved=size(b))
+
+
+def index_cases():
+    table, = data((30522, 384))
+    ids = np.random.default_rng(1).integers(0, 30522, (64, 128))
+    places = tn.asarray(ids)
+    moved = 2 * ids.size * 384 * 4 + ids.size * 8
+    yield Case("index", "embedding", "64x128 of 30522x384", "float32", lambda: tn.embedding(places, table), lambda: wide(table)[ids], moved=moved)
+    yield Case("index", "gather", "64x128 of 30522x128", "float32", lambda: tn.gather(table[:, :128], 0, places),
+               lambda: np.take_along_axis(wide(table)[:, :128], ids, 0), moved=ids.size * 16)
+
+
+def contract_cases():
+    for dtype in ("float32", "bfloat16"):
+        a, b = data((1024, 1024), (1024, 1024), dtype=dtype)
+        yield Case("contract", "matmul", "1024x1024x1024", dtype, lambda a=a, b=b: tn.matmul(a, b), lambda a=a, b=b: wide(a[:64]) @ wide(b),
+                   moved=size(a, b, a), flops=2 << 30, rows=64)
+    x, w, bias = data((288, 384), (1536, 384), (1536,))
+    yield Case("contract", "linear", "288x384 -> 1536", "float32", lambda: tn.linear(x, w, bias), lambda: wide(x) @ wide(w).T + wide(bias),
+               moved=size(x, w, bias) + 4 * 288 * 1536, flops=288 * 1536 * (2 * 384 + 1))
+    q, k = data((32, 8, 64, 64), (32, 8, 64, 64))
+    yield Case("contract", "einsum", "bhid,bhjd->bhij", "float32", lambda: tn.einsum("bhid,bhjd->bhij", q, k),
+               lambda: np.einsum("bhid,bhjd->bhij", wide(q), wide(k), optimize=True), moved=3 * size(q), flops=2 * 32 * 8 * 64**3)
+
+
+def norm_cases():
+    for dtype in ("float32", "bfloat16"):
+        x, = data((2048, 4096), dtype=dtype)
+        gamma, beta = data((4096,), (4096,))
+
+        def layer_norm(x=x, gamma=gamma, beta=beta):
+            v = wide(x)
+            d = v - v.mean(-1, keepdims=True)
+            return d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5) * wide(gamma) + wide(beta)
+
+        yield Case("norm", "layer_norm", "2048x4096", dtype, lambda x=x, g=gamma, b=beta: tn.layer_norm(x, g, b), layer_norm, moved=2 * size(x))
+        yield Case("norm", "rms_norm", "2048x4096", dtype, lambda x=x, g=gamma: tn.rms_norm(x, g),
+                   lambda x=x, g=gamma: wide(x) / np.sqrt((wide(x) ** 2).mean(-1, keepdims=True) + 1e-6) * wide(g), moved=2 * size(x))
+        yield Case("norm", "softmax", "2048x4096", dtype, lambda x=x: tn.softmax(x), lambda x=x: softmax(wide(x)), moved=2 * size(x))
+
+
+def activation_cases():
+    x, = data((2048, 8192), dtype="bfloat16")
+    yield Case("activation", "silu_mul", "2048x8192", "bfloat16", lambda: tn.silu_mul(x),
+               lambda: (lambda g, u: g / (1 + np.exp(-g)) * u)(wide(x)[:, :4096], wide(x)[:, 4096:]), moved=size(x) * 3 // 2)
+
+
+def rope_cases():
+    x, = data((4, 1024, 8, 64))
+    cos, sin = tn.rope_tables(1024, 64)
+    yield Case("rope", "rope", "4x1024x8x64", "float32", lambda: tn.rope(x, cos, sin), lambda: rotate(wide(x), wide(cos), wide(sin)), moved=2 * size(x))
+
+
+def attention_cases():
+    for dtype, causal in (("float32", False), ("float32", True), ("bfloat16", False), ("bfloat16", True)):
+        q, k, v = data(*[(1, 8, 1024, 64)] * 3, dtype=dtype)
+        yield Case("attention", "attention", "B1 H8 S1024 D64" + " causal" * causal, dtype,
+                   lambda q=q, k=k, v=v, c=causal: tn.attention(q, k, v, causal=c),
+                   lambda q=q, k=k, v=v, c=causal: attend(wide(q), wide(k), wide(v), c),
+                   moved=4 * size(q), flops=4 * 8 * 64 * (1024 * 1025 // 2 if causal else 1024 * 1024))
+
+
+FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
+
+
+ALLOWED = {"float32": 1e-5, "bfloat16": 2.0**-8}
+
+
+def strategy_of(case):
+    """The strategy that "auto" took for the operator, as it states it; "-" where there is only one way."""
+    return next((taken for op, taken in _strategies_of(case.run) if op == case.op and taken), "-")
+
+
+def error_of(got, want):
+    got, want = wide(got), np.asarray(want)
+    if got.shape != want.shape:
+        raise AssertionError(f"shape {got.shape}, expected {want.shape}")
+    if got.size == 0:
+        return 0.0
+    return float(np.max(np.abs(got - want)) / max(1.0, np.max(np.abs(want))))
+
+
+def best_time(run, seconds=0.15):
+    run()
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 3 or (time.perf_counter() < end and len(times) < 1000):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def measure(case, limits):
+    """The row as a dict; `share` is None where nothing must move."""
+    result = case.run()
+    error = error_of(result if case.rows is None else result[: case.rows], case.want())
+    seconds = best_time(case.run)
+    flops = limits.bfloat16_flops if case.dtype in ("bfloat16", "float16") else limits.float32_flops
+    floor = max(case.moved / limits.copy_bytes, case.flops / flops)
+    return {"family": case.family, "op": case.op, "shape": case.shape, "dtype": case.dtype, "strategy": strategy_of(case), "error": error,
+            "ms": seconds * 1e3, "share": floor / seconds if floor else None,
+            "bound": None if not floor else "memory" if case.moved / limits.copy_bytes >= case.flops / flops else "compute"}
+
+
+def show(row):
+    share = "no data moves" if row["share"] is None else f"{100 * row['share']:4.0f}% of {'copy' if row['bound'] == 'memory' else 'FLOPs'}"
+    return f"{row['family']:12}{row['op']:12}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="tenor demo", description=__doc__.split("\n\n")[0])
+    parser.add_argument("family", nargs="*", help=f"any of {', '.join(FAMILIES)}; all when none is named")
+    parser.add_argument("--threads", type=int, help="threads (default: OMP_NUM_THREADS, or all cores)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.family if name not in FAMILIES]
+    if unknown:
+        print(f"demo: no family is called {unknown[0]!r}; known: {', '.join(FAMILIES)}", file=sys.stderr)
+        return 2
+    if args.threads:
+        tn.set_num_threads(args.threads)
+    limits = tn.device_limits()
+    if not args.json:
+        print(f"{tn.get_num_threads()} threads; limits: copy {limits.copy_bytes / 1e9:.1f} GB/s, float32 {limits.float32_flops / 1e9:.0f} GFLOP/s, "
+              f"bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s")
+        print(f"{'family':12}{'operator':12}{'shape':24}{'dtype':10}{'strategy':16}{'error':>9}{'ms':>11}  share of limit")
+    failed = 0
+    for family in args.family or FAMILIES:
+        for case in FAMILIES[family]():
+            row = measure(case, limits)
+            wrong = not row["error"] <= ALLOWED.get(case.dtype, 0)
+            failed |= wrong
+            print(json.dumps(row) if args.json else show(row) + "  WRONG" * wrong, flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
