@@ -81,9 +81,10 @@ Tensor sliced(const char* op, const Tensor& x, int64_t dim, nb::handle object) {
   return slice(x, dim, start, stop, step);
 }
 
-Tensor selected(const char* op, const Tensor& x, int64_t dim, int64_t index) {
+/// Element `index` of dim `dim`, which is `named` of the whole tensor.
+Tensor selected(const char* op, const Tensor& x, int64_t dim, int64_t index, int64_t named) {
   const int64_t size = x.shape(static_cast<int>(dim));
-  if (index < -size || index >= size) fail<IndexError>("{}: index {} is out of range for dim {} of size {}", op, index, dim, size);
+  if (index < -size || index >= size) fail<IndexError>("{}: index {} is out of range for dim {} of size {}", op, index, named, size);
   return select(x, dim, index);
 }
 
@@ -93,14 +94,14 @@ Selection select_entries(const char* op, const Tensor& x, const std::vector<Entr
   if (covered > x.ndim()) fail<IndexError>("{}: too many indices: {} for a tensor of shape {}", op, covered, x.shape());
   if (ellipses > 1) fail<IndexError>("{}: an index holds at most one ...", op);
   Selection s{x, {}, false};
-  int64_t dim = 0;  // of s.view
+  int64_t dim = 0, whole = 0;  // of s.view, and of x
   const auto keep = [&](int64_t count) {
     s.arrays.resize(s.arrays.size() + count);
     dim += count;
   };
   for (const Entry& e : entries) {
     switch (e.kind) {
-      case Entry::kInteger: s.view = selected(op, s.view, dim, e.integer); break;
+      case Entry::kInteger: s.view = selected(op, s.view, dim, e.integer, whole); break;
       case Entry::kSlice: s.view = sliced(op, s.view, dim, e.object); keep(1); break;
       case Entry::kNewDim: s.view = unsqueeze(s.view, dim); keep(1); break;
       case Entry::kEllipsis: keep(x.ndim() - covered); break;
@@ -119,6 +120,7 @@ Selection select_entries(const char* op, const Tensor& x, const std::vector<Entr
         dim += e.dims();
         break;
     }
+    whole += e.kind == Entry::kEllipsis ? x.ndim() - covered : e.dims();
   }
   return s;
 }

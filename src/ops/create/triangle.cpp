@@ -25,6 +25,23 @@ struct Span {
   int64_t first, last;
 };
 
+int64_t row_offset(const Dims& outer, const Dims& strides, int64_t row) {
+  int64_t offset = 0;
+  for (size_t d = outer.size(); d-- > 0; row /= outer[d]) offset += row % outer[d] * strides[d];
+  return offset;
+}
+
+/// to = from but for zeros; both may be one row.
+template <class T>
+void write_row(const T* from, T* to, Span zero, int64_t columns) {
+  const auto copy = [&](int64_t first, int64_t last) {
+    if (last > first && from != to) std::memcpy(to + first, from + first, static_cast<size_t>(last - first) * sizeof(T));
+  };
+  copy(0, zero.first);
+  if (zero.last > zero.first) std::memset(to + zero.first, 0, static_cast<size_t>(zero.last - zero.first) * sizeof(T));
+  copy(std::max(zero.first, zero.last), columns);
+}
+
 /// x with the elements zeros(i, columns) of each matrix's row i set to 0.
 template <class Zeros>
 Tensor triangle(const char* op, const Tensor& x, const Tensor& out_option, Zeros zeros) {
@@ -34,18 +51,17 @@ Tensor triangle(const char* op, const Tensor& x, const Tensor& out_option, Zeros
   const Tensor& target = out.target();
   core::StepScope step([&] { return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}; });
   if (step.shape_only(target)) return target;
-  core::copy_into(x, target);
+  const bool dense_rows = x.stride(-1) == 1 && target.stride(-1) == 1;
+  if (!dense_rows) core::copy_into(x, target);
   const Dims outer(x.shape().begin(), x.shape().end() - 1);
   const int64_t rows = x.shape(-2), columns = x.shape(-1), stride = target.stride(-1);
   core::visit_size(x.dtype(), [&]<class T>() {
     cpu::parallel_for(product(outer), cpu::grain_of(columns * static_cast<int64_t>(sizeof(T)) / 2), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        T* row = target.data<T>();
-        int64_t rest = r;
-        for (size_t d = outer.size(); d-- > 0; rest /= outer[d]) row += rest % outer[d] * target.strides()[d];
         const Span zero = zeros(r % rows, columns);
-        if (stride == 1 && zero.last > zero.first) {
-          std::memset(row + zero.first, 0, static_cast<size_t>(zero.last - zero.first) * sizeof(T));
+        T* row = target.data<T>() + row_offset(outer, target.strides(), r);
+        if (dense_rows) {
+          write_row(x.data<T>() + row_offset(outer, x.strides(), r), row, zero, columns);
         } else {
           for (int64_t j = zero.first; j < zero.last; ++j) row[j * stride] = 0;
         }

@@ -95,7 +95,7 @@ Plan make_plan(const char* op, const Tensor& x, const std::vector<Tensor>& indic
   const bool adjacent = indexed.empty() || indexed.back() - indexed[0] + 1 == static_cast<int64_t>(indexed.size());
   for (int64_t d : free) (adjacent && !indexed.empty() && d < indexed[0] ? plan.before : plan.after).push_back(d);
   for (int64_t d : indexed) {
-    const std::string name = indices.size() == 1 ? "index" : "index of dim " + std::to_string(d);
+    const std::string name = indexed.size() == 1 ? "index" : "index array " + std::to_string(plan.arrays.size());
     const bool meta = x.device().type == DeviceType::kMeta;
     plan.arrays.push_back(meta ? arrays[d] : index::checked_indices(op, name.c_str(), arrays[d], x.shape()[d]));
   }

@@ -90,7 +90,9 @@ Cut cut_writes(const RowMove& m, const Block& block, size_t item) {
     const int64_t piece_bytes = cut.row_elements / block.shape[0] * static_cast<int64_t>(item);
     cut.pieces = std::clamp<int64_t>(block.shape[0] * piece_bytes / 256, 1, std::min(threads, block.shape[0]));
   }
-  if (cut.outer * cut.pieces < threads) cut.ranges = threads;
+  // Each thread looks at all places and takes its own: for short rows the scan is worth several threads' work.
+  const int64_t row_bytes = cut.row_elements / cut.pieces * static_cast<int64_t>(item);
+  if (cut.outer * cut.pieces < threads && (threads >= 4 || row_bytes >= 64)) cut.ranges = threads;
   return cut;
 }
 
@@ -122,7 +124,9 @@ void gather_typed(const RowMove& m) {
       const Piece piece = piece_of(block, i, cut.pieces);
       const T* table = static_cast<const T*>(m.table) + offset_at(o, m.outer, m.table_outer) + piece.table;
       T* dense = static_cast<T*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + piece.dense;
-      if (block.shape.empty()) {
+      if (block.shape.empty() && m.dense_stride == 1 && m.place_stride == 1) {
+        for (int64_t p = first; p < last; ++p) dense[p] = table[m.places[p]];
+      } else if (block.shape.empty()) {
         for (int64_t p = first; p < last; ++p) dense[p * m.dense_stride] = table[m.places[p] * m.place_stride];
       } else {
         for (int64_t p = first; p < last; ++p)
@@ -146,10 +150,46 @@ void write_typed(const RowMove& m, const Op& op) {
       const int64_t low = cut.ranges == 1 ? INT64_MIN : past * r / cut.ranges, high = cut.ranges == 1 ? INT64_MAX : past * (r + 1) / cut.ranges;
       T* table = static_cast<T*>(m.table) + offset_at(o, m.outer, m.table_outer) + piece.table;
       const T* dense = static_cast<const T*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + piece.dense;
+      if (cut.ranges == 1 && block.shape.empty()) {
+        for (int64_t p = 0; p < m.count; ++p) {
+          T& place = table[m.places[p] * m.place_stride];
+          place = op(place, dense[p * m.dense_stride]);
+        }
+        continue;
+      }
       for (int64_t p = 0; p < m.count; ++p) {
         if (m.places[p] < low || m.places[p] >= high) continue;
         combine_block(piece.shape, block.table, block.dense, 0, table + m.places[p] * m.place_stride, dense + p * m.dense_stride, op);
       }
+    }
+  });
+}
+
+/// The last row of each place, or nothing where places are too far apart to be marked.
+std::vector<int64_t> last_rows(const RowMove& m) {
+  std::vector<int64_t> rows;
+  const int64_t past = *std::max_element(m.places, m.places + m.count) + 1;
+  if (past > 64 * m.count + (1 << 16)) return rows;
+  std::vector<bool> seen(static_cast<size_t>(past), false);
+  for (int64_t p = m.count; p-- > 0;) {
+    if (seen[static_cast<size_t>(m.places[p])]) continue;
+    seen[static_cast<size_t>(m.places[p])] = true;
+    rows.push_back(p);
+  }
+  return rows;
+}
+
+/// Writes those rows, which name different places, on all threads.
+template <class T>
+void write_rows(const RowMove& m, const std::vector<int64_t>& rows) {
+  const Block block = make_block(m.inner, m.table_inner, m.dense_inner);
+  const int64_t count = static_cast<int64_t>(rows.size()), elements = product(m.inner);
+  cpu::parallel_for(product(m.outer) * count, cpu::grain_of(2 * elements * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t p = rows[static_cast<size_t>(i % count)], o = i / count;
+      T* table = static_cast<T*>(m.table) + offset_at(o, m.outer, m.table_outer) + m.places[p] * m.place_stride;
+      const T* dense = static_cast<const T*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + p * m.dense_stride;
+      combine_block(block.shape, block.table, block.dense, 0, table, dense, Put());
     }
   });
 }
@@ -174,7 +214,13 @@ void gather_rows(const RowMove& move, DType dtype) {
 
 void scatter_rows(const RowMove& move, DType dtype) {
   if (empty(move)) return;
-  core::visit_size(dtype, [&]<class T>() { write_typed<T>(move, Put()); });
+  // Of long rows only those that stay are written.
+  std::vector<int64_t> rows;
+  if (product(move.inner) * static_cast<int64_t>(item_size(dtype)) >= 128 && move.count >= 2 * num_threads()) rows = last_rows(move);
+  core::visit_size(dtype, [&]<class T>() {
+    if (!rows.empty()) return write_rows<T>(move, rows);
+    write_typed<T>(move, Put());
+  });
 }
 
 void add_rows(const RowMove& move, DType dtype, const Scalar& alpha) {
