@@ -1,6 +1,7 @@
 // Reading, writing and adding at named places, against the float64 reference.
 #include <functional>
 
+#include "src/core/step.h"
 #include "src/core/testing.h"
 #include "src/ops/index/index_reference.h"
 #include "tenor/index.h"
@@ -310,6 +311,46 @@ TEST(ZeroDims, CountAsOne) {
   EXPECT_EQ(values(scatter_add(x, -1, zero, 4.0)), std::vector<double>{7});
   EXPECT_EQ(index_select(x, 0, zero).shape(), Dims());
   EXPECT_EQ(embedding(zero, full({2, 3}, float32, 1)).shape(), Dims{3});
+}
+
+class Recorder final : public core::Tracer {
+ public:
+  void record(const core::Step& step) override { names.push_back(step.op); }
+  std::vector<std::string> names;
+};
+
+/// Shapes without memory: every operator states one step and touches nothing.
+TEST(ShapeOnly, OneStepEach) {
+  const Device meta{DeviceType::kMeta};
+  const Tensor x = Tensor::empty({4, 5}, float32, meta), index = Tensor::empty({3}, int64, meta), wide = Tensor::empty({4, 3}, int64, meta);
+  const Tensor src = Tensor::empty({4, 3}, float32, meta), mask = Tensor::empty({4, 5}, boolean, meta);
+  Recorder recorder;
+  const core::TracerGuard guard(&recorder);
+  EXPECT_EQ(index_select(x, 1, index).shape(), (Dims{4, 3}));
+  EXPECT_EQ(embedding(wide, x).shape(), (Dims{4, 3, 5}));
+  EXPECT_EQ(gather(x, 1, wide).shape(), (Dims{4, 3}));
+  EXPECT_EQ(take_along_dim(x, wide, 1).shape(), (Dims{4, 3}));
+  EXPECT_EQ(take_along_dim(x, wide).shape(), Dims{12});
+  EXPECT_EQ(scatter(x, 1, wide, src).shape(), x.shape());
+  EXPECT_EQ(scatter_reduce(x, 1, wide, 2.0, "mean").shape(), x.shape());
+  scatter_add_(x, 1, wide, src);
+  EXPECT_EQ(index_add(x, 1, index, src).shape(), x.shape());
+  EXPECT_EQ(index_get(x, {index, index}).shape(), Dims{3});
+  EXPECT_EQ(index_put(x, {index}, 1.0).shape(), x.shape());
+  EXPECT_EQ(masked_scatter(x, mask, x).shape(), x.shape());
+  EXPECT_EQ(cat({x, x}, 0).shape(), (Dims{8, 5}));
+  EXPECT_EQ(stack({x, x}, 0).shape(), (Dims{2, 4, 5}));
+  EXPECT_EQ(tile(x, {2}).shape(), (Dims{4, 10}));
+  EXPECT_EQ(repeat_interleave(x, 2).shape(), Dims{40});
+  EXPECT_EQ(roll(x, {1}).shape(), x.shape());
+  EXPECT_EQ(flip(x, {0}).shape(), x.shape());
+  EXPECT_EQ(one_hot(index, {.num_classes = 7}).shape(), (Dims{3, 7}));
+  EXPECT_EQ(recorder.names, (std::vector<std::string>{"index_select", "embedding", "gather", "take_along_dim", "take_along_dim", "scatter", "scatter_reduce",
+                                                      "scatter_add_", "index_add", "index_get", "index_put", "masked_scatter", "cat", "stack", "tile",
+                                                      "repeat_interleave", "roll", "flip", "one_hot"}));
+  EXPECT_THROW(nonzero(x), UnsupportedError);
+  EXPECT_THROW(masked_select(x, mask), UnsupportedError);
+  EXPECT_THROW(one_hot(index), UnsupportedError);
 }
 
 /// Element offsets beyond 2^31, in memory of which a few pages exist.
