@@ -10,6 +10,7 @@ thread_local std::string forced_strategy = "auto";
 constexpr GemmCandidate kCandidates[] = {
     {"integer", integer_why_not, integer_run},
     {"tiles", tiles_why_not, tiles_run},
+    {"rows", rows_why_not, rows_run},
     {"vendor", vendor_why_not, vendor_run},
     {"blocked", blocked_why_not, blocked_run},
     {"reference", core::always<GemmProblem>, reference_run},

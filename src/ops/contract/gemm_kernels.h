@@ -15,6 +15,10 @@ void reference_run(const GemmProblem& p);
 std::string blocked_why_not(const GemmProblem& p);
 void blocked_run(const GemmProblem& p);
 
+// gemm_rows.cpp: a few rows against a matrix that is read once.
+std::string rows_why_not(const GemmProblem& p);
+void rows_run(const GemmProblem& p);
+
 // gemm_tiles.cpp: bfloat16 on AMX tiles; an output's order over k depends on k alone.
 std::string tiles_why_not(const GemmProblem& p);
 void tiles_run(const GemmProblem& p);
