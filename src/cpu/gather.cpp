@@ -60,15 +60,22 @@ void Scatter::operator()(const void* src, void* dst, const Tile& t) const {
       if (converts_) convert_(from, to, static_cast<size_t>(t.columns));
       else std::memcpy(to, from, static_cast<size_t>(t.columns) * to_item_);
     }
-  } else {
-    const void* dense = src;
-    if (converts_) {
-      void* converted = scratch(n * to_item_);
-      convert_(src, converted, n);
-      dense = converted;
-    }
-    as_box(t, [&](const Box& box) { scatter_box(to_item_, dense, dst, box); });
+    return;
   }
+  // The elements as they are to lie, dense: converted, and transposed through registers where columns are the runs.
+  const bool transposes = t.row_stride == 1 && t.rows >= 4;
+  const size_t bytes = n * to_item_;
+  char* memory = static_cast<char*>(converts_ || transposes ? scratch(2 * bytes) : nullptr);
+  const void* dense = src;
+  if (converts_) {
+    convert_(src, memory, n);
+    dense = memory;
+  }
+  if (!transposes) return as_box(t, [&](const Box& box) { scatter_box(to_item_, dense, dst, box); });
+  as_box({t.columns, t.rows, 1, t.columns}, [&](const Box& box) { gather_box(to_item_, dense, box, memory + bytes); });
+  const size_t run = static_cast<size_t>(t.rows) * to_item_;
+  for (int64_t c = 0; c < t.columns; ++c)
+    std::memcpy(static_cast<char*>(dst) + c * t.column_stride * static_cast<int64_t>(to_item_), memory + bytes + static_cast<size_t>(c) * run, run);
 }
 
 }  // namespace tenor::cpu

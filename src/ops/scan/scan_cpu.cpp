@@ -15,8 +15,10 @@ using cpu::Segment;
 
 /// Elements of a buffered piece.
 constexpr int64_t kTile = 8192;
-/// Rows of a buffer lie this far apart, so that they do not compete for one cache set.
-constexpr int64_t kRowPitch = kScanBlock;
+/// Elements of a line that are buffered at a time: a part of a block.
+constexpr int64_t kRowPiece = 512;
+/// Rows of a buffer lie this far apart: not a multiple of 4096 bytes, lest they compete for one cache set.
+constexpr int64_t kRowPitch = kScanBlock + 16;
 
 bool is_extreme(Op op) { return op == Op::kMax || op == Op::kMin; }
 
@@ -45,7 +47,7 @@ class Runner {
       for (int64_t i = 0; i < layout_.outputs; ++i) long_line(cpu::segment(layout_, i, 1));
       return;
     }
-    const bool rows = kernels_ && kernels_->rows && n_ >= 16 && (layout_.inner.size == 1 || x_step_ < layout_.inner.in);
+    const bool rows = kernels_ && kernels_->rows && n_ >= 16 && takes_rows();
     const int64_t width = rows ? row_width() : column_width();
     const int64_t bytes = 2 * width * n_ * static_cast<int64_t>(item_size(p_.x.dtype()));
     cpu::parallel_for(cpu::segments(layout_, width), cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
@@ -66,12 +68,17 @@ class Runner {
   bool splits() const { return p_.op == Op::kSum || dtype_ == int64; }
   bool has_blocks() const { return p_.op == Op::kSum && dtype_ != int64; }
 
+  /// 16-bit floats are better transposed, and scanned and rounded by vectors, than scanned one by one.
+  bool takes_rows() const {
+    return layout_.inner.size < kRowLines || (x_step_ < layout_.inner.in && item_size(p_.out.dtype()) != 2);
+  }
   int64_t row_width() const {
     const int64_t share = (layout_.outputs + num_threads() - 1) / num_threads();
     return std::min({layout_.inner.size, share, 2 * kRowLines});
   }
   int64_t column_width() const {
-    if (!kernels_ || !reads_ || !writes_ || layout_.inner.in != 1 || layout_.inner.out != 1) return std::min<int64_t>(layout_.inner.size, 64);
+    // Wide tiles keep the prefetchers busy; of lines that lie apart, more than these would compete for one cache set.
+    if (layout_.inner.in != 1 || layout_.inner.out != 1) return std::min<int64_t>(layout_.inner.size, 32);
     const int64_t share = layout_.outputs / (2 * num_threads()) / 64 * 64;
     return std::min(layout_.inner.size, std::clamp<int64_t>(share, 64, 512));
   }
@@ -97,10 +104,10 @@ class Runner {
   void row_lines(const Segment& s) const {
     std::vector<char> state(static_cast<size_t>(2 * s.width * item_)), buffer(static_cast<size_t>(s.width * kRowPitch * item_));
     kernels_->start(state.data(), s.width);
-    for (int64_t begin = 0; begin < n_; begin += kScanBlock) {
-      if (has_blocks()) kernels_->next_block(state.data(), s.width);
+    for (int64_t begin = 0; begin < n_; begin += kRowPiece) {
+      if (has_blocks() && begin % kScanBlock == 0) kernels_->next_block(state.data(), s.width);
       const Lines lines{s.in + begin * x_step_, layout_.inner.in, s.out + begin * y_step_, layout_.inner.out, s.width};
-      row_piece(lines, std::min(kScanBlock, n_ - begin), state.data(), buffer);
+      row_piece(lines, std::min(kRowPiece, n_ - begin), state.data(), buffer);
     }
   }
 

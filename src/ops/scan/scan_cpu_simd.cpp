@@ -65,11 +65,14 @@ struct Linear {
   static void rows_of(const A* x, int64_t x_stride, A* y, int64_t y_stride, int64_t n, A* before, A* local) {
     A b[kLines], running[kLines];
     for (int64_t l = 0; l < kLines; ++l) b[l] = before[l], running[l] = local[l];
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t l = 0; l < kLines; ++l) {
-        running[l] = Op::combine(running[l], x[l * x_stride + i]);
-        y[l * y_stride + i] = Op::combine(b[l], running[l]);
-      }
+    for (int64_t i = 0; i < n; ++i) {
+      // All loads before all stores: where lines lie a multiple of 4096 bytes apart, a load behind a store of the same
+      // low address bits would wait for it.
+#pragma GCC unroll 8
+      for (int64_t l = 0; l < kLines; ++l) running[l] = Op::combine(running[l], x[l * x_stride + i]);
+#pragma GCC unroll 8
+      for (int64_t l = 0; l < kLines; ++l) y[l * y_stride + i] = Op::combine(b[l], running[l]);
+    }
     for (int64_t l = 0; l < kLines; ++l) local[l] = running[l];
   }
 
