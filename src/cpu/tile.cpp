@@ -14,7 +14,7 @@ constexpr int64_t kStreamFrom = 4 << 20;  // bytes of a result that the caches a
 
 struct Slot {
   char* data;
-  std::vector<int64_t> strides;  // over the collapsed dims
+  Dims strides;  // over the collapsed dims
   DType dtype, compute;
   size_t item;
   Converter convert;  // inputs: to the compute dtype; outputs: from it
@@ -29,6 +29,7 @@ struct Slot {
 class Plan {
  public:
   explicit Plan(const TileProgram& program) : program_(program) {
+    slots_.reserve(program.inputs.size() + program.outputs.size());
     for (const TileOperand& o : program.inputs) slots_.emplace_back(o, false);
     for (const TileOperand& o : program.outputs) {
       slots_.emplace_back(o, true);
@@ -57,7 +58,7 @@ class Plan {
 
   const TileProgram& program_;
   std::vector<Slot> slots_;
-  std::vector<int64_t> sizes_, box_, counts_;  // counts_: boxes along each dim
+  Dims sizes_, box_, counts_;  // counts_: boxes along each dim
   int64_t tiles_ = 1;
 };
 
@@ -65,11 +66,11 @@ class Plan {
 void Plan::collapse() {
   const Dims& shape = program_.shape;
   const Dims& key = program_.outputs[0].strides;
-  std::vector<int> order;
+  Dims order;
   for (size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] != 1) order.push_back(static_cast<int>(d));
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key[a] > key[b]; });
-  for (int d : order) {
+    if (shape[d] != 1) order.push_back(static_cast<int64_t>(d));
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key[a] > key[b]; });
+  for (int64_t d : order) {
     bool merge = !sizes_.empty();
     for (size_t i = 0; merge && i < slots_.size(); ++i) merge = slots_[i].strides.back() == shape[d] * operand(i).strides[d];
     if (merge) sizes_.back() *= shape[d];
@@ -98,7 +99,7 @@ int Plan::contrary_dim() const {
 
 void Plan::cut() {
   const int last = static_cast<int>(sizes_.size()) - 1;
-  box_.assign(sizes_.size(), 1);
+  box_ = Dims(sizes_.size(), 1);
   int64_t widest = 1, narrowest = 8;
   for (const Slot& s : slots_) {
     widest = std::max({widest, static_cast<int64_t>(s.item), static_cast<int64_t>(item_size(s.compute))});
@@ -128,7 +129,7 @@ void Plan::cut() {
   }
 }
 
-bool dense(const std::vector<int64_t>& strides, const std::vector<int64_t>& sizes) {
+bool dense(const Dims& strides, const Dims& sizes) {
   int64_t step = 1;
   for (size_t d = sizes.size(); d-- > 0;) {
     if (sizes[d] == 1) continue;
@@ -137,7 +138,7 @@ bool dense(const std::vector<int64_t>& strides, const std::vector<int64_t>& size
   }
   return true;
 }
-bool repeated(const std::vector<int64_t>& strides, const std::vector<int64_t>& sizes) {
+bool repeated(const Dims& strides, const Dims& sizes) {
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] != 1 && strides[d] != 0) return false;
   return true;
@@ -171,7 +172,7 @@ class Runner {
       : program_(program), slots_(slots), registers_(program.inputs.size() + program.steps.size()), filled_(program.inputs.size()) {}
 
   /// One tile: the box's sizes and each slot's offset in elements.
-  void run(const std::vector<int64_t>& sizes, const int64_t* offsets) {
+  void run(const Dims& sizes, const int64_t* offsets) {
     int64_t n = 1;
     for (int64_t s : sizes) n *= s;
     const size_t inputs = program_.inputs.size();
@@ -193,7 +194,7 @@ class Runner {
   }
   char* spare() { return buffers_.get(registers_.size()); }
 
-  const void* load(size_t i, const std::vector<int64_t>& sizes, const int64_t* offsets, int64_t n, char* direct) {
+  const void* load(size_t i, const Dims& sizes, const int64_t* offsets, int64_t n, char* direct) {
     const Slot& slot = slots_[i];
     char* from = address(i, offsets);
     const bool same = slot.dtype == slot.compute;
@@ -221,7 +222,7 @@ class Runner {
     }
     return buffers_.get(i);
   }
-  void step(size_t s, const std::vector<int64_t>& sizes, const int64_t* offsets, int64_t n) {
+  void step(size_t s, const Dims& sizes, const int64_t* offsets, int64_t n) {
     const TileStep& step = program_.steps[s];
     const size_t inputs = program_.inputs.size(), result = inputs + s;
     const void* in[TileStep::kMaxInputs];
@@ -240,7 +241,7 @@ class Runner {
     }
     registers_[result] = out;
   }
-  void store(size_t slot_index, const void* from, const std::vector<int64_t>& sizes, const int64_t* offsets, int64_t n) {
+  void store(size_t slot_index, const void* from, const Dims& sizes, const int64_t* offsets, int64_t n) {
     const Slot& slot = slots_[slot_index];
     char* to = address(slot_index, offsets);
     if (from == to) return;
@@ -265,7 +266,7 @@ class Runner {
 
 void Plan::run(int64_t first, int64_t last) const {
   Runner runner(program_, slots_);
-  std::vector<int64_t> at(sizes_.size()), sizes(sizes_.size()), offsets(slots_.size());
+  Dims at(sizes_.size(), 0), sizes(sizes_.size(), 0), offsets(slots_.size(), 0);
   int64_t rest = first;
   for (size_t d = sizes_.size(); d-- > 0;) {
     at[d] = rest % counts_[d];

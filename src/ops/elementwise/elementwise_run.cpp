@@ -1,7 +1,5 @@
 #include "src/ops/elementwise/elementwise_run.h"
 
-#include <cstring>
-
 #include "src/core/check.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
@@ -77,13 +75,12 @@ void fill_inputs(Problem& p, const Call& call, const Types& types) {
   }
 }
 
-/// Whether every operand lies in the result's order and the kernel can run on memory as it is.
-bool is_direct(const Problem& p, const Tensor& out) {
-  if (out.dtype() != p.computed || !out.is_contiguous()) return false;
+/// Whether every operand is dense in the result's order, or one element: then no tile is gathered.
+bool is_dense(const Problem& p, const Tensor& out) {
+  if (!out.is_contiguous()) return false;
   for (int i = 0; i < p.arity; ++i) {
     const Input& in = p.inputs[i];
-    if (in.single) continue;
-    if (in.dtype != in.compute || in.tensor->shape() != out.shape() || !in.tensor->is_contiguous()) return false;
+    if (!in.single && (in.tensor->shape() != out.shape() || !in.tensor->is_contiguous())) return false;
   }
   return true;
 }
@@ -94,42 +91,58 @@ int64_t bytes_per_element(const Problem& p, const Tensor& out) {
   return bytes;
 }
 
-/// Tiles without gathering: pointers advance, single elements are spread over a buffer once.
-void run_range(const Problem& p, char* out, int64_t first, int64_t last) {
-  alignas(64) char spread[3][cpu::kTileElements * 8];
-  const void* in[3];
-  const int64_t n = last - first, tile = std::min<int64_t>(n, cpu::kTileElements);
-  bool any_single = false;
-  for (int i = 0; i < p.arity; ++i) {
-    const Input& input = p.inputs[i];
-    in[i] = static_cast<const char*>(input.data) + first * static_cast<int64_t>(item_size(input.dtype));
-    if (!input.single) continue;
-    any_single = true;
-    const size_t item = item_size(input.compute);
+/// An input as a range of the result reads it, tile by tile.
+struct Reader {
+  const char* at;    ///< the next tile in memory
+  const void* now;   ///< this tile in the compute dtype
+  size_t item;       ///< in memory
+  bool moves, converts;
+  cpu::Converter convert;
+};
+Reader open_reader(const Input& input, int64_t first, int64_t tile, char* buffer) {
+  const size_t item = item_size(input.dtype);
+  Reader r{static_cast<const char*>(input.data), buffer, item, !input.single, input.dtype != input.compute, {input.dtype, input.compute}};
+  if (r.moves) {
+    r.at += first * static_cast<int64_t>(item);
+  } else {  // spread over a tile, once
     alignas(8) char element[8];
-    if (input.dtype == input.compute) std::memcpy(element, input.data, item);
-    else cpu::Converter(input.dtype, input.compute)(input.data, element, 1);
-    cpu::fill_dense(item, element, spread[i], static_cast<size_t>(tile));
-    in[i] = spread[i];
+    r.convert(input.data, element, 1);
+    cpu::fill_dense(item_size(input.compute), element, buffer, static_cast<size_t>(tile));
   }
-  const int64_t out_item = static_cast<int64_t>(item_size(p.computed));
-  if (!any_single) return p.fn(in, out + first * out_item, static_cast<size_t>(n), p.params);
-  for (int64_t at = first; at < last; at += cpu::kTileElements) {
-    const int64_t part = std::min<int64_t>(last - at, cpu::kTileElements);
-    p.fn(in, out + at * out_item, static_cast<size_t>(part), p.params);
-    for (int i = 0; i < p.arity; ++i)
-      if (!p.inputs[i].single) in[i] = static_cast<const char*>(in[i]) + part * static_cast<int64_t>(item_size(p.inputs[i].dtype));
+  return r;
+}
+
+/// Elements first..last of dense operands: pointers advance, what has another dtype than the kernel's passes a buffer.
+void run_range(const Problem& p, const Tensor& out, int64_t first, int64_t last) {
+  alignas(64) char buffers[4][cpu::kTileElements * 8];
+  const int64_t tile = std::min<int64_t>(last - first, cpu::kTileElements);
+  const auto reader = [&](int i) { return open_reader(p.inputs[i < p.arity ? i : 0], first, i < p.arity ? tile : 0, buffers[i]); };
+  Reader readers[3] = {reader(0), reader(1), reader(2)};
+  const bool converts_out = out.dtype() != p.computed;
+  const cpu::Converter store(p.computed, out.dtype());
+  const auto out_item = static_cast<int64_t>(item_size(out.dtype()));
+  char* to = static_cast<char*>(out.raw()) + first * out_item;
+  for (int64_t at = first; at < last; at += cpu::kTileElements, to += cpu::kTileElements * out_item) {
+    const auto n = static_cast<size_t>(std::min<int64_t>(last - at, cpu::kTileElements));
+    const void* in[3];
+    for (int i = 0; i < p.arity; ++i) {
+      Reader& r = readers[i];
+      if (r.moves && r.converts) r.convert(r.at, buffers[i], n);
+      in[i] = r.moves && !r.converts ? r.at : r.now;
+      if (r.moves) r.at += n * r.item;
+    }
+    p.fn(in, converts_out ? buffers[3] : to, n, p.params);
+    if (converts_out) store(buffers[3], to, n);
   }
 }
 
-void run_direct(const Problem& p, const Tensor& out) {
+void run_dense(const Problem& p, const Tensor& out) {
   const int64_t n = out.numel(), grain = cpu::grain_of(bytes_per_element(p, out));
-  auto* data = static_cast<char*>(out.raw());
-  if (n <= grain) return run_range(p, data, 0, n);
-  // Whole pages a thread, so that no cache line is shared.
-  const int64_t pieces = (n + cpu::kTileElements - 1) / cpu::kTileElements;
-  cpu::parallel_for(pieces, std::max<int64_t>(1, grain / cpu::kTileElements), [&](int64_t first, int64_t last) {
-    run_range(p, data, first * cpu::kTileElements, std::min(n, last * cpu::kTileElements));
+  if (n <= grain) return run_range(p, out, 0, n);
+  // Whole tiles a thread, so that no cache line is shared.
+  const int64_t tiles = (n + cpu::kTileElements - 1) / cpu::kTileElements;
+  cpu::parallel_for(tiles, std::max<int64_t>(1, grain / cpu::kTileElements), [&](int64_t first, int64_t last) {
+    run_range(p, out, first * cpu::kTileElements, std::min(n, last * cpu::kTileElements));
   });
 }
 
@@ -137,6 +150,7 @@ void run_general(const Problem& p, const Tensor& out) {
   cpu::TileProgram program;
   program.shape = out.shape();
   program.cost = p.row.cost;
+  program.inputs.reserve(3);
   cpu::TileStep step{p.fn, p.params, {0, 1, 2, 3}, p.arity, p.computed, p.computed};
   for (int i = 0; i < p.arity; ++i) {
     const Input& in = p.inputs[i];
@@ -151,7 +165,7 @@ void run_general(const Problem& p, const Tensor& out) {
 
 void compute(const Problem& p, const Tensor& out) {
   if (out.numel() == 0) return;
-  if (is_direct(p, out)) run_direct(p, out);
+  if (is_dense(p, out)) run_dense(p, out);
   else run_general(p, out);
 }
 
