@@ -47,6 +47,18 @@ HWY_INLINE V polynomial(D d, V x, double c0, C... rest) {
   }
 }
 
+/// 1 / x to 1 ulp, for finite x within [2^-100, 2^100]: inside formulas whose own error is larger than that.
+template <class D, class V>
+HWY_INLINE V reciprocal_bounded(D d, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  if constexpr (kIsFloat32<D>) {  // 12 bits or more, doubled by a Newton step
+    const V r = hn::ApproximateReciprocal(x);
+    return hn::MulAdd(hn::NegMulAdd(x, r, constant(d, 1)), r, r);
+  }
+#endif
+  return hn::Div(constant(d, 1), x);
+}
+
 /// A float vector through a function of double vectors, half by half (one-lane targets: as it is).
 template <class D, class Fn, class V, class... Vs>
 HWY_INLINE V via_double(D d, Fn fn, V x, Vs... more) {
@@ -115,12 +127,12 @@ struct Rounded {
   hn::Vec<D> value;
   hn::Vec<hn::RebindToSigned<D>> integer;
 };
-/// The nearest integer, ties to even, of |x| < 2^21: as a float and as an integer.
+/// The nearest integer to x * factor, below 2^21 in magnitude: as a float and as an integer.
 template <class D, class V>
-HWY_INLINE Rounded<D> round_small(D d, V x) {
+HWY_INLINE Rounded<D> round_small(D d, V x, double factor) {
   const hn::RebindToSigned<D> di;
   const V magic = constant(d, kIsFloat32<D> ? 12582912.0 : 6755399441055744.0);  // 1.5 * 2^mantissa
-  const V shifted = hn::Add(x, magic);
+  const V shifted = hn::MulAdd(x, constant(d, factor), magic);
   return {hn::Sub(shifted, magic), hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic))};
 }
 
@@ -145,7 +157,7 @@ struct ReducedExp {
 };
 template <class D, class V>
 HWY_INLINE ReducedExp<D> reduce_exp(D d, V x) {
-  const Rounded<D> n = round_small(d, hn::Mul(x, constant(d, 1.4426950408889634)));
+  const Rounded<D> n = round_small(d, x, 1.4426950408889634);
   // ln 2 in two parts, of which n times the first is exact.
   V r = hn::NegMulAdd(n.value, constant(d, kIsFloat32<D> ? 0.693359375 : 0x1.62e42fefa0000p-1), x);
   r = hn::NegMulAdd(n.value, constant(d, kIsFloat32<D> ? -2.12194440e-4 : 0x1.cf79abc9e3b39p-40), r);
@@ -159,10 +171,17 @@ HWY_INLINE V exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, scale(d, hn::Add(e.fraction, constant(d, 1)), e.exponent));
 }
 
+/// e^x for x in [-88, 88] without the limits: below -87.7 it may be 0.
+template <class D, class V>
+HWY_INLINE V exp_bounded(D d, V x) {
+  const ReducedExp<D> e = reduce_exp(d, x);
+  return hn::Mul(hn::Add(e.fraction, constant(d, 1)), power_of_two(d, e.exponent));
+}
+
 template <class D, class V>
 HWY_INLINE V exp2(D d, V x) {
   const V bounded = hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -151.0 : -1076.0)), constant(d, kIsFloat32<D> ? 129.0 : 1025.0));
-  const Rounded<D> n = round_small(d, bounded);
+  const Rounded<D> n = round_small(d, bounded, 1);
   const V fraction = expm1_reduced(d, hn::Mul(hn::Sub(bounded, n.value), constant(d, 0.6931471805599453)));
   return hn::IfThenElse(hn::IsNaN(x), x, scale(d, hn::Add(fraction, constant(d, 1)), n.integer));
 }
@@ -282,9 +301,10 @@ HWY_INLINE V tanh(D d, V x) {
   if constexpr (kIsFloat32<D>) {
     const V z = hn::Mul(x, x);
     const V p = polynomial(d, z, -0.33333330567, 0.13333195776, -0.053945363777, 0.021692536771, -0.0081561251599, 0.0021226171733);
-    const V small = hn::MulAdd(hn::Mul(z, magnitude), p, magnitude);
-    const V large = hn::Sub(one, hn::Div(two, hn::Add(exp(d, hn::Add(magnitude, magnitude)), one)));
-    return hn::CopySignToAbs(hn::IfThenElse(hn::Lt(magnitude, constant(d, 0.625)), small, large), x);
+    const V small = hn::MulAdd(hn::Mul(z, magnitude), p, magnitude);  // NaN comes this way
+    const V e = exp_bounded(d, hn::Min(hn::Add(magnitude, magnitude), constant(d, 20)));
+    const V large = hn::NegMulAdd(two, reciprocal_bounded(d, hn::Add(e, one)), one);
+    return hn::CopySignToAbs(hn::IfThenElse(hn::Ge(magnitude, constant(d, 0.625)), large, small), x);
   } else {
     const V e = expm1(d, hn::IfThenElse(hn::Gt(magnitude, constant(d, 20)), constant(d, 40), hn::Add(magnitude, magnitude)));
     return hn::CopySignToAbs(hn::Div(e, hn::Add(e, two)), x);
@@ -293,12 +313,12 @@ HWY_INLINE V tanh(D d, V x) {
 
 // ---- the error function ----------------------------------------------------------------------------------------------------
 
-/// erfc(t) e^(t^2) for t >= 0 in float32, to 2 ulp: u times a polynomial of u = 1 / (1 + t / 2).
+/// erfc(t) e^(t^2) for 0 <= t <= 20 in float32, to 2 ulp: u times a polynomial of u = 1 / (1 + t / 2).
 template <class D, class V>
 HWY_INLINE V scaled_erfc(D d, V t) {
-  const V one = constant(d, 1), u = hn::Div(one, hn::MulAdd(t, constant(d, 0.5), one));
-  return hn::Mul(u, polynomial(d, u, 0.28208995301, 0.28221867326, 0.24552033639, 0.18363886706, 0.061932676842, 0.018638039608,
-                               0.0047124964745, -0.31770774824, 0.40026477774, -0.19830419481, 0.036996126503));
+  const V u = reciprocal_bounded(d, hn::MulAdd(t, constant(d, 0.5), constant(d, 1)));
+  return hn::Mul(u, polynomial(d, u, 0.28208510131, 0.28239844386, 0.24293524348, 0.20335412867, -0.028203246864, 0.28035737256,
+                               -0.48920149407, 0.28554136939, -0.059266962022));
 }
 /// x^2 minus its rounded value.
 template <class D, class V>
@@ -312,22 +332,21 @@ HWY_INLINE V square_error(D d, V x, V square) {
   return hn::Add(hn::Add(hn::Sub(hn::Mul(high, high), square), hn::Mul(hn::Add(high, high), low)), hn::Mul(low, low));
 #endif
 }
-/// e^(-x^2 / 2) in float32, with the square's rounding error carried along.
+/// e^(-x^2 / 2) for 0 <= x <= 20 in float32, with the square's rounding error carried along; 0 from x = 13.2 on.
 template <class D, class V>
 HWY_INLINE V exp_minus_half_square(D d, V x) {
-  const V bounded = hn::Min(hn::Abs(x), constant(d, 20)), half = constant(d, 0.5);
-  const V square = hn::Mul(bounded, bounded);
-  const V e = exp(d, hn::Neg(hn::Mul(square, half)));
-  return hn::NegMulAdd(e, hn::Mul(square_error(d, bounded, square), half), e);
+  const V half = constant(d, 0.5), square = hn::Mul(x, x);
+  const V e = exp_bounded(d, hn::Max(hn::Mul(square, constant(d, -0.5)), constant(d, -88)));
+  return hn::NegMulAdd(e, hn::Mul(square_error(d, x, square), half), e);
 }
 
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
   if constexpr (kIsFloat32<D>) {
-    const V t = hn::Abs(x), z = hn::Mul(x, x);
+    const V t = hn::Min(hn::Abs(x), constant(d, 5)), z = hn::Mul(x, x);  // 1 to working precision from 4 on
     const V small = hn::MulAdd(t, polynomial(d, z, 0.1283791659, -0.37612627135, 0.11283600169, -0.026854444289, 0.0051895347544,
                                              -0.00080208360724, 7.889102152e-5), t);
-    const V large = hn::NegMulAdd(scaled_erfc(d, t), exp(d, hn::Neg(hn::Min(z, constant(d, 100)))), constant(d, 1));
+    const V large = hn::NegMulAdd(scaled_erfc(d, t), exp_bounded(d, hn::Neg(hn::Mul(t, t))), constant(d, 1));
     const V both = hn::CopySignToAbs(hn::IfThenElse(hn::Lt(t, constant(d, 1)), small, large), x);
     return hn::IfThenElse(hn::IsNaN(x), x, both);
   } else {
@@ -335,14 +354,15 @@ HWY_INLINE V erf(D d, V x) {
   }
 }
 
-/// The standard normal distribution function, 0.5 erfc(-x / sqrt(2)): accurate relative to itself on the negative side too.
+/// The standard normal distribution function, 0.5 erfc(-x / sqrt(2)): accurate relative to itself on the negative side too
+/// (float32: 0 below -13.2). A NaN gives NaN or any value between 0 and 1: what weighs x with it keeps x's NaN.
 template <class D, class V>
 HWY_INLINE V normal_cdf(D d, V x) {
   if constexpr (kIsFloat32<D>) {
-    const V t = hn::Mul(hn::Abs(x), constant(d, 0.70710678118654752));
-    const V tail = hn::Mul(hn::Mul(constant(d, 0.5), scaled_erfc(d, t)), exp_minus_half_square(d, x));
-    const V both = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(constant(d, 1), tail));
-    return hn::IfThenElse(hn::IsNaN(x), x, both);
+    const V magnitude = hn::Min(hn::Abs(x), constant(d, 20));
+    const V scaled = scaled_erfc(d, hn::Mul(magnitude, constant(d, 0.70710678118654752)));
+    const V tail = hn::Mul(hn::Mul(constant(d, 0.5), scaled), exp_minus_half_square(d, magnitude));
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(constant(d, 1), tail));
   } else {
     return per_lane(d, x, [](double v) { return 0.5 * std::erfc(-v * 0.70710678118654752440); });
   }
@@ -354,7 +374,7 @@ HWY_INLINE V normal_cdf(D d, V x) {
 template <class D, class V>
 HWY_INLINE void sin_cos_wide(D d, V x, V& sine, V& cosine) {
   const hn::RebindToSigned<D> di;
-  const Rounded<D> n = round_small(d, hn::Mul(x, constant(d, 0.63661977236758134308)));
+  const Rounded<D> n = round_small(d, x, 0.63661977236758134308);
   V r = hn::NegMulAdd(n.value, constant(d, 1.57079632673412561417), x);
   r = hn::NegMulAdd(n.value, constant(d, 6.07710050650619224932e-11), r);
   const V z = hn::Mul(r, r);
