@@ -1,5 +1,5 @@
-// AMX: the matrix unit of x86 (Sapphire Rapids and later). Eight tiles of 16 rows of 64 bytes; TDPBF16PS adds the product
-// of bfloat16 pairs to float32 sums.
+// AMX: the matrix unit of x86 (Sapphire Rapids and later). Eight tiles of 16 rows of 64 bytes; TDPBF16PS adds the
+// product of bfloat16 pairs to float32 sums.
 #pragma once
 
 #include <cstdint>

@@ -56,9 +56,12 @@ double measure_copy() {
 DeviceLimits measure() {
   DeviceLimits limits;
   limits.copy_bytes = measure_copy();
-  limits.float32_flops = best_rate(24, [](int64_t, int64_t) { return static_cast<double>(cpu::multiply_adds(1 << 20)); });
+  limits.float32_flops =
+      best_rate(24, [](int64_t, int64_t) { return static_cast<double>(cpu::multiply_adds(1 << 20)); });
   limits.bfloat16_flops = limits.float32_flops;
-  if (cpu::has_amx()) limits.bfloat16_flops = best_rate(24, [](int64_t, int64_t) { return static_cast<double>(cpu::amx_products(1 << 18)); });
+  if (cpu::has_amx())
+    limits.bfloat16_flops =
+        best_rate(24, [](int64_t, int64_t) { return static_cast<double>(cpu::amx_products(1 << 18)); });
   return limits;
 }
 
@@ -91,8 +94,8 @@ Table read_table(const fs::path& path) {
   for (std::string line, key; std::getline(file, line);) {
     std::istringstream fields(line);
     DeviceLimits l;
-    if (fields >> l.copy_bytes >> l.float32_flops >> l.bfloat16_flops >> std::ws && std::getline(fields, key) && l.copy_bytes > 0 &&
-        l.float32_flops > 0 && l.bfloat16_flops > 0)
+    if (fields >> l.copy_bytes >> l.float32_flops >> l.bfloat16_flops >> std::ws && std::getline(fields, key) &&
+        l.copy_bytes > 0 && l.float32_flops > 0 && l.bfloat16_flops > 0)
       table[key] = l;
   }
   return table;
@@ -102,10 +105,12 @@ Table read_table(const fs::path& path) {
 void write_table(const fs::path& path, const Table& table) {
   std::error_code ignored;
   fs::create_directories(path.parent_path(), ignored);
-  const fs::path draft = path.string() + "." + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
+  const fs::path draft =
+      path.string() + "." + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
   {
     std::ofstream file(draft);
-    for (const auto& [key, l] : table) file << l.copy_bytes << ' ' << l.float32_flops << ' ' << l.bfloat16_flops << ' ' << key << '\n';
+    for (const auto& [key, l] : table)
+      file << l.copy_bytes << ' ' << l.float32_flops << ' ' << l.bfloat16_flops << ' ' << key << '\n';
     if (!file) return;
   }
   fs::rename(draft, path, ignored);
@@ -114,7 +119,8 @@ void write_table(const fs::path& path, const Table& table) {
 }  // namespace
 
 DeviceLimits device_limits(Device device, bool again) {
-  if (device.type != DeviceType::kCpu) core::fail<UnsupportedError>("device_limits: measured on the CPU only, got {}", device);
+  if (device.type != DeviceType::kCpu)
+    core::fail<UnsupportedError>("device_limits: measured on the CPU only, got {}", device);
   static std::mutex mutex;
   static Table known;
   const std::lock_guard lock(mutex);

@@ -41,13 +41,15 @@ constexpr int64_t kUnlimited = int64_t{1} << 48;
 
 int64_t checked_window(const char* op, const Window& window, int64_t side) {
   if (window.left < -1 || window.right < -1)
-    fail<ValueError>("{}: window must be (left, right) with entries >= -1, got ({}, {})", op, window.left, window.right);
+    fail<ValueError>("{}: window must be (left, right) with entries >= -1, got ({}, {})", op, window.left,
+                     window.right);
   return side >= kUnlimited ? -1 : side;
 }
 
 /// The options that both forms share, checked. `o` is AttentionOptions or AttentionVarlenOptions.
 template <class Options>
-Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv_heads, int64_t dim, int64_t value_dim, DType dtype) {
+Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv_heads, int64_t dim, int64_t value_dim,
+                     DType dtype) {
   if (dim < 1) fail<ShapeError>("{}: query must have a head size of at least 1, got {}", op, dim);
   if (kv_heads == 0 || heads % kv_heads != 0)
     fail<ShapeError>("{}: key has {} heads, which does not divide query's {}", op, kv_heads, heads);
@@ -121,7 +123,8 @@ AttentionResult finish(Output& out, std::optional<Output>& lse) {
 AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
   constexpr const char* kOp = "attention";
   check_operands(kOp, query, key, value, 4);
-  core::check_same_device(kOp, {{"query", query}, {"key", key}, {"value", value}, {"mask", o.mask}, {"bias", o.bias}, {"sinks", o.sinks}});
+  core::check_same_device(
+      kOp, {{"query", query}, {"key", key}, {"value", value}, {"mask", o.mask}, {"bias", o.bias}, {"sinks", o.sinks}});
   const int64_t B = query.shape(0), Hq = query.shape(1), Sq = query.shape(2), D = query.shape(3);
   const int64_t Hkv = key.shape(1), Sk = key.shape(2), Dv = value.shape(3);
   core::check_shape(kOp, {"key", key}, {B, Hkv, Sk, D});
@@ -152,8 +155,8 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
     p.segments.push_back({Sq, Sk, b * query.stride(0), b * key.stride(0), b * value.stride(0), b * mask[0], b * bias[0],
                           b * y.stride(0), lse ? b * l.stride(0) : 0});
   core::StepScope step([&] {
-    return Step{kOp, OpClass::kContraction, {query, key, value, o.mask, o.bias, o.sinks}, {y, l}, visible_flops(p),
-                stated_strategy(candidate.name, p)};
+    return Step{kOp,    OpClass::kContraction, {query, key, value, o.mask, o.bias, o.sinks},
+                {y, l}, visible_flops(p),      stated_strategy(candidate.name, p)};
   });
   if (step.shape_only(y)) return {y, l};
   p.q = plane(query, query.stride(1), query.stride(2), query.stride(3));
@@ -176,7 +179,8 @@ std::vector<int64_t> read_cu_seqlens(const char* op, Named x, int64_t total) {
     if (i == 0 ? values[0] != 0 : values[i] < values[i - 1])
       fail<ValueError>("{}: {} must start at 0 and never decrease, got {} at {}", op, x.name, values[i], i);
   }
-  if (values.back() > total) fail<ValueError>("{}: {} must end at {} at most, got {}", op, x.name, total, values.back());
+  if (values.back() > total)
+    fail<ValueError>("{}: {} must end at {} at most, got {}", op, x.name, total, values.back());
   return values;
 }
 
@@ -189,8 +193,9 @@ void check_cu_seqlens(const char* op, Named x) {
 
 }  // namespace
 
-AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& cu_seqlens_q,
-                                 const Tensor& cu_seqlens_k, const AttentionVarlenOptions& o) {
+AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const Tensor& value,
+                                 const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
+                                 const AttentionVarlenOptions& o) {
   constexpr const char* kOp = "attention_varlen";
   check_operands(kOp, query, key, value, 3);
   const Named cu_q{"cu_seqlens_q", cu_seqlens_q}, cu_k{"cu_seqlens_k", cu_seqlens_k};
@@ -215,14 +220,15 @@ AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const T
   const Tensor& y = out.target();
   const Tensor l = lse ? lse->target() : Tensor();
   const auto add_segment = [&](int64_t q, int64_t queries, int64_t k, int64_t keys) {
-    p.segments.push_back({queries, keys, q * query.stride(0), k * key.stride(0), k * value.stride(0), 0, 0, q * y.stride(0),
-                          lse ? q * l.stride(0) : 0});
+    p.segments.push_back({queries, keys, q * query.stride(0), k * key.stride(0), k * value.stride(0), 0, 0,
+                          q * y.stride(0), lse ? q * l.stride(0) : 0});
   };
-  for (size_t n = 1; n < at_q.size(); ++n) add_segment(at_q[n - 1], at_q[n] - at_q[n - 1], at_k[n - 1], at_k[n] - at_k[n - 1]);
+  for (size_t n = 1; n < at_q.size(); ++n)
+    add_segment(at_q[n - 1], at_q[n] - at_q[n - 1], at_k[n - 1], at_k[n] - at_k[n - 1]);
   add_segment(at_q.back(), Tq - at_q.back(), 0, 0);  // rows past the end are a sequence without keys
   core::StepScope step([&] {
-    return Step{kOp, OpClass::kContraction, {query, key, value, cu_seqlens_q, cu_seqlens_k, o.sinks}, {y, l}, visible_flops(p),
-                stated_strategy(candidate.name, p)};
+    return Step{kOp,    OpClass::kContraction, {query, key, value, cu_seqlens_q, cu_seqlens_k, o.sinks},
+                {y, l}, visible_flops(p),      stated_strategy(candidate.name, p)};
   });
   if (traced) return {y, l};
   p.q = plane(query, query.stride(1), query.stride(0), query.stride(2));

@@ -84,7 +84,8 @@ class Fallback {
 
   /// The panels that any row of the block sees. Both ends of a row's range rise with its index.
   void set_keys(Block& b) const {
-    const KeyRange first = visible_keys(p_, *b.segment, b.row_begin), last = visible_keys(p_, *b.segment, b.row_end - 1);
+    const KeyRange first = visible_keys(p_, *b.segment, b.row_begin),
+                   last = visible_keys(p_, *b.segment, b.row_end - 1);
     b.key_begin = first.begin / kPanel * kPanel;
     b.key_end = std::max(round_up(last.end, kPanel), b.key_begin);
     b.stride = b.key_end - b.key_begin + 16;  // rows a power of two apart would share cache sets
@@ -171,23 +172,26 @@ class Fallback {
       unit.poisoned = reinterpret_cast<uint8_t*>(memory), memory += n * kPanel;
       for (int64_t i = 0; i < n; ++i) items.push_back({&unit, i});
     }
-    cpu::parallel_for(static_cast<int64_t>(items.size()), cpu::grain_of(key_panel_bytes()), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) pack_panel(*items[i].unit, items[i].panel);
-    });
+    cpu::parallel_for(static_cast<int64_t>(items.size()), cpu::grain_of(key_panel_bytes()),
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t i = begin; i < end; ++i) pack_panel(*items[i].unit, items[i].panel);
+                      });
   }
 
   void pack_panel(const Unit& unit, int64_t panel) const {
     const int64_t j = panel * kPanel, n = std::min(kPanel, unit.segment->keys - j);
-    k_.pack_keys(p_, *unit.segment, unit.kv_head, j, n, unit.keys + panel * key_panel_bytes());
-    k_.pack_values(p_, *unit.segment, unit.kv_head, j, n, columns_, unit.values + panel * value_panel_bytes(), unit.poisoned + j);
+    k_.pack.keys(p_, *unit.segment, unit.kv_head, j, n, unit.keys + panel * key_panel_bytes());
+    k_.pack.values(p_, *unit.segment, unit.kv_head, j, n, columns_, unit.values + panel * value_panel_bytes(),
+                   unit.poisoned + j);
   }
 
   void run_block(Block b, const Unit& unit, char* scratch) const {
     const Placed own = lay_out(b, scratch);
-    k_.pack_query(b);
+    k_.pack.query(b);
     for (int64_t j = b.key_begin; j < b.key_end; j += kPanel) {
       const void* panel = unit.keys ? unit.keys + j / kPanel * key_panel_bytes() : own.keys;
-      if (!unit.keys) k_.pack_keys(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), own.keys);
+      if (!unit.keys)
+        k_.pack.keys(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), own.keys);
       k_.scores(b, panel, j);
     }
     k_.softmax(b);
@@ -199,8 +203,8 @@ class Fallback {
         n = std::min({2 * kPanel, kSplit - j % kSplit, b.key_end - j});
         k_.accumulate(b, unit.values + j / kPanel * value_panel_bytes(), j, n, fresh);
       } else {
-        k_.pack_values(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), columns_, own.values,
-                       poisoned + j - b.key_begin);
+        k_.pack.values(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), columns_,
+                       own.values, poisoned + j - b.key_begin);
         k_.accumulate(b, own.values, j, n, fresh);
       }
       if ((j + n) % kSplit == 0 || j + n == b.key_end) k_.fold(b, j - j % kSplit <= b.key_begin);

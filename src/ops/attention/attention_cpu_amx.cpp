@@ -38,7 +38,8 @@ TENOR_AMX inline void start(const char* out, int64_t stride, bool second_column,
   }
 }
 template <bool Two>
-TENOR_AMX inline void step(const char* left, int64_t left_stride, const char* right, int64_t right_stride, bool second_column) {
+TENOR_AMX inline void step(const char* left, int64_t left_stride, const char* right, int64_t right_stride,
+                           bool second_column) {
   _tile_loadd(6, right, right_stride);
   _tile_loadd(4, left, left_stride);
   _tile_dpbf16ps(0, 4, 6);
@@ -69,16 +70,19 @@ TENOR_AMX inline void stop(char* out, int64_t stride, bool second_column) {
 
 template <bool Two>
 TENOR_AMX void scores_strip(const Block& b, const char* query, const char* panel, char* out) {
-  const int64_t steps = b.problem->dim / 32, query_stride = b.problem->dim * 2, panel_stride = kPanel * 4, stride = b.stride * 4;
+  const int64_t steps = b.problem->dim / 32, query_stride = b.problem->dim * 2, panel_stride = kPanel * 4,
+                stride = b.stride * 4;
   for (int64_t c = 0; c < kPanel; c += 32) {
     start<Two>(out + c * 4, stride, true, true);
-    for (int64_t s = 0; s < steps; ++s) step<Two>(query + s * 64, query_stride, panel + s * 16 * panel_stride + c * 4, panel_stride, true);
+    for (int64_t s = 0; s < steps; ++s)
+      step<Two>(query + s * 64, query_stride, panel + s * 16 * panel_stride + c * 4, panel_stride, true);
     stop<Two>(out + c * 4, stride, true);
   }
 }
 
 template <bool Two>
-TENOR_AMX void accumulate_strip(const Block& b, const char* weights, const char* values, int64_t n, char* out, bool fresh) {
+TENOR_AMX void accumulate_strip(const Block& b, const char* weights, const char* values, int64_t n, char* out,
+                                bool fresh) {
   const int64_t stride = b.columns * 4, weights_stride = b.stride * 4;
   for (int64_t c = 0; c < b.columns; c += 32) {
     const bool second = c + 16 < b.columns;

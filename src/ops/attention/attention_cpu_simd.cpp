@@ -1,7 +1,6 @@
 // The fallback's kernels, compiled once per instruction set.
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include "src/core/visit.h"
 #include "src/cpu/amx.h"
@@ -11,19 +10,12 @@
 #define HWY_TARGET_INCLUDE "src/ops/attention/attention_cpu_simd.cpp"
 #include "hwy/foreach_target.h"
 #include "src/cpu/math-inl.h"
-#include "src/cpu/simd-inl.h"
+#include "src/ops/attention/attention_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::attn::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 namespace math = cpu::HWY_NAMESPACE::math;
-using cpu::HWY_NAMESPACE::load;
-using cpu::HWY_NAMESPACE::load_n;
-using cpu::HWY_NAMESPACE::map_row;
-using cpu::HWY_NAMESPACE::store;
 
-template <class C>
-using Tag = hn::ScalableTag<C>;
 template <class C>
 inline constexpr C kInfinity = std::numeric_limits<C>::infinity();
 
@@ -35,12 +27,8 @@ inline constexpr C kInfinity = std::numeric_limits<C>::infinity();
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 
-template <class T>
-const T* element(const Plane& x, int64_t offset, int64_t head, int64_t row) {
-  return static_cast<const T*>(x.data) + offset + head * x.head + row * x.row;
-}
-
-// ---- products ---------------------------------------------------------------------------------------------------------
+// ---- products
+// ---------------------------------------------------------------------------------------------------------
 
 /// out[Rows, Vectors] (+)= a[Rows, steps] . b[steps, Vectors], one FMA chain an element.
 template <int Rows, int Vectors, class C>
@@ -65,8 +53,8 @@ HWY_INLINE void multiply_tile(int64_t steps, const C* HWY_RESTRICT a, int64_t ld
 
 /// All rows of one strip of columns. Three to five last rows go as a full tile over the rows of padding behind them.
 template <int Vectors, class C>
-HWY_INLINE void multiply_strip(int64_t rows, int64_t steps, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo,
-                               bool fresh) {
+HWY_INLINE void multiply_strip(int64_t rows, int64_t steps, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
+                               int64_t ldo, bool fresh) {
   int64_t r = 0;
   for (; rows - r >= kTileRows / 2; r += kTileRows)
     multiply_tile<kTileRows, Vectors>(steps, a + r * lda, lda, b, ldb, out + r * ldo, ldo, fresh);
@@ -74,14 +62,15 @@ HWY_INLINE void multiply_strip(int64_t rows, int64_t steps, const C* a, int64_t 
 }
 
 template <class C>
-void multiply(int64_t rows, int64_t columns, int64_t steps, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo,
-              bool fresh) {
+void multiply(int64_t rows, int64_t columns, int64_t steps, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
+              int64_t ldo, bool fresh) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<C>()));
   int64_t c = 0;
   for (; c + kTileVectors * lanes <= columns; c += kTileVectors * lanes)
     multiply_strip<kTileVectors>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
   if constexpr (kTileVectors > 2)
-    for (; c + 2 * lanes <= columns; c += 2 * lanes) multiply_strip<2>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
+    for (; c + 2 * lanes <= columns; c += 2 * lanes)
+      multiply_strip<2>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
   for (; c < columns; c += lanes) multiply_strip<1>(rows, steps, a, lda, b + c, ldb, out + c, ldo, fresh);
 }
 
@@ -94,8 +83,8 @@ void Scores(const Block& b, const void* panel, int64_t j) {
 
 template <class C>
 void Accumulate(const Block& b, const void* values, int64_t j, int64_t n, bool fresh) {
-  multiply(b.rows(), b.columns, n, static_cast<const C*>(b.scores) + (j - b.key_begin), b.stride, static_cast<const C*>(values), b.columns,
-           static_cast<C*>(b.part), b.columns, fresh);
+  multiply(b.rows(), b.columns, n, static_cast<const C*>(b.scores) + (j - b.key_begin), b.stride,
+           static_cast<const C*>(values), b.columns, static_cast<C*>(b.part), b.columns, fresh);
 }
 
 template <class C>
@@ -109,155 +98,8 @@ void Fold(const Block& b, bool fresh) {
   }
 }
 
-// ---- packing ----------------------------------------------------------------------------------------------------------
-
-/// One row as C, contiguous.
-template <class T, class C>
-HWY_INLINE void load_row(const T* HWY_RESTRICT from, int64_t stride, int64_t n, C* HWY_RESTRICT to) {
-  if constexpr (std::is_same_v<core::Compute<T>, C>) {
-    if (stride == 1) return map_row(from, to, static_cast<size_t>(n), [](auto, auto v) HWY_ATTR { return v; });
-  }
-  for (int64_t i = 0; i < n; ++i) to[i] = core::cast<C>(core::widen(from[i * stride]));
-}
-
-template <class T>
-void PackQuery(const Block& b) {
-  using C = core::Compute<T>;
-  const Problem& p = *b.problem;
-  C* to = static_cast<C*>(b.query);
-  for (int64_t r = 0; r < b.rows(); ++r, to += p.dim)
-    load_row(element<T>(p.q, b.segment->q, b.head(r), b.row(r)), p.q.col, p.dim, to);
-}
-
-#if HWY_TARGET == HWY_SCALAR
-template <class C>
-inline constexpr int64_t kSquare = 1;
-template <class T>
-HWY_INLINE void transpose_square(const T* from, int64_t, core::Compute<T>* to) {
-  *to = core::widen(*from);
-}
-#else
-template <class C>
-inline constexpr int64_t kSquare = 16 / sizeof(C);
-/// to[t * kPanel + s] = from[s * row + t] for a square of one 128-bit vector each way.
-template <class T>
-HWY_INLINE void transpose_square(const T* from, int64_t row, core::Compute<T>* to) {
-  using C = core::Compute<T>;
-  const hn::CappedTag<C, 16 / sizeof(C)> d;
-  if constexpr (sizeof(C) == 8) {
-    const auto x0 = load(d, from), x1 = load(d, from + row);
-    hn::StoreU(hn::InterleaveLower(d, x0, x1), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, x0, x1), d, to + kPanel);
-  } else {
-    const auto x0 = load(d, from), x1 = load(d, from + row), x2 = load(d, from + 2 * row), x3 = load(d, from + 3 * row);
-    const auto low02 = hn::InterleaveLower(d, x0, x2), low13 = hn::InterleaveLower(d, x1, x3);
-    const auto high02 = hn::InterleaveUpper(d, x0, x2), high13 = hn::InterleaveUpper(d, x1, x3);
-    hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + kPanel);
-    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * kPanel);
-    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * kPanel);
-  }
-}
-#endif
-
-template <class T>
-void PackKeys(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, void* panel) {
-  using C = core::Compute<T>;
-  const T* from = element<T>(p.k, s.k, kv_head, j);
-  C* to = static_cast<C*>(panel);
-  const int64_t squares = p.k.col == 1 ? p.dim / kSquare<C> * kSquare<C> : 0, whole = n / kSquare<C> * kSquare<C>;
-  for (int64_t i = 0; i < whole; i += kSquare<C>)
-    for (int64_t c = 0; c < squares; c += kSquare<C>) transpose_square(from + i * p.k.row + c, p.k.row, to + c * kPanel + i);
-  for (int64_t c = 0; c < p.dim; ++c) {
-    for (int64_t i = c < squares ? whole : 0; i < n; ++i) to[c * kPanel + i] = core::widen(from[i * p.k.row + c * p.k.col]);
-    for (int64_t i = n; i < kPanel; ++i) to[c * kPanel + i] = 0;
-  }
-}
-
-template <class T>
-bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
-                uint8_t* poisoned) {
-  using C = core::Compute<T>;
-  const Tag<C> d;
-  C* to = static_cast<C*>(values);
-  bool any = false;
-  for (int64_t i = 0; i < kPanel; ++i, to += columns) {
-    poisoned[i] = 0;
-    const int64_t width = i < n ? p.value_dim : 0;
-    if (i < n) load_row(element<T>(p.v, s.v, kv_head, j + i), p.v.col, width, to);
-    for (int64_t c = width; c < columns; ++c) to[c] = 0;
-    auto bad = hn::Zero(d);  // 0 * x is NaN for a NaN or infinity
-    for (int64_t c = 0; c < columns; c += static_cast<int64_t>(hn::Lanes(d))) bad = hn::MulAdd(hn::LoadU(d, to + c), hn::Zero(d), bad);
-    if (hn::AllFalse(d, hn::IsNaN(bad))) continue;
-    poisoned[i] = any = true;
-    for (int64_t c = 0; c < width; ++c)
-      if (!std::isfinite(to[c])) to[c] = 0;
-  }
-  return any;
-}
-
-#if TENOR_ATTENTION_TILES
-// ---- packing for the matrix unit: pairs of bfloat16 along the summed dim, as one 32-bit element ------------------------------
-
-void PackQueryPairs(const Block& b) {
-  const Problem& p = *b.problem;
-  BFloat16* to = static_cast<BFloat16*>(b.query);
-  for (int64_t r = 0; r < b.rows(); ++r, to += p.dim) {
-    const BFloat16* from = element<BFloat16>(p.q, b.segment->q, b.head(r), b.row(r));
-    if (p.q.col == 1) {
-      std::copy(from, from + p.dim, to);
-    } else {
-      for (int64_t d = 0; d < p.dim; ++d) to[d] = from[d * p.q.col];
-    }
-  }
-}
-
-HWY_INLINE uint32_t pair_of(BFloat16 low, BFloat16 high) { return low.bits | static_cast<uint32_t>(high.bits) << 16; }
-
-/// panel[d / 2][key] = (k[key][d], k[key][d + 1]). Pairs of a dense row move as floats do; nothing is computed.
-void PackKeyPairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, void* panel) {
-  const BFloat16* from = element<BFloat16>(p.k, s.k, kv_head, j);
-  const bool dense = p.k.col == 1 && p.k.row % 2 == 0;
-  const int64_t whole = dense ? n / 4 * 4 : 0;
-  for (int64_t i = 0; i < whole; i += 4)
-    for (int64_t c = 0; c < p.dim / 2; c += 4)
-      transpose_square(reinterpret_cast<const float*>(from + i * p.k.row) + c, p.k.row / 2, static_cast<float*>(panel) + c * kPanel + i);
-  for (int64_t c = 0; c < p.dim / 2; ++c) {
-    uint32_t* to = static_cast<uint32_t*>(panel) + c * kPanel;
-    for (int64_t i = whole; i < n; ++i) {
-      const BFloat16* row = from + i * p.k.row + 2 * c * p.k.col;
-      to[i] = pair_of(row[0], row[p.k.col]);
-    }
-    std::fill(to + n, to + kPanel, 0u);
-  }
-}
-
-/// values[key / 2][c] = (v[key][c], v[key + 1][c]), non-finite ones as 0.
-bool PackValuePairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
-                    uint8_t* poisoned) {
-  uint32_t* to = static_cast<uint32_t*>(values);
-  bool any = false;
-  std::fill(to, to + kPanel / 2 * columns, 0u);
-  for (int64_t i = 0; i < kPanel; ++i) {
-    poisoned[i] = 0;
-    if (i >= n) continue;
-    const BFloat16* from = element<BFloat16>(p.v, s.v, kv_head, j + i);
-    uint32_t* row = to + i / 2 * columns;
-    const int shift = i % 2 * 16;
-    uint32_t bad = 0;
-    for (int64_t c = 0; c < p.value_dim; ++c) {
-      const uint32_t bits = from[c * p.v.col].bits, junk = (bits & 0x7F80u) == 0x7F80u;
-      bad |= junk;
-      row[c] |= (junk ? 0u : bits) << shift;
-    }
-    poisoned[i] = bad != 0;
-    any = any || bad != 0;
-  }
-  return any;
-}
-#endif
-
-// ---- softmax ----------------------------------------------------------------------------------------------------------
+// ---- softmax
+// ----------------------------------------------------------------------------------------------------------
 
 /// The larger of x and a bound, NaN for NaN. x86's maximum gives its second operand when one is NaN.
 template <class D, class V>
@@ -277,8 +119,8 @@ struct Exponential;
 template <>
 struct Exponential<float> {
   explicit Exponential(double scale) : factor(static_cast<float>(scale * 1.4426950408889634)) {}
-  /// 2^(n + f): adding the magic number, 1.5 * 2^23 and the exponent's bias, leaves n + 127 in the low bits. At the bound of
-  /// -127 that is 0, and so is the power. The polynomial is a minimax fit of 2^f, its error 2e-9.
+  /// 2^(n + f): adding the magic number, 1.5 * 2^23 and the exponent's bias, leaves n + 127 in the low bits. At the
+  /// bound of -127 that is 0, and so is the power. The polynomial is a minimax fit of 2^f, its error 2e-9.
   template <class V>
   HWY_INLINE V operator()(Tag<float> d, V x) const {
     const hn::RebindToUnsigned<Tag<float>> du;
@@ -286,7 +128,8 @@ struct Exponential<float> {
     const V y = at_least(d, hn::Mul(x, hn::Set(d, factor)), -127.0);
     const V shifted = hn::Add(y, magic);
     const V f = hn::Sub(y, hn::Sub(shifted, magic));
-    const V fraction = math::polynomial(d, f, 1.0, 0.6931472029, 0.2402264791, 0.05550332472, 0.009618437335, 0.00133988742, 0.0001535336823);
+    const V fraction = math::polynomial(d, f, 1.0, 0.6931472029, 0.2402264791, 0.05550332472, 0.009618437335,
+                                        0.00133988742, 0.0001535336823);
     return hn::Mul(fraction, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, shifted))));
   }
   float factor;
@@ -363,17 +206,24 @@ struct PlainWeights {
 };
 
 #if TENOR_ATTENTION_TILES
-/// Stores two vectors of weights as bfloat16 halves: the upper 16 bits of each, then the upper 16 bits of the rest.
+/// Stores two vectors of weights as bfloat16 halves: each weight rounded, then what that leaves, rounded. Half an ulp is
+/// added to the magnitude and the lower bits are dropped; a NaN stays one in the row's sum.
 struct SplitWeights {
   static constexpr int64_t kVectors = 2;
   template <class V>
   static HWY_INLINE void store(Tag<float> d, const V* p, float* to) {
     const hn::RebindToUnsigned<Tag<float>> du;
     const hn::Repartition<uint16_t, Tag<float>> d16;
-    const auto rest = [&](V x) HWY_ATTR { return hn::Sub(x, hn::BitCast(d, hn::And(hn::BitCast(du, x), hn::Set(du, 0xFFFF0000u)))); };
-    const auto upper = [&](V x, V y) HWY_ATTR { return hn::ConcatOdd(d16, hn::BitCast(d16, y), hn::BitCast(d16, x)); };
-    hn::StoreU(hn::BitCast(d, upper(p[0], p[1])), d, to);
-    hn::StoreU(hn::BitCast(d, upper(rest(p[0]), rest(p[1]))), d, to + hn::Lanes(d));
+    const auto raised = [&](V x) HWY_ATTR { return hn::Add(hn::BitCast(du, x), hn::Set(du, 0x8000u)); };
+    const auto rest = [&](V x, auto bits) HWY_ATTR {
+      return hn::Sub(x, hn::BitCast(d, hn::And(bits, hn::Set(du, 0xFFFF0000u))));
+    };
+    const auto store_upper = [&](auto low, auto high, float* at) HWY_ATTR {
+      hn::StoreU(hn::BitCast(d, hn::ConcatOdd(d16, hn::BitCast(d16, high), hn::BitCast(d16, low))), d, at);
+    };
+    const auto low = raised(p[0]), high = raised(p[1]);
+    store_upper(low, high, to);
+    store_upper(raised(rest(p[0], low)), raised(rest(p[1], high)), to + hn::Lanes(d));
   }
 };
 #endif
@@ -436,12 +286,14 @@ double Weight(const Block& b, int64_t r, int64_t place) {
 }
 #if TENOR_ATTENTION_TILES
 double SplitWeight(const Block& b, int64_t r, int64_t place) {
-  const auto* halves = reinterpret_cast<const BFloat16*>(static_cast<const float*>(b.scores) + r * b.stride + place / 32 * 32);
+  const auto* halves =
+      reinterpret_cast<const BFloat16*>(static_cast<const float*>(b.scores) + r * b.stride + place / 32 * 32);
   return core::widen(halves[place % 32]) + core::widen(halves[32 + place % 32]);
 }
 #endif
 
-// ---- results ----------------------------------------------------------------------------------------------------------
+// ---- results
+// ----------------------------------------------------------------------------------------------------------
 
 template <class T>
 void Finish(const Block& b) {
@@ -467,18 +319,36 @@ void Finish(const Block& b) {
 }
 
 template <class T>
-Kernels kernels_of() {
+Kernels kernels_of(DType dtype) {
   using C = core::Compute<T>;
-  return {sizeof(C),    sizeof(C),  hn::Lanes(Tag<C>()),        kTileRows,       &PackQuery<T>, &PackKeys<T>, &PackValues<T>,
-          &Scores<C>, &Softmax<PlainWeights, C>, &Accumulate<C>, &Fold<C>,      &Finish<T>,   &Weight<C>};
+  return {sizeof(C),
+          sizeof(C),
+          hn::Lanes(Tag<C>()),
+          kTileRows,
+          packers_for(dtype, false),
+          &Scores<C>,
+          &Softmax<PlainWeights, C>,
+          &Accumulate<C>,
+          &Fold<C>,
+          &Finish<T>,
+          &Weight<C>};
 }
 
 #if TENOR_ATTENTION_TILES
 /// Products on the matrix unit, which takes 16 rows and 32 summed elements at a time.
 bool takes_tiles(const Problem& p) { return p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0 && cpu::has_amx(); }
 Kernels tile_kernels() {
-  return {sizeof(float), sizeof(BFloat16), 16, 32, &PackQueryPairs, &PackKeyPairs, &PackValuePairs,
-          &amx_scores, &Softmax<SplitWeights, float>, &amx_accumulate, &Fold<float>, &Finish<BFloat16>, &SplitWeight};
+  return {sizeof(float),
+          sizeof(BFloat16),
+          16,
+          32,
+          packers_for(DType::kBFloat16, true),
+          &amx_scores,
+          &Softmax<SplitWeights, float>,
+          &amx_accumulate,
+          &Fold<float>,
+          &Finish<BFloat16>,
+          &SplitWeight};
 }
 #else
 bool takes_tiles(const Problem&) { return false; }
@@ -487,7 +357,7 @@ Kernels tile_kernels() { return {}; }
 
 Kernels KernelsFor(const Problem& p) {
   if (takes_tiles(p)) return tile_kernels();
-  return core::visit_float(p.q.dtype, [&]<class T>() { return kernels_of<T>(); });
+  return core::visit_float(p.q.dtype, [&]<class T>() { return kernels_of<T>(p.q.dtype); });
 }
 
 }  // namespace tenor::attn::HWY_NAMESPACE

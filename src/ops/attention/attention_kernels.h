@@ -1,11 +1,11 @@
 // The kernels of the CPU's fallback, each single-threaded over a block of query rows. C is the compute type: double for
 // float64, else float.
 //
-// The order of every sum is fixed by a row's own problem, so that its bits do not depend on how rows are grouped, keys are
-// cut or threads share the work:
+// The order of every sum is fixed by a row's own problem, so that its bits do not depend on how rows are grouped, keys
+// are cut or threads share the work:
 //   score(i, j)  one FMA chain over d;
-//   row sum      per kSplit keys (by absolute index) the vector's lanes, then their sum, then splits in order, in double;
-//   out(i, c)    per kSplit keys one FMA chain over j, then splits in order.
+//   row sum      per kSplit keys (by absolute index) the vector's lanes, then their sum, then splits in order, in
+//   double; out(i, c)    per kSplit keys one FMA chain over j, then splits in order.
 // A hidden key has p = 0 and a finite value, so visiting it changes no bit.
 #pragma once
 
@@ -41,19 +41,27 @@ struct Block {
 };
 inline constexpr int64_t kRowPad = 16;  // rows that tiles may compute beyond the last
 
+/// Operands in the layouts that the products read.
+struct Packers {
+  /// block.query = q's rows, converted.
+  void (*query)(const Block&);
+  /// panel = keys j .. j + n - 1 transposed, [dim][kPanel], zeros beyond n.
+  void (*keys)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, void* panel);
+  /// values = rows j .. j + n - 1 as [kPanel][columns], zeros beyond n and value_dim and for every NaN or infinity,
+  /// whose keys are marked in `poisoned`. Returns whether there were any.
+  bool (*values)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
+                 uint8_t* poisoned);
+};
+/// `pairs`: bfloat16 as it is, two elements along the summed dim side by side: query [rows, dim], panel
+/// [dim / 2][kPanel] pairs, values [kPanel / 2][columns] pairs.
+Packers packers_for(DType dtype, bool pairs);
+
 struct Kernels {
   size_t item;         // sizeof(C)
   size_t packed_item;  // bytes of an element of packed keys and values
   size_t lanes;        // of a vector of C: value rows are padded to it
   int64_t tile_rows;   // rows of a full tile
-  /// query = q's rows, converted.
-  void (*pack_query)(const Block&);
-  /// panel = keys j .. j + n - 1 transposed, [dim][kPanel], zeros beyond n.
-  void (*pack_keys)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, void* panel);
-  /// values = rows j .. j + n - 1 as [kPanel][columns], zeros beyond n and value_dim and for every NaN or infinity, whose
-  /// keys are marked in `poisoned`. Returns whether there were any.
-  bool (*pack_values)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
-                      uint8_t* poisoned);
+  Packers pack;
   /// scores[:, j - key_begin ...] = query . panel
   void (*scores)(const Block&, const void* panel, int64_t j);
   /// Scale, softcap, bias, mask, range, then scores = weights p = exp(score - top), top and sum.
@@ -71,13 +79,14 @@ struct Kernels {
 /// Adds the NaN and infinities of the values that `poisoned` marks to the totals of the rows that attend them.
 void add_poisoned(const Block& block, const Kernels& kernels);
 
-/// The kernels for a problem on this machine: the instruction set's, and its matrix unit for the products where it has one.
+/// The kernels for a problem on this machine: the instruction set's, and its matrix unit for the products where it has
+/// one.
 Kernels kernels_for(const Problem& problem);
 
-// Weights for the matrix unit: each 32 keys' floats give way to their upper halves as bfloat16, then what those leave, as
-// bfloat16 too. The sum of two products is then as good as one with 16 bits of significand.
+// Weights for the matrix unit: each 32 keys' floats give way to their values rounded to bfloat16, then to what those leave,
+// rounded to bfloat16 too. The sum of two products is then as good as one with weights of 18 bits.
 
-/// As Kernels' members, on AMX tiles (cpu::has_amx()): query [rows, dim] and panel [dim / 2][kPanel] pairs, values [kPanel / 2][columns] pairs.
+/// Kernels' members on AMX tiles, where cpu::has_amx(), over operands packed as pairs.
 void amx_scores(const Block& block, const void* panel, int64_t j);
 void amx_accumulate(const Block& block, const void* values, int64_t j, int64_t n, bool fresh);
 

@@ -1,5 +1,5 @@
-// NaN and infinities in values. The product with V runs over values whose NaN and infinities are replaced by 0, so that a
-// hidden key's, times its weight of 0, cannot reach a result; here those of visible keys are put back.
+// NaN and infinities in values. The product with V runs over values whose NaN and infinities are replaced by 0, so that
+// a hidden key's, times its weight of 0, cannot reach a result; here those of visible keys are put back.
 #include <cmath>
 
 #include "src/core/numeric.h"
@@ -17,11 +17,13 @@ bool attends(const Block& b, int64_t r, int64_t j) {
   const int64_t h = b.head(r), i = b.row(r);
   const KeyRange range = visible_keys(p, s, i);
   if (j < range.begin || j >= range.end) return false;
-  if (p.mask.data && !static_cast<const bool*>(p.mask.data)[s.mask + h * p.mask.head + i * p.mask.row + j * p.mask.col]) return false;
+  if (p.mask.data && !static_cast<const bool*>(p.mask.data)[s.mask + h * p.mask.head + i * p.mask.row + j * p.mask.col])
+    return false;
   const T* q = static_cast<const T*>(p.q.data) + s.q + h * p.q.head + i * p.q.row;
   const T* k = static_cast<const T*>(p.k.data) + s.k + b.kv_head * p.k.head + j * p.k.row;
   double score = 0;
-  for (int64_t d = 0; d < p.dim; ++d) score += static_cast<double>(core::widen(q[d * p.q.col])) * core::widen(k[d * p.k.col]);
+  for (int64_t d = 0; d < p.dim; ++d)
+    score += static_cast<double>(core::widen(q[d * p.q.col])) * core::widen(k[d * p.k.col]);
   if (p.softcap > 0) score = std::tanh(score);  // only whether it is -inf matters below
   if (p.bias.data) {
     core::visit_float(p.bias.dtype, [&]<class U>() {

@@ -27,7 +27,8 @@ int64_t row_offset(const Dims& shape, const Dims& strides, size_t dims, int64_t 
 }
 
 template <class T>
-void merge_row(const T* a, int64_t col_a, float lse_a, const T* b, int64_t col_b, float lse_b, T* out, int64_t col, float* lse, int64_t n) {
+void merge_row(const T* a, int64_t col_a, float lse_a, const T* b, int64_t col_b, float lse_b, T* out, int64_t col,
+               float* lse, int64_t n) {
   if (lse_b == -INFINITY || lse_a == -INFINITY) {  // no keys on one side: the other as it is
     const bool take_a = lse_b == -INFINITY;
     for (int64_t c = 0; c < n; ++c) out[c * col] = take_a ? a[c * col_a] : b[c * col_b];
@@ -42,18 +43,20 @@ void merge_row(const T* a, int64_t col_a, float lse_a, const T* b, int64_t col_b
   *lse = static_cast<float>(top + std::log(sum));
 }
 
-void merge(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b, const Tensor& out, const Tensor& lse) {
+void merge(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b, const Tensor& out,
+           const Tensor& lse) {
   const Dims& shape = out.shape();
   const size_t dims = shape.size() - 1;
   const int64_t width = shape[dims];
   core::visit_float(out.dtype(), [&]<class T>() {
-    cpu::parallel_for(lse.numel(), cpu::grain_of(3 * width * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
-      const auto at = [&](const Tensor& x, int64_t r) { return row_offset(shape, x.strides(), dims, r); };
-      for (int64_t r = begin; r < end; ++r)
-        merge_row(out_a.data<T>() + at(out_a, r), out_a.strides()[dims], lse_a.data<float>()[at(lse_a, r)],
-                  out_b.data<T>() + at(out_b, r), out_b.strides()[dims], lse_b.data<float>()[at(lse_b, r)],
-                  out.data<T>() + at(out, r), out.strides()[dims], lse.data<float>() + at(lse, r), width);
-    });
+    cpu::parallel_for(
+        lse.numel(), cpu::grain_of(3 * width * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
+          const auto at = [&](const Tensor& x, int64_t r) { return row_offset(shape, x.strides(), dims, r); };
+          for (int64_t r = begin; r < end; ++r)
+            merge_row(out_a.data<T>() + at(out_a, r), out_a.strides()[dims], lse_a.data<float>()[at(lse_a, r)],
+                      out_b.data<T>() + at(out_b, r), out_b.strides()[dims], lse_b.data<float>()[at(lse_b, r)],
+                      out.data<T>() + at(out, r), out.strides()[dims], lse.data<float>() + at(lse, r), width);
+        });
   });
 }
 
@@ -78,7 +81,8 @@ AttentionResult merge_states(const Tensor& out_a, const Tensor& lse_a, const Ten
   core::Output out(kOp, o.out, out_a.shape(), out_a.dtype(), out_a, {&out_a, &lse_a, &out_b, &lse_b});
   core::Output lse(kOp, o.out_lse, rows, float32, lse_a, {&out_a, &lse_a, &out_b, &lse_b});
   core::StepScope step([&] {
-    return core::Step{kOp, OpClass::kElementwise, {out_a, lse_a, out_b, lse_b}, {out.target(), lse.target()}, out_a.numel()};
+    return core::Step{
+        kOp, OpClass::kElementwise, {out_a, lse_a, out_b, lse_b}, {out.target(), lse.target()}, out_a.numel()};
   });
   if (step.shape_only(out.target())) return {out.target(), lse.target()};
   if (lse.target().numel() > 0) merge(out_a, lse_a, out_b, lse_b, out.target(), lse.target());
