@@ -108,11 +108,26 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   constexpr int kMantissa = kIsFloat32<D> ? 23 : 52;
   return hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Add(n, hn::Set(di, static_cast<I>(kIsFloat32<D> ? 127 : 1023)))));
 }
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE hn::Vec<hn::Full128<float>> scalef(hn::Vec<hn::Full128<float>> v, hn::Vec<hn::Full128<float>> n) { return {_mm_scalef_ps(v.raw, n.raw)}; }
+HWY_INLINE hn::Vec<hn::Full256<float>> scalef(hn::Vec<hn::Full256<float>> v, hn::Vec<hn::Full256<float>> n) { return {_mm256_scalef_ps(v.raw, n.raw)}; }
+HWY_INLINE hn::Vec<hn::Full512<float>> scalef(hn::Vec<hn::Full512<float>> v, hn::Vec<hn::Full512<float>> n) { return {_mm512_scalef_ps(v.raw, n.raw)}; }
+inline constexpr bool kHasScale = true;  // the same bits as the two steps below, in one instruction
+#else
+template <class V>
+HWY_INLINE V scalef(V v, V) {
+  return v;
+}
+inline constexpr bool kHasScale = false;
+#endif
+
 /// v * 2^n in two steps, so that n may leave the exponent range and a subnormal result is rounded once.
 template <class D, class V, class VI>
 HWY_INLINE V scale(D d, V v, VI n) {
   const hn::RebindToSigned<D> di;
-  if constexpr (kIsFloat32<D>) {
+  if constexpr (kHasScale && kIsFloat32<D> && hn::MaxLanes(D()) * 4 >= 16) {
+    return scalef(v, hn::ConvertTo(d, n));
+  } else if constexpr (kIsFloat32<D>) {
     const auto half = hn::ShiftRight<1>(n);
     return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
   } else {  // a 64-bit arithmetic shift is slow on AVX2: n + 2048 is positive, so shift it logically
@@ -288,11 +303,24 @@ HWY_INLINE V log10(D d, V x) {
 
 // ---- sigmoids --------------------------------------------------------------------------------------------------------------
 
+/// a / b to within an ulp for b in [1, 2]: on AVX-512 the division of a float vector costs as much as all of exp.
+template <class D, class V>
+HWY_INLINE V quotient(D d, V a, V b) {
+  if constexpr (kIsFloat32<D> && kHasScale) {
+    V r = hn::ApproximateReciprocal(b);
+    r = hn::MulAdd(r, hn::NegMulAdd(r, b, constant(d, 1)), r);
+    const V q = hn::Mul(a, r);
+    return hn::MulAdd(hn::NegMulAdd(q, b, a), r, q);
+  } else {
+    return hn::Div(a, b);
+  }
+}
+
 /// 1 / (1 + e^-x), accurate relative to itself down to the smallest numbers.
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x) {
   const V one = constant(d, 1), e = exp(d, hn::Neg(hn::Abs(x)));
-  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+  return quotient(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
 }
 
 template <class D, class V>

@@ -13,56 +13,76 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
-struct Itself {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V v) const {
-    return v;
+/// The row's largest element. A NaN may be passed over: then the sum of exponentials is NaN, and with it the row. The
+/// order of a maximum is free, so four chains run side by side.
+template <class T, class C = core::Compute<T>>
+HWY_INLINE C row_max(const T* x, size_t n) {
+  const ComputeTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  auto a = hn::Set(d, -std::numeric_limits<C>::infinity()), b = a, c = a, e = a;
+  size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = hn::Max(a, load(d, x + i));
+    b = hn::Max(b, load(d, x + i + lanes));
+    c = hn::Max(c, load(d, x + i + 2 * lanes));
+    e = hn::Max(e, load(d, x + i + 3 * lanes));
   }
-};
-struct MaxOp {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Max(a, b);
-  }
-};
-
-/// The row's largest element. A NaN may be passed over: then the sum of exponentials is NaN, and with it the row.
-template <class T>
-HWY_INLINE core::Compute<T> row_max(const T* x, size_t n) {
-  return reduce_row(x, n, -std::numeric_limits<core::Compute<T>>::infinity(), Itself(), MaxOp());
+  for (; i + lanes <= n; i += lanes) a = hn::Max(a, load(d, x + i));
+  if (i < n) b = hn::Max(b, load_n(d, x + i, n - i, -std::numeric_limits<C>::infinity()));
+  a = hn::Max(hn::Max(a, b), hn::Max(c, e));
+  return hn::GetLane(combine_halves(d, a, [](auto, auto u, auto v) HWY_ATTR { return hn::Max(u, v); }));
 }
 
-/// e = exp(x - top), and its sum in the reduction order, block by block while both are in cache.
+/// e[i] = exp(x[i] - top) for i < n rounded up to a vector, and the sum of the first n in the reduction order.
 template <class T, class C = core::Compute<T>>
 HWY_INLINE C exp_row(const T* x, C* e, size_t n, C top) {
   const ComputeTag<T> d;
   const auto t = hn::Set(d, top);
-  core::BlockCounter<C> blocks;
-  const auto add = [](C a, C b) { return a + b; };
-  for (size_t start = 0; start < n; start += core::kReductionBlock) {
-    const size_t m = std::min<size_t>(core::kReductionBlock, n - start);
-    for_lanes(d, m, [&](size_t i, auto io) HWY_ATTR {
-      io.store(d, math::exp(d, hn::Sub(io.load(d, x + start + i), t)), e + start + i);
-    });
-    blocks.push(reduce_block(e + start, m, C(0), Itself(), AddOp()), add);
-  }
-  return blocks.finish(C(0), add);
+  return reduce_row(x, n, C(0), [&](auto, auto v) HWY_ATTR {
+    const auto value = math::exp(d, hn::Sub(v, t));
+    hn::StoreU(value, d, e);  // elements come in order
+    e += hn::Lanes(d);
+    return value;
+  }, AddOp());
 }
+
+/// Division by one divisor >= 1, with the bits of IEEE division: the quotient by its reciprocal, corrected once by the exact
+/// remainder (Markstein 1990), which holds while the remainder does not underflow.
+template <class D>
+class Divisor {
+ public:
+  using C = hn::TFromD<D>;
+  Divisor(D d, C divisor) : divisor_(hn::Set(d, divisor)), inverse_(hn::Set(d, C(1) / divisor)) {}
+  template <class V>
+  HWY_INLINE V divide(D d, V v) const {
+#if HWY_NATIVE_FMA
+    if constexpr (sizeof(C) == 4) {
+      const auto small = hn::And(hn::Lt(v, hn::Set(d, C(0x1p-96))), hn::Gt(v, hn::Zero(d)));
+      const auto q = hn::Mul(v, inverse_);
+      if (HWY_LIKELY(hn::AllFalse(d, small))) return hn::MulAdd(hn::NegMulAdd(q, divisor_, v), inverse_, q);
+    }
+#endif
+    return hn::Div(v, divisor_);
+  }
+
+ private:
+  hn::Vec<D> divisor_, inverse_;
+};
 
 void softmax_block(const RowBlock& block, DType dtype) {
   core::visit_float(dtype, [&]<class T>() HWY_ATTR {
     using C = core::Compute<T>;
     const ComputeTag<T> d;
-    const size_t n = static_cast<size_t>(block.length);
-    std::unique_ptr<C[]> scratch;  // where the result itself cannot hold the exponentials
-    if constexpr (!std::is_same_v<T, C>) scratch.reset(new C[n]);
+    const size_t n = static_cast<size_t>(block.length), lanes = hn::Lanes(d);
+    // The exponentials go where the result will, if that has room for whole vectors of their type.
+    const bool apart = !std::is_same_v<T, C> || n % lanes != 0;
+    const std::unique_ptr<C[]> scratch(apart ? new C[n + lanes] : nullptr);
     for (int64_t r = 0; r < block.count; ++r) {
       const T* x = block.row<const T>(0, r);
       T* y = block.row<T>(1, r);
-      C* e = scratch.get();
-      if constexpr (std::is_same_v<T, C>) e = y;
-      const auto sum = hn::Set(d, exp_row(x, e, n, row_max(x, n)));
-      for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR { io.store(d, hn::Div(io.load(d, e + i), sum), y + i); });
+      C* e = apart ? scratch.get() : reinterpret_cast<C*>(y);
+      const Divisor<ComputeTag<T>> sum(d, exp_row(x, e, n, row_max(x, n)));
+      for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR { io.store(d, sum.divide(d, io.load(d, e + i)), y + i); });
     }
   });
 }
