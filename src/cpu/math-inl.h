@@ -169,6 +169,7 @@ template <class D>
 struct ReducedExp {
   hn::Vec<D> fraction;  // e^x = (1 + fraction) * 2^exponent
   hn::Vec<hn::RebindToSigned<D>> exponent;
+  hn::Vec<D> exponent_value;  // the same as a float
 };
 template <class D, class V>
 HWY_INLINE ReducedExp<D> reduce_exp(D d, V x) {
@@ -176,11 +177,16 @@ HWY_INLINE ReducedExp<D> reduce_exp(D d, V x) {
   // ln 2 in two parts, of which n times the first is exact.
   V r = hn::NegMulAdd(n.value, constant(d, kIsFloat32<D> ? 0.693359375 : 0x1.62e42fefa0000p-1), x);
   r = hn::NegMulAdd(n.value, constant(d, kIsFloat32<D> ? -2.12194440e-4 : 0x1.cf79abc9e3b39p-40), r);
-  return {expm1_reduced(d, r), n.integer};
+  return {expm1_reduced(d, r), n.integer, n.value};
 }
 
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
+  if constexpr (kHasScale && kIsFloat32<D> && hn::MaxLanes(D()) * 4 >= 16) {
+    // x86's max and min give their second operand when either is NaN, so a NaN comes through by itself.
+    const ReducedExp<D> e = reduce_exp(d, hn::Min(constant(d, 89.0), hn::Max(constant(d, -104.0), x)));
+    return scalef(hn::Add(e.fraction, constant(d, 1)), e.exponent_value);
+  }
   const V bounded = hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -104.0 : -746.0)), constant(d, kIsFloat32<D> ? 89.0 : 710.0));
   const ReducedExp<D> e = reduce_exp(d, bounded);
   return hn::IfThenElse(hn::IsNaN(x), x, scale(d, hn::Add(e.fraction, constant(d, 1)), e.exponent));

@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "src/core/numeric.h"
-#include "src/core/visit.h"
 #include "src/cpu/move.h"
 
 namespace tenor::cpu {
@@ -15,6 +13,32 @@ constexpr int64_t kBlockBytes = 128 << 10;    // work of one kernel call, where 
 constexpr int64_t kScratchBytes = 4 << 20;    // the most that strided rows gather at a time, beyond one row
 constexpr int64_t kCutElements = 16384;       // a piece of a row that may be cut
 constexpr int64_t kLine = 64;
+
+/// One loop of a strided copy, in bytes.
+struct CopyDim {
+  int64_t size, from, to;
+};
+
+template <class T>
+void copy_dims(const char* from, char* to, const CopyDim* dims, size_t count) {
+  if (count == 0) {
+    std::memcpy(to, from, sizeof(T));
+  } else if (count == 1) {
+    for (int64_t i = 0; i < dims->size; ++i)
+      *reinterpret_cast<T*>(to + i * dims->to) = *reinterpret_cast<const T*>(from + i * dims->from);
+  } else {
+    for (int64_t i = 0; i < dims->size; ++i) copy_dims<T>(from + i * dims->from, to + i * dims->to, dims + 1, count - 1);
+  }
+}
+
+void copy_strided(int64_t item, const char* from, char* to, const std::vector<CopyDim>& dims) {
+  switch (item) {
+    case 1: return copy_dims<uint8_t>(from, to, dims.data(), dims.size());
+    case 2: return copy_dims<uint16_t>(from, to, dims.data(), dims.size());
+    case 4: return copy_dims<uint32_t>(from, to, dims.data(), dims.size());
+    default: return copy_dims<uint64_t>(from, to, dims.data(), dims.size());
+  }
+}
 
 /// Memory of one thread, aligned to a cache line.
 struct Scratch {
@@ -105,35 +129,26 @@ class RowPlan {
     blocks_ = (inner_ + rows_ - 1) / rows_;
   }
 
-  /// Bytes of a gathered operand's block.
-  int64_t gathered_bytes(size_t k) const { return (rows_ * piece_ * operand(k).item + kLine - 1) / kLine * kLine; }
+  /// Bytes from row to row of a gathered operand: an odd count of cache lines, so that rows do not share cache sets.
+  int64_t pitch(size_t k) const { return ((piece_ * operand(k).item + kLine - 1) / kLine | 1) * kLine; }
   int64_t scratch_bytes() const {
     int64_t bytes = 0;
-    for (size_t k = 0; k < dense_.size(); ++k) bytes += dense_[k] ? 0 : gathered_bytes(k);
+    for (size_t k = 0; k < dense_.size(); ++k) bytes += dense_[k] ? 0 : rows_ * pitch(k);
     return bytes;
   }
 
-  /// A block's elements as they lie, dims merged where they step evenly; in elements.
-  struct Layout {
-    Dims sizes, strides;
-    Box box() const { return {static_cast<int>(sizes.size()), sizes.data(), strides.data()}; }
-    void push(int64_t size, int64_t stride) {
-      if (size == 1) return;
-      if (!sizes.empty() && strides.back() == stride * size) {
-        sizes.back() *= size;
-        strides.back() = stride;
-      } else {
-        sizes.push_back(size);
-        strides.push_back(stride);
-      }
+  /// The loops that copy a block between an operand (side `from`) and scratch, the operand's finest stride innermost.
+  std::vector<CopyDim> copy_dims_of(size_t k, const RowBlock& block) const {
+    std::vector<CopyDim> dims;
+    if (block.count > 1) dims.push_back({block.count, strides_[k][row_start_ - 1], pitch(k)});
+    int64_t step = operand(k).item;
+    for (size_t d = sizes_.size(); d-- > row_start_;) {
+      const int64_t size = pieces_ > 1 ? block.length : sizes_[d];
+      dims.push_back({size, strides_[k][d], step});
+      step *= size;
     }
-  };
-  Layout layout_of(size_t k, const RowBlock& block) const {
-    const int64_t item = operand(k).item;
-    Layout out;
-    if (row_start_ > 0) out.push(block.count, strides_[k][row_start_ - 1] / item);
-    for (size_t d = row_start_; d < sizes_.size(); ++d) out.push(pieces_ > 1 ? block.length : sizes_[d], strides_[k][d] / item);
-    return out;
+    std::sort(dims.begin(), dims.end(), [](const CopyDim& a, const CopyDim& b) { return a.from > b.from; });
+    return dims;
   }
 
   void run_unit(int64_t unit, char* scratch, FunctionRef<void(const RowBlock&)> kernel) const {
@@ -150,14 +165,16 @@ class RowPlan {
       block.step[k] = row_start_ > 0 ? strides_[k][row_start_ - 1] : 0;
       if (dense_[k]) continue;
       block.data[k] = scratch;
-      block.step[k] = block.length * operand(k).item;
-      scratch += gathered_bytes(k);
-      if (!operand(k).written) gather_box(static_cast<size_t>(operand(k).item), lie[k], layout_of(k, block).box(), block.data[k]);
+      block.step[k] = pitch(k);
+      scratch += rows_ * pitch(k);
+      if (!operand(k).written) copy_strided(operand(k).item, lie[k], block.data[k], copy_dims_of(k, block));
     }
     kernel(block);
     for (size_t k = 0; k < strides_.size(); ++k) {
       if (dense_[k] || !operand(k).written) continue;
-      scatter_box(static_cast<size_t>(operand(k).item), block.data[k], lie[k], layout_of(k, block).box());
+      std::vector<CopyDim> dims = copy_dims_of(k, block);
+      for (CopyDim& d : dims) std::swap(d.from, d.to);
+      copy_strided(operand(k).item, block.data[k], lie[k], dims);
     }
   }
 
@@ -204,16 +221,16 @@ DenseVector::DenseVector(const Tensor& x, DType compute, double offset) {
     data_ = x.raw();
     return;
   }
-  converted_.resize(static_cast<size_t>(x.numel()));
+  const size_t n = static_cast<size_t>(x.numel());
+  converted_.resize(n);
   data_ = converted_.data();
-  core::visit_float(x.dtype(), [&]<class From>() {
-    const auto convert = [&]<class To>() {
-      To* to = reinterpret_cast<To*>(converted_.data());
-      for (int64_t i = 0; i < x.numel(); ++i)
-        to[i] = core::cast<To>(x.data<From>()[i * x.stride(0)]) + static_cast<To>(offset);
-    };
-    compute == float64 ? convert.template operator()<double>() : convert.template operator()<float>();
-  });
+  const Tensor dense = x.contiguous();
+  Converter(x.dtype(), compute)(dense.raw(), converted_.data(), n);
+  if (offset == 0) return;
+  const auto shift = [&]<class C>(C* values) {
+    for (size_t i = 0; i < n; ++i) values[i] += static_cast<C>(offset);
+  };
+  compute == float64 ? shift(converted_.data()) : shift(reinterpret_cast<float*>(converted_.data()));
 }
 
 }  // namespace tenor::cpu

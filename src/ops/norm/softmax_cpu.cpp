@@ -46,15 +46,17 @@ HWY_INLINE C exp_row(const T* x, C* e, size_t n, C top) {
   }, AddOp());
 }
 
-/// Division by one divisor >= 1, with the bits of IEEE division: the quotient by its reciprocal, corrected once by the exact
-/// remainder (Markstein 1990), which holds while the remainder does not underflow.
-template <class D>
+/// Division by one divisor >= 1. float: the bits of IEEE division, as the quotient by the reciprocal, corrected once by its
+/// exact remainder (Markstein 1990), which holds while the remainder does not underflow. Where the quotient is rounded to 16
+/// bits anyway, by the reciprocal alone.
+template <class T, class D = ComputeTag<T>>
 class Divisor {
  public:
   using C = hn::TFromD<D>;
   Divisor(D d, C divisor) : divisor_(hn::Set(d, divisor)), inverse_(hn::Set(d, C(1) / divisor)) {}
   template <class V>
   HWY_INLINE V divide(D d, V v) const {
+    if constexpr (sizeof(T) == 2) return hn::Mul(v, inverse_);
 #if HWY_NATIVE_FMA
     if constexpr (sizeof(C) == 4) {
       const auto small = hn::And(hn::Lt(v, hn::Set(d, C(0x1p-96))), hn::Gt(v, hn::Zero(d)));
@@ -81,7 +83,7 @@ void softmax_block(const RowBlock& block, DType dtype) {
       const T* x = block.row<const T>(0, r);
       T* y = block.row<T>(1, r);
       C* e = apart ? scratch.get() : reinterpret_cast<C*>(y);
-      const Divisor<ComputeTag<T>> sum(d, exp_row(x, e, n, row_max(x, n)));
+      const Divisor<T> sum(d, exp_row(x, e, n, row_max(x, n)));
       for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR { io.store(d, sum.divide(d, io.load(d, e + i)), y + i); });
     }
   });

@@ -1,0 +1,29 @@
+"""rope's cases for tenor.bench: x read once, the result written once. The peer is the usual composition in PyTorch."""
+import numpy as np
+
+
+def dtype_of(name):
+    if name == "bfloat16":
+        import ml_dtypes
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def rotate(torch, x, cos, sin):
+    half = x.shape[-1] // 2
+    c, s = (torch.cat([t, t], -1)[:, None].to(x.dtype) for t in (cos, sin))
+    return x * c + torch.cat([-x[..., half:], x[..., :half]], -1) * s
+
+
+def case(dtype, b, s, h, d, interleaved=False):
+    return dict(target=None, op="rope", case=f"B{b} S{s} H{h} D{d}" + " interleaved" * interleaved, dtype=dtype,
+                make=lambda rng: (rng.standard_normal((b, s, h, d), np.float32).astype(dtype_of(dtype)),
+                                  *(rng.standard_normal((s, d // 2), np.float32) for _ in range(2))),
+                run=lambda tn, x, cos, sin: tn.rope(x, cos, sin, interleaved=interleaved), peer=None if interleaved else rotate,
+                bytes=2 * b * s * h * d * dtype_of(dtype).itemsize)
+
+
+CASES = [
+    *(case(dtype, 2, 1024, 32, 128, interleaved) for dtype in ("float32", "bfloat16") for interleaved in (False, True)),
+    *(case(dtype, 1, 1, 32, 128) for dtype in ("float32", "bfloat16")),
+]
