@@ -56,6 +56,8 @@ option(TENOR_NATIVE "Build the CPU kernels for this machine's instruction set al
 # own their whole formula ask for FMA by name.
 function(tenor_compile_flags target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -ffp-contract=off -fno-math-errno>)
+  # constexpr functions of the standard library (bit_cast, numeric_limits) serve device code too.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   if(TENOR_WERROR)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
   endif()
@@ -82,8 +84,8 @@ function(tenor_configure_library target)
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX hwy::hwy)
   if(TENOR_HAS_CUDA)
     # The runtime is linked statically and the driver found at run time: the library loads where there is neither.
-    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
-    list(FILTER cuda_sources EXCLUDE REGEX "_(test|bench)\\.cu$")
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu ${PROJECT_SOURCE_DIR}/src/cuda/*.cpp)
+    list(FILTER cuda_sources EXCLUDE REGEX "_(test|bench)\\.(cu|cpp)$")
     target_sources(${target} PRIVATE ${cuda_sources})
     target_link_libraries(${target} PRIVATE CUDA::cudart_static)
     target_compile_definitions(${target} PRIVATE TENOR_HAS_CUDA=1)

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/core/backend.h"
 #include "src/core/text.h"
 #include "tenor/error.h"
 
@@ -83,8 +84,7 @@ BlockCache& block_cache() {
 class DefaultAllocator final : public Allocator {
  public:
   std::shared_ptr<void> allocate(size_t bytes, Device device) override {
-    if (device.type != DeviceType::kCpu)
-      core::fail<DeviceError>("allocate: this build of Tenor has no memory on {}", device);
+    if (device.type != DeviceType::kCpu) return core::backend(device).allocate(bytes, device);
     if (bytes > static_cast<size_t>(PTRDIFF_MAX)) out_of_memory(bytes);
     const size_t size = rounded(bytes);
     if (size < kCachedFrom) {

@@ -66,4 +66,10 @@ Dims result_strides(const Dims& shape, const Tensor& like) {
   return strides;
 }
 
+bool same_strides(const Dims& shape, const Dims& a, const Dims& b) {
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] > 1 && a[d] != b[d]) return false;
+  return true;
+}
+
 }  // namespace tenor::core

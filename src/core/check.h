@@ -79,4 +79,7 @@ Dims broadcast_strides(const Tensor& x, const Dims& shape);
 /// permuted dense; row-major otherwise. The contract's "result strides".
 Dims result_strides(const Dims& shape, const Tensor& like);
 
+/// Whether two lists of strides mean the same for that shape (strides of dims of size 1 do not count).
+bool same_strides(const Dims& shape, const Dims& a, const Dims& b);
+
 }  // namespace tenor::core

@@ -12,6 +12,13 @@
 
 #include "tenor/dtype.h"
 
+// CUDA kernels convert by the same functions.
+#ifdef __CUDACC__
+#define TENOR_HOST_DEVICE __host__ __device__
+#else
+#define TENOR_HOST_DEVICE
+#endif
+
 namespace tenor::core {
 
 template <class T>
@@ -25,7 +32,7 @@ using Compute = std::conditional_t<kStorageFloat<T>, float, T>;
 /// A double rounded to a binary float of `Mantissa` explicit bits, `Bias`, as its bit pattern; ties to even.
 /// `Finite` formats (E4M3) have no infinity: the top exponent holds numbers but for all-ones.
 template <int ExponentBits, int Mantissa, bool Finite>
-inline uint32_t narrow_bits(double value) {
+TENOR_HOST_DEVICE inline uint32_t narrow_bits(double value) {
   constexpr int kBias = (1 << (ExponentBits - 1)) - 1;
   constexpr uint32_t kTop = (1u << ExponentBits) - 1;
   constexpr uint32_t kInf = kTop << Mantissa;
@@ -51,7 +58,7 @@ inline uint32_t narrow_bits(double value) {
 }
 
 template <int ExponentBits, int Mantissa, bool Finite>
-inline float widen_bits(uint32_t bits) {
+TENOR_HOST_DEVICE inline float widen_bits(uint32_t bits) {
   constexpr int kBias = (1 << (ExponentBits - 1)) - 1;
   constexpr uint32_t kTop = (1u << ExponentBits) - 1, kMask = (1u << Mantissa) - 1;
   const bool negative = (bits >> (ExponentBits + Mantissa)) & 1;
@@ -67,17 +74,17 @@ inline float widen_bits(uint32_t bits) {
   return negative ? -magnitude : magnitude;
 }
 
-inline float widen(Float16 x) { return widen_bits<5, 10, false>(x.bits); }
-inline float widen(BFloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
-inline float widen(Float8E4M3 x) { return widen_bits<4, 3, true>(x.bits); }
-inline float widen(Float8E5M2 x) { return widen_bits<5, 2, false>(x.bits); }
+TENOR_HOST_DEVICE inline float widen(Float16 x) { return widen_bits<5, 10, false>(x.bits); }
+TENOR_HOST_DEVICE inline float widen(BFloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+TENOR_HOST_DEVICE inline float widen(Float8E4M3 x) { return widen_bits<4, 3, true>(x.bits); }
+TENOR_HOST_DEVICE inline float widen(Float8E5M2 x) { return widen_bits<5, 2, false>(x.bits); }
 template <class T>
   requires std::is_arithmetic_v<T>
-inline T widen(T x) {
+TENOR_HOST_DEVICE inline T widen(T x) {
   return x;
 }
 
-inline BFloat16 round_to_bfloat16(float x) {
+TENOR_HOST_DEVICE inline BFloat16 round_to_bfloat16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   if (std::isnan(x)) return {static_cast<uint16_t>((bits >> 16) | 0x40)};
   return {static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)};
@@ -85,7 +92,7 @@ inline BFloat16 round_to_bfloat16(float x) {
 
 /// Converts between any two element types by the rules above.
 template <class To, class From>
-inline To cast(From from) {
+TENOR_HOST_DEVICE inline To cast(From from) {
   if constexpr (std::is_same_v<To, From>) {
     return from;
   } else if constexpr (kStorageFloat<From>) {

@@ -1,5 +1,7 @@
 #include "tenor/tensor.h"
 
+#include "src/core/backend.h"
+#include "src/core/check.h"
 #include "src/core/numeric.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
@@ -22,10 +24,10 @@ void check_sizes(const Dims& shape, DType dtype) {
       core::fail<OutOfMemoryError>("tensor: shape {} of {} exceeds the address space", shape, dtype);
 }
 
-const Tensor& one_element(const Tensor& x) {
+/// The tensor on the host, if it has one element.
+Tensor one_element(const Tensor& x) {
   if (x.numel() != 1) core::fail<ShapeError>("item: expected one element, got shape {}", x.shape());
-  if (x.device().type != DeviceType::kCpu) core::fail<DeviceError>("item: expected a CPU tensor, got one on {}", x.device());
-  return x;
+  return x.to(kCpu);
 }
 
 }  // namespace
@@ -105,17 +107,24 @@ Tensor Tensor::with_layout(Dims shape, Dims strides, int64_t offset) const {
 
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
-  core::fail<DeviceError>("to: this build of Tenor cannot move a tensor from {} to {}", this->device(), device);
+  const Device cuda = device.type == DeviceType::kCuda ? device : this->device();
+  core::Backend& backend = core::backend(cuda);
+  // Dense on its own device first: the copy between devices moves bytes, keeping the dimension order.
+  const Dims strides = core::result_strides(shape_, *this);
+  const Tensor dense = core::same_strides(shape_, strides, strides_) ? *this : clone();
+  Tensor out = empty(shape_, dtype_, device, dense.strides_);
+  backend.copy_bytes(out.raw(), device, dense.raw(), dense.device(), static_cast<size_t>(numel()) * item_size(dtype_));
+  return out;
 }
 
 double Tensor::item_double() const {
-  one_element(*this);
-  return core::visit(dtype_, [&]<class T>() { return static_cast<double>(core::widen(*data<T>())); });
+  const Tensor x = one_element(*this);
+  return core::visit(dtype_, [&]<class T>() { return static_cast<double>(core::widen(*x.data<T>())); });
 }
 
 int64_t Tensor::item_int() const {
-  one_element(*this);
-  return core::visit(dtype_, [&]<class T>() { return core::cast<int64_t>(*data<T>()); });
+  const Tensor x = one_element(*this);
+  return core::visit(dtype_, [&]<class T>() { return core::cast<int64_t>(*x.data<T>()); });
 }
 
 std::string describe(const Tensor& x) {

@@ -10,7 +10,7 @@ namespace tenor::core {
 
 /// Every element type; T is the storage type (Float16, bool, int8_t, ...).
 template <class F>
-decltype(auto) visit(DType dtype, F&& fn) {
+constexpr decltype(auto) visit(DType dtype, F&& fn) {
   switch (dtype) {
     case DType::kBool: return fn.template operator()<bool>();
     case DType::kInt8: return fn.template operator()<int8_t>();
@@ -33,7 +33,7 @@ decltype(auto) visit(DType dtype, F&& fn) {
 
 /// float64, float32, float16, bfloat16.
 template <class F>
-decltype(auto) visit_float(DType dtype, F&& fn) {
+constexpr decltype(auto) visit_float(DType dtype, F&& fn) {
   switch (dtype) {
     case DType::kFloat16: return fn.template operator()<Float16>();
     case DType::kBFloat16: return fn.template operator()<BFloat16>();
@@ -44,7 +44,7 @@ decltype(auto) visit_float(DType dtype, F&& fn) {
 
 /// int8 to int64, uint8 to uint64.
 template <class F>
-decltype(auto) visit_integer(DType dtype, F&& fn) {
+constexpr decltype(auto) visit_integer(DType dtype, F&& fn) {
   switch (dtype) {
     case DType::kInt8: return fn.template operator()<int8_t>();
     case DType::kInt16: return fn.template operator()<int16_t>();
@@ -59,7 +59,7 @@ decltype(auto) visit_integer(DType dtype, F&& fn) {
 
 /// By size alone, for operators that only move elements: uint8_t, uint16_t, uint32_t or uint64_t.
 template <class F>
-decltype(auto) visit_size(DType dtype, F&& fn) {
+constexpr decltype(auto) visit_size(DType dtype, F&& fn) {
   switch (item_size(dtype)) {
     case 1: return fn.template operator()<uint8_t>();
     case 2: return fn.template operator()<uint16_t>();

@@ -1,0 +1,143 @@
+#include "src/cuda/runtime.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/core/text.h"
+#include "src/cuda/copy.h"
+
+namespace tenor::cuda {
+namespace {
+
+/// Freed memory stays in the device's pool for the next operator instead of going back to the driver at each wait.
+void keep_pool_memory(int index) {
+  cudaMemPool_t pool;
+  check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
+  uint64_t all = UINT64_MAX;
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
+}
+
+struct ContentOps {
+  std::mutex mutex;
+  std::vector<std::string> names;
+};
+ContentOps& content_ops() {
+  static auto* ops = new ContentOps;
+  return *ops;
+}
+
+struct ContentErrors {
+  std::mutex mutex;
+  std::map<std::pair<int, CUstream_st*>, ContentError*> flags;
+};
+ContentErrors& content_errors() {
+  static auto* errors = new ContentErrors;
+  return *errors;
+}
+
+class CudaBackend final : public core::Backend {
+ public:
+  int device_count() override {
+    static const int count = [] {
+      int found = 0;
+      return cudaGetDeviceCount(&found) == cudaSuccess ? found : 0;  // no driver, no device: not an error
+    }();
+    return count;
+  }
+
+  std::shared_ptr<void> allocate(size_t bytes, Device device) override {
+    static std::once_flag* pools = new std::once_flag[64];
+    const DeviceGuard guard(device);
+    std::call_once(pools[device.index % 64], keep_pool_memory, device.index);
+    const cudaStream_t stream = current_stream(device).handle;
+    void* memory = nullptr;
+    if (bytes > 0) check(cudaMallocAsync(&memory, bytes, stream), "cudaMallocAsync");
+    return {memory, [stream, device](void* p) {
+              if (!p) return;
+              const DeviceGuard owner(device);
+              cudaFreeAsync(p, stream);  // at exit the driver may be gone: nothing to do about it then
+            }};
+  }
+
+  void copy_bytes(void* dst, Device to, const void* src, Device from, size_t bytes) override {
+    if (bytes == 0) return;
+    const Device device = to.type == DeviceType::kCuda ? to : from;
+    const DeviceGuard guard(device);
+    const cudaStream_t stream = current_stream(device).handle;
+    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    if (to.type == DeviceType::kCpu) synchronize(current_stream(device));
+  }
+
+  void copy_into(const Tensor& src, const Tensor& dst) override { copy_strided(src, dst); }
+
+  void synchronize(Stream stream) override {
+    const DeviceGuard guard(stream.device);
+    check(cudaStreamSynchronize(stream.handle), "cudaStreamSynchronize");
+    if (const auto error = take_error(stream)) throw IndexError(*error);
+  }
+
+  std::optional<std::string> take_error(Stream stream) override {
+    std::lock_guard lock(content_errors().mutex);
+    const auto found = content_errors().flags.find({stream.device.index, stream.handle});
+    if (found == content_errors().flags.end() || !static_cast<volatile ContentError*>(found->second)->raised) return {};
+    const ContentError error = *found->second;
+    found->second->raised = 0;
+    std::lock_guard names(content_ops().mutex);
+    return core::text("{} holds {} at position {}, which is out of range", content_ops().names[error.op], error.value, error.position);
+  }
+};
+
+}  // namespace
+
+core::Backend& backend() {
+  static auto* instance = new CudaBackend;
+  return *instance;
+}
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // the next call starts clean
+  if (status == cudaErrorMemoryAllocation) core::fail<OutOfMemoryError>("{}: out of device memory", what);
+  core::fail<CudaError>("{}: {}", what, cudaGetErrorString(status));
+}
+
+DeviceGuard::DeviceGuard(Device device) : index_(device.index) {
+  check(cudaGetDevice(&previous_), "cudaGetDevice");
+  if (previous_ != index_) check(cudaSetDevice(index_), "cudaSetDevice");
+}
+DeviceGuard::~DeviceGuard() {
+  if (previous_ != index_) cudaSetDevice(previous_);
+}
+
+int multiprocessors(Device device) {
+  static std::mutex mutex;
+  static auto* counts = new std::map<int, int>;
+  std::lock_guard lock(mutex);
+  int& count = (*counts)[device.index];
+  if (count == 0) check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
+  return count;
+}
+
+ContentError* content_error(Stream stream) {
+  std::lock_guard lock(content_errors().mutex);
+  ContentError*& flag = content_errors().flags[{stream.device.index, stream.handle}];
+  if (!flag) {
+    const DeviceGuard guard(stream.device);
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, sizeof(ContentError), cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+    flag = new (memory) ContentError{};
+  }
+  return flag;
+}
+
+int content_op(const char* op, const char* argument) {
+  std::lock_guard lock(content_ops().mutex);
+  content_ops().names.push_back(std::string(op) + ": " + argument);
+  return static_cast<int>(content_ops().names.size()) - 1;
+}
+
+}  // namespace tenor::cuda
