@@ -122,6 +122,24 @@ Tensor from_capsule(nb::handle capsule) {
   return Tensor::from_dlpack(managed);
 }
 
+/// The stream that an array's library works on, which Tenor then uses too: PyTorch's or CuPy's current one, else this
+/// thread's own. None for arrays on the CPU.
+std::optional<Stream> stream_of(nb::handle x) {
+  const nb::tuple device = nb::cast<nb::tuple>(x.attr("__dlpack_device__")());
+  if (nb::cast<int>(device[0]) != core::kDlCuda) return {};
+  const Device cuda{DeviceType::kCuda, nb::cast<int>(device[1])};
+  const auto given = [&](const nb::object& pointer) {
+    return Stream{cuda, reinterpret_cast<CUstream_st*>(nb::cast<uintptr_t>(pointer))};
+  };
+  const std::string module =
+      nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__module__"));
+  if (module.starts_with("torch"))
+    return given(nb::module_::import_("torch").attr("cuda").attr("current_stream")(cuda.index).attr("cuda_stream"));
+  if (module.starts_with("cupy"))
+    return given(nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")().attr("ptr"));
+  return current_stream(cuda);
+}
+
 /// Through the library's own from_dlpack: jax.dlpack, cupy, or whatever the array's package has.
 nb::object to_library_of(nb::handle like, const Tensor& x) {
   const nb::str module = nb::cast<nb::str>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(like.ptr()))).attr("__module__"));
@@ -148,12 +166,16 @@ std::shared_ptr<void> keep(nb::handle x) {
 
 Tensor from_dlpack_exporter(nb::handle x) {
   nb::object export_method = x.attr("__dlpack__");
+  nb::dict options;
+  // On a CUDA device the exporter makes its data ready for that stream; DLPack calls the legacy default stream 1.
+  if (const auto stream = stream_of(x))
+    options["stream"] = stream->handle ? reinterpret_cast<uintptr_t>(stream->handle) : uintptr_t{1};
   try {
-    return from_capsule(export_method("max_version"_a = nb::make_tuple(1, 1)));
+    return from_capsule(export_method("max_version"_a = nb::make_tuple(1, 1), **options));
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
   }
-  return from_capsule(export_method());  // an exporter from before DLPack 1.0
+  return from_capsule(export_method(**options));  // an exporter from before DLPack 1.0
 }
 
 nb::tuple to_tuple(const Dims& dims) {
@@ -207,7 +229,13 @@ DType to_dtype(nb::handle x) {
 }
 
 nb::object to_numpy(const Tensor& x) {
-  if (x.device().type != DeviceType::kCpu) fail<DeviceError>("numpy: expected a CPU tensor, got one on {}", x.device());
+  if (x.device().type != DeviceType::kCpu) {
+    const auto on_host = [&] {
+      nb::gil_scoped_release unlocked;
+      return x.to(kCpu);
+    }();
+    return to_numpy(on_host);
+  }
   const bool extended = x.dtype() == bfloat16 || is_float8(x.dtype());
   const DType shown = !extended ? x.dtype() : item_size(x.dtype()) == 2 ? uint16 : uint8;
   const uint8_t code = shown == boolean ? core::kDlBool : is_signed(shown) ? core::kDlInt : is_unsigned(shown) ? core::kDlUInt : core::kDlFloat;
@@ -230,6 +258,7 @@ Tensor Call::convert(const char* name, nb::handle x) {
   if (kind_ == ArrayKind::kNone) {
     kind_ = kind;
     like_ = x;
+    if (t.device().type == DeviceType::kCuda && kind != ArrayKind::kTenor) stream_ = stream_of(x);
   }
   return t;
 }

@@ -18,6 +18,7 @@
 
 #include "tenor/modes.h"
 #include "tenor/scalar.h"
+#include "tenor/stream.h"
 #include "tenor/tensor.h"
 
 namespace tenor::python {
@@ -79,6 +80,7 @@ class Call {
   template <class F>
   auto compute(F&& fn) {
     const auto guard = allocator_guard();
+    const auto stream = stream_ ? std::make_unique<StreamGuard>(*stream_) : nullptr;
     nb::gil_scoped_release unlocked;
     return fn();
   }
@@ -95,6 +97,7 @@ class Call {
   nb::handle out_;
   ArrayKind kind_ = ArrayKind::kNone;
   nb::handle like_;  // the first array: results are of its library
+  std::optional<Stream> stream_;  // its library's current stream, when it is on a CUDA device
 };
 
 /// collections.namedtuple(name, fields), made once and kept.

@@ -12,6 +12,7 @@ struct OutputRules {
   bool elementwise = false;       ///< reads each place before it writes it: out= may lie exactly on an input
   bool contiguous = false;        ///< writes row-major only
   const char* argument = "out";   ///< its name in error texts
+  bool cuda = false;              ///< has a CUDA kernel; without one, tensors on CUDA are UnsupportedError here
 };
 
 /// A result. `target()` is what the kernel writes: the caller's out=, new memory, or, where out= overlaps an input or has

@@ -1,6 +1,7 @@
 // copy_into and the Tensor members that copy.
 #include <cstring>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
@@ -43,6 +44,7 @@ void core::copy_into(const Tensor& src, const Tensor& dst) {
     copy_into(src, held);
     return copy_into(held, dst);
   }
+  if (dst.device().type == DeviceType::kCuda) return backend(dst.device()).copy_into(src, dst);
   if (is_one_run(src, dst)) return copy_bytes(src, dst);
   cpu::TileProgram program{.shape = dst.shape(),
                            .inputs = {{src.raw(), src.strides(), src.dtype(), src.dtype()}},
