@@ -1,0 +1,51 @@
+"""Views from Python: shared memory, PyTorch's argument forms, error classes."""
+import numpy as np
+import pytest
+
+import tenor as tn
+
+
+@pytest.fixture
+def x():
+    return np.arange(24, dtype=np.int64).reshape(2, 3, 4)
+
+
+def test_views_share_memory_and_keep_the_library(x):
+    for v in (tn.transpose(x, 0, 1), tn.view(x, (6, 4)), tn.view(x, 6, 4), tn.expand(x, (5, 2, 3, 4)), tn.unfold(x, 2, 3, 1)):
+        assert isinstance(v, np.ndarray) and np.shares_memory(v, x)
+    assert not np.shares_memory(tn.reshape(tn.transpose(x, 0, 1), (6, 4)), x)
+
+
+def test_methods_are_the_functions(x):
+    t = tn.from_dlpack(x)
+    assert t.transpose(0, 1).shape == (3, 2, 4)
+    assert t.view(-1).shape == (24,) and t.reshape((4, 6)).shape == (4, 6)
+    assert t.permute(2, 0, 1).tolist() == x.transpose(2, 0, 1).tolist()
+    assert [p.shape for p in t.split([1, 3], 2)] == [(2, 3, 1), (2, 3, 3)]
+    assert [p.shape for p in t.chunk(2, -1)] == [(2, 3, 2)] * 2
+    assert t.squeeze().shape == (2, 3, 4) and t.unsqueeze(0).squeeze(0).shape == (2, 3, 4)
+
+
+def test_against_numpy(x):
+    np.testing.assert_array_equal(tn.movedim(x, 0, -1), np.moveaxis(x, 0, -1))
+    np.testing.assert_array_equal(tn.diagonal(x, 1, 1, 2), np.diagonal(x, 1, 1, 2))
+    np.testing.assert_array_equal(tn.slice(x, -1, -3, None, 2), x[..., -3::2])
+    np.testing.assert_array_equal(tn.narrow(x, 1, -2, 2), x[:, 1:])
+    np.testing.assert_array_equal(tn.unflatten(x, -1, (2, -1)), x.reshape(2, 3, 2, 2))
+    np.testing.assert_array_equal(tn.flatten(x, 1), x.reshape(2, 12))
+    np.testing.assert_array_equal(tn.swapdims(x, 0, 2), x.swapaxes(0, 2))
+
+
+@pytest.mark.parametrize("call, kind, builtin", [
+    (lambda x: tn.view(x, (5, 5)), tn.ShapeError, ValueError),
+    (lambda x: tn.view(tn.transpose(x, 0, 1), (6, 4)), tn.ShapeError, ValueError),
+    (lambda x: tn.transpose(x, 0, 3), tn.IndexError, IndexError),
+    (lambda x: tn.permute(x, (0, 0, 1)), tn.ValueError, ValueError),
+    (lambda x: tn.slice(x, 0, 0, 2, -1), tn.ValueError, ValueError),
+    (lambda x: tn.view("abc", 3), tn.DTypeError, TypeError),
+    (lambda x: tn.view(x, "abc"), tn.DTypeError, TypeError),
+])
+def test_errors_have_their_class_and_the_builtin_one(x, call, kind, builtin):
+    with pytest.raises(kind) as caught:
+        call(x)
+    assert isinstance(caught.value, builtin) and isinstance(caught.value, tn.Error)
