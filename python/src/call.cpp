@@ -125,6 +125,7 @@ Tensor from_capsule(nb::handle capsule) {
 /// The stream that an array's library works on, which Tenor then uses too: PyTorch's or CuPy's current one, else this
 /// thread's own. None for arrays on the CPU.
 std::optional<Stream> stream_of(nb::handle x) {
+  if (!nb::hasattr(x, "__dlpack_device__")) return {};
   const nb::tuple device = nb::cast<nb::tuple>(x.attr("__dlpack_device__")());
   if (nb::cast<int>(device[0]) != core::kDlCuda) return {};
   const Device cuda{DeviceType::kCuda, nb::cast<int>(device[1])};
