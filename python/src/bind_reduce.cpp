@@ -1,5 +1,6 @@
 #include "call.h"
 #include "src/core/text.h"
+#include "tenor/elementwise.h"
 #include "tenor/reduce.h"
 
 namespace tenor::python {
@@ -8,6 +9,9 @@ namespace {
 constexpr const char* kDimsDoc =
     "\n\ndim: an int, a tuple, or None for all dims (() reduces nothing); keepdim leaves them with size 1. 16-bit floats accumulate\n"
     "in float32 and round once; NaN propagates. IndexError for a dim out of range, ValueError for a repeated one.";
+
+/// nanobind keeps the pointer to a docstring, not its text.
+const char* lasting(const std::string& text) { return (new std::string(text))->c_str(); }
 
 nb::object& extreme_type(bool largest) {
   static auto* types = new nb::object[2]{named_tuple("min", {"values", "indices"}), named_tuple("max", {"values", "indices"})};
@@ -22,7 +26,7 @@ void bind_total(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, co
     const SumOptions o{call.optional_dims("dim", dim), keepdim, call.dtype(dtype), call.out()};
     return call.run([&] { return fn(t, o); });
   }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(),
-     (std::string(doc) + " dtype: what the elements are converted to, and the result's." + kDimsDoc).c_str());
+     lasting(std::string(doc) + " dtype: what the elements are converted to, and the result's." + kDimsDoc));
 }
 
 void bind_plain(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const ReduceOptions&), const char* doc) {
@@ -31,7 +35,7 @@ void bind_plain(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, co
     const Tensor t = call.array("x", x);
     const ReduceOptions o{call.optional_dims("dim", dim), keepdim, call.out()};
     return call.run([&] { return fn(t, o); });
-  }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), (std::string(doc) + kDimsDoc).c_str());
+  }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), lasting(std::string(doc) + kDimsDoc));
 }
 
 void bind_variance(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const VarOptions&), const char* doc) {
@@ -41,7 +45,7 @@ void bind_variance(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&,
     const VarOptions o{call.optional_dims("dim", dim), keepdim, correction, call.out()};
     return call.run([&] { return fn(t, o); });
   }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, "correction"_a = 1.0, nb::kw_only(), "out"_a = nb::none(),
-     (std::string(doc) + " NaN where N - correction <= 0. Integers give float32." + kDimsDoc).c_str());
+     lasting(std::string(doc) + " NaN where N - correction <= 0. Integers give float32." + kDimsDoc));
 }
 
 void bind_arg(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const ArgOptions&), const char* doc) {
@@ -53,18 +57,25 @@ void bind_arg(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, cons
   }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), doc);
 }
 
-/// max and min: of everything a value, along a dim a named tuple.
+/// max and min: of everything a value, along a dim a named tuple, with another array elementwise.
 void bind_extreme(nb::module_& m, const char* name, bool largest, const char* doc) {
-  def_method(m, name, [name, largest](Array x, std::optional<int64_t> dim, bool keepdim, Out out) -> nb::object {
+  def_method(m, name, [name, largest](Array x, ArrayOrScalar dim, bool keepdim, Out out) -> nb::object {
     Call call(name, out);
     const Tensor t = call.array("x", x);
-    if (!dim) {
+    if (dim.object.is_none()) {
       const ReduceOptions o{{}, keepdim, call.out()};
       return call.run([&] { return largest ? max(t, o) : min(t, o); });
     }
+    if (is_array(dim.object)) {
+      if (keepdim) core::fail<ValueError>("{}: keepdim needs a dim, got another array", name);
+      const Tensor other = call.array("other", Array{dim.object});
+      return call.run([&] { return largest ? maximum(t, other, {call.out()}) : minimum(t, other, {call.out()}); });
+    }
+    const Dims dims = call.dims("dim", {dim.object});
+    if (!PyIndex_Check(dim.object.ptr())) core::fail<ValueError>("{}: dim must be one int (amax and amin take several), got {}", name, dims);
     const ExtremeOptions o{keepdim, call.out(0, 2), call.out(1, 2)};
     return call.run_named(extreme_type(largest), [&] {
-      const ExtremeResult r = largest ? max(t, *dim, o) : min(t, *dim, o);
+      const ExtremeResult r = largest ? max(t, dims[0], o) : min(t, dims[0], o);
       return std::vector<Tensor>{r.values, r.indices};
     });
   }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), doc);
@@ -96,8 +107,8 @@ void bind_reduce(nb::module_& m) {
   bind_variance(m, "std", &std, "sqrt(var).");
   bind_arg(m, "argmax", &argmax, "The index (int64) of the first NaN, else of the first largest element; without dim, in the flattened x.");
   bind_arg(m, "argmin", &argmin, "The index (int64) of the first NaN, else of the first smallest element; without dim, in the flattened x.");
-  bind_extreme(m, "max", true, "The largest element of x; with dim, (values, indices) along it: the first NaN, else the first of equals. ShapeError for an empty axis.");
-  bind_extreme(m, "min", false, "The smallest element of x; with dim, (values, indices) along it: the first NaN, else the first of equals. ShapeError for an empty axis.");
+  bind_extreme(m, "max", true, "The largest element of x; with dim, (values, indices) along it: the first NaN, else the first of equals; with another array in its place, elementwise. ShapeError for an empty axis.");
+  bind_extreme(m, "min", false, "The smallest element of x; with dim, (values, indices) along it: the first NaN, else the first of equals; with another array in its place, elementwise. ShapeError for an empty axis.");
 
   def_method(m, "norm", [](Array x, nb::handle p, DimList dim, bool keepdim, DTypeLike dtype, Out out) {
     Call call("norm", out);
@@ -105,7 +116,7 @@ void bind_reduce(nb::module_& m) {
     const NormOptions o{to_power(p), call.optional_dims("dim", dim), keepdim, call.dtype(dtype), call.out()};
     return call.run([&] { return norm(t, o); });
   }, "x"_a, "p"_a = 2, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(),
-     (std::string("(sum |x|^p)^(1/p) over dim; p = inf: the largest |x|, -inf: the smallest, 0: the count of x != 0. Integers give float32.") + kDimsDoc).c_str());
+     lasting(std::string("(sum |x|^p)^(1/p) over dim; p = inf: the largest |x|, -inf: the smallest, 0: the count of x != 0. Integers give float32.") + kDimsDoc));
 }
 
 }  // namespace tenor::python

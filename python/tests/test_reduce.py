@@ -49,6 +49,16 @@ def test_extremes_give_named_tuples():
     assert math.isnan(tenor.max(x)) and tenor.argmax(x) == 1 and tenor.argmax(np.ones(50)) == 0
 
 
+def test_max_of_two_arrays_is_elementwise():
+    x, y = f32(1, nan, 3), f32(2, 0, 1)
+    np.testing.assert_array_equal(tenor.max(x, y), [2, nan, 3])
+    assert tenor.from_dlpack(x).min(tenor.from_dlpack(y)).tolist()[::2] == [1, 1]
+    with pytest.raises(tenor.ValueError, match="max: keepdim needs a dim"):
+        tenor.max(x, y, keepdim=True)
+    with pytest.raises(tenor.ValueError, match="min: dim must be one int"):
+        tenor.min(x, (0,))
+
+
 @pytest.mark.parametrize("n", [1, 5, 32, 33, 1000, 4097])
 def test_a_nan_is_found_wherever_it_stands(n):
     for at in {0, n // 2, n - 1}:
