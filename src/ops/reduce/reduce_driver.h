@@ -67,7 +67,7 @@ class Driver {
 /// Elements of the tiles that are gathered: they stay in L1.
 inline constexpr int64_t kGatherTile = 8192;
 /// Blocks that are gathered together, where a row's elements lie apart: a cache line serves several of them.
-inline constexpr int64_t kGatherBlocks = 8;
+inline constexpr int64_t kGatherBlocks = 32;
 
 template <class F>
 void Driver::for_column_tiles(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, F&& fn) const {
