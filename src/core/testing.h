@@ -53,6 +53,28 @@ inline Tensor full(const Dims& shape, DType dtype, double value) {
   return tensor_of(shape, dtype, std::vector<double>(static_cast<size_t>(product(shape)), value));
 }
 
+/// One element, `offset` elements from the first.
+inline double get(const Tensor& x, int64_t offset) {
+  return core::visit(x.dtype(), [&]<class T>() { return static_cast<double>(core::widen(x.data<T>()[offset])); });
+}
+inline void put(const Tensor& x, int64_t offset, double value) {
+  core::visit(x.dtype(), [&]<class T>() { x.data<T>()[offset] = core::cast<T>(value); });
+}
+
+/// Dense, element i being value(i).
+template <class F>
+Tensor filled(const Dims& shape, DType dtype, F&& value) {
+  Tensor x = Tensor::empty(shape, dtype);
+  for (int64_t i = 0; i < x.numel(); ++i) put(x, i, static_cast<double>(value(i)));
+  return x;
+}
+inline Tensor list(const std::vector<double>& elements, DType dtype = float32) {
+  return tensor_of({static_cast<int64_t>(elements.size())}, dtype, elements);
+}
+
+/// Any NaN for any other, zeros by their sign.
+inline bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
+
 /// Random tensors.
 class Draw {
  public:

@@ -7,9 +7,8 @@
 #include <functional>
 #include <random>
 
-#include "src/core/numeric.h"
 #include "src/core/reduction_order.h"
-#include "src/core/visit.h"
+#include "src/core/testing.h"
 #include "src/ops/reduce/reduce_reference.h"
 #include "tenor/view.h"
 
@@ -17,40 +16,17 @@ namespace tenor {
 namespace {
 
 using Random = std::mt19937_64;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
-const DType kFloats[] = {float32, float64, float16, bfloat16};
+using namespace tenor::testing;
 const DType kAll[] = {float32, float64, float16, bfloat16, boolean, int8, int16, int32, int64, uint8, uint16, uint32, uint64};
 
 int64_t pick(Random& random, int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
 
-void put(const Tensor& x, int64_t offset, double value) {
-  core::visit(x.dtype(), [&]<class T>() { x.data<T>()[offset] = core::cast<T>(value); });
-}
-double get(const Tensor& x, int64_t offset) {
-  return core::visit(x.dtype(), [&]<class T>() { return static_cast<double>(core::widen(x.data<T>()[offset])); });
-}
-/// The offset of element i, row-major.
-int64_t offset_of(const Tensor& x, int64_t i) {
-  int64_t offset = 0;
-  for (int d = x.ndim(); d-- > 0; i /= x.shape(d)) offset += i % x.shape(d) * x.stride(d);
-  return offset;
-}
 double at(const Tensor& x, int64_t i) { return get(x, offset_of(x, i)); }
 
-Tensor filled(const Dims& shape, DType dtype, const std::function<double(int64_t)>& value) {
-  Tensor x = Tensor::empty(shape, dtype);
-  for (int64_t i = 0; i < x.numel(); ++i) put(x, i, value(i));
-  return x;
-}
 Tensor numbers(const Dims& shape, DType dtype, Random& random) {
   std::normal_distribution<double> normal;
   return filled(shape, dtype, [&](int64_t) { return is_float(dtype) ? normal(random) : static_cast<double>(pick(random, is_signed(dtype) ? -4 : 0, 4)); });
 }
-Tensor list(std::initializer_list<double> values, DType dtype = float32) {
-  std::vector<double> v(values);
-  return filled({static_cast<int64_t>(v.size())}, dtype, [&](int64_t i) { return v[static_cast<size_t>(i)]; });
-}
-
 /// A tensor of up to 4 dims, permuted, sliced or broadcast.
 Tensor any_layout(DType dtype, Random& random) {
   static constexpr int64_t kSizes[] = {0, 1, 2, 3, 5, 8, 17, 31, 33, 64, 70, 130};
@@ -106,14 +82,6 @@ template <class C>
 double in_order(const std::vector<double>& x, C identity, const std::function<C(C)>& map, const std::function<C(C, C)>& combine) {
   return static_cast<double>(core::ordered_reduce<C>(static_cast<int64_t>(x.size()), identity, [&](int64_t i) { return map(static_cast<C>(x[static_cast<size_t>(i)])); }, combine));
 }
-
-/// The value rounded to dtype, as a double.
-double rounded(double value, DType dtype) {
-  const Tensor one = Tensor::empty({}, dtype);
-  put(one, 0, value);
-  return get(one, 0);
-}
-bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
 
 template <class C>
 void expect_ordered(DType dtype, Random& random) {
@@ -207,7 +175,7 @@ TEST(Reduce, ArgAndExtremesAlongADim) {
     for (DType dtype : kAll) {
       Tensor x = any_layout(dtype, random);
       if (x.ndim() == 0 || x.numel() == 0) continue;
-      if (is_float(dtype) && round % 3 == 0) put(x, offset_of(x, pick(random, 0, x.numel() - 1)), kNaN);
+      if (is_float(dtype) && round % 3 == 0) put(x, offset_of(x, pick(random, 0, x.numel() - 1)), kNan);
       const int64_t dim = pick(random, 0, x.ndim() - 1);
       const auto rows = sequences(x, {dim});
       const ExtremeResult high = max(x, dim), low = min(x, dim, {.keepdim = true});
@@ -268,7 +236,7 @@ TEST(Reduce, NaNWinsWhereverItStands) {
   for (DType dtype : kFloats)
     for (int64_t n : {1, 7, 32, 33, 4096, 9001})
       for (int64_t where : {int64_t{0}, n / 2, n - 1}) {
-        const Tensor x = filled({n}, dtype, [&](int64_t i) { return i == where ? kNaN : static_cast<double>(i % 100); });
+        const Tensor x = filled({n}, dtype, [&](int64_t i) { return i == where ? kNan : static_cast<double>(i % 100); });
         EXPECT_TRUE(std::isnan(at(amax(x), 0)) && std::isnan(at(amin(x), 0)) && std::isnan(at(sum(x), 0)));
         EXPECT_TRUE(std::isnan(at(max(x), 0)) && std::isnan(at(logsumexp(x), 0)) && std::isnan(at(norm(x, {.p = kInf}), 0)));
         EXPECT_EQ(at(argmax(x), 0), where);
@@ -332,35 +300,24 @@ TEST(Reduce, NoDimsAndNoRank) {
   EXPECT_EQ(at(max(scalar, 0).values, 0), -2);
 }
 
-/// The text of the E that fn throws.
-template <class E>
-std::string error_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing, or another error";
-}
-
 TEST(Reduce, Errors) {
   const Tensor x = list({1, 2, 3});
-  EXPECT_EQ(error_of<IndexError>([&] { sum(x, {.dim = Dims{1}}); }), "sum: dim 1 is out of range for 1 dims (expected -1 to 0)");
-  EXPECT_EQ(error_of<ValueError>([&] { sum(x, {.dim = Dims{0, -1}}); }), "sum: dim -1 is given twice in (0, -1)");
-  EXPECT_EQ(error_of<ShapeError>([&] { argmax(Tensor::empty({2, 0}, float32), {.dim = 1}); }), "argmax: dim 1 of x is empty (shape (2, 0)), so there is no value to return");
-  EXPECT_EQ(error_of<DTypeError>([&] { mean(x, {.dtype = int32}); }), "mean: dtype must be float16, bfloat16, float32 or float64, got int32");
-  EXPECT_EQ(error_of<DTypeError>([&] { amax(Tensor::empty({2}, float8_e5m2)); }), "amax: x must not be an 8-bit float, got float8_e5m2; convert it with to(float32)");
-  EXPECT_EQ(error_of<ValueError>([&] { var(x, {.correction = kNaN}); }), "var: correction must be finite, got nan");
-  EXPECT_EQ(error_of<ValueError>([&] { norm(x, {.p = kNaN}); }), "norm: p must be a number, got nan");
-  EXPECT_EQ(error_of<DTypeError>([&] { sum(Tensor()); }), "sum: x is required, got nothing");
-  EXPECT_EQ(error_of<DTypeError>([&] { sum(x, {.out = Tensor::empty({}, int64)}); }), "sum: out must be float32, got int64");
-  EXPECT_EQ(error_of<ShapeError>([&] { sum(x, {.keepdim = true, .out = Tensor::empty({}, float32)}); }), "sum: out must have shape (1,), got ()");
+  expect_error<IndexError>([&] { sum(x, {.dim = Dims{1}}); }, "sum: dim 1 is out of range for 1 dims (expected -1 to 0)");
+  expect_error<ValueError>([&] { sum(x, {.dim = Dims{0, -1}}); }, "sum: dim -1 is given twice in (0, -1)");
+  expect_error<ShapeError>([&] { argmax(Tensor::empty({2, 0}, float32), {.dim = 1}); }, "argmax: dim 1 of x is empty (shape (2, 0)), so there is no value to return");
+  expect_error<DTypeError>([&] { mean(x, {.dtype = int32}); }, "mean: dtype must be float16, bfloat16, float32 or float64, got int32");
+  expect_error<DTypeError>([&] { amax(Tensor::empty({2}, float8_e5m2)); }, "amax: x must not be an 8-bit float, got float8_e5m2; convert it with to(float32)");
+  expect_error<ValueError>([&] { var(x, {.correction = kNan}); }, "var: correction must be finite, got nan");
+  expect_error<ValueError>([&] { norm(x, {.p = kNan}); }, "norm: p must be a number, got nan");
+  expect_error<DTypeError>([&] { sum(Tensor()); }, "sum: x is required, got nothing");
+  expect_error<DTypeError>([&] { sum(x, {.out = Tensor::empty({}, int64)}); }, "sum: out must be float32, got int64");
+  expect_error<ShapeError>([&] { sum(x, {.keepdim = true, .out = Tensor::empty({}, float32)}); }, "sum: out must have shape (1,), got ()");
 }
 
 TEST(Reduce, OutIsWrittenWhateverItHeldAndWhereverItLies) {
   Random random(7);
   const Tensor x = numbers({6, 10}, float32, random), want = sum(x, {.dim = Dims{1}});
-  const Tensor memory = filled({18}, float32, [](int64_t) { return kNaN; }), strided = slice(memory, 0, 0, {}, 3);
+  const Tensor memory = filled({18}, float32, [](int64_t) { return kNan; }), strided = slice(memory, 0, 0, {}, 3);
   EXPECT_EQ(sum(x, {.dim = Dims{1}, .out = strided}).raw(), strided.raw());
   for (int64_t i = 0; i < 18; ++i) EXPECT_TRUE(i % 3 ? std::isnan(at(memory, i)) : same(at(memory, i), at(want, i / 3)));
   // Over x itself: as if computed before writing.
@@ -368,7 +325,7 @@ TEST(Reduce, OutIsWrittenWhateverItHeldAndWhereverItLies) {
   sum(y, {.dim = Dims{1}, .out = select(y, 1, 0)});
   for (int64_t i = 0; i < 6; ++i) EXPECT_TRUE(same(at(y, i * 10), at(want, i)));
   // Values and places that lie differently.
-  const Tensor places = transpose(Tensor::empty({10, 1}, int64), 0, 1), values = slice(filled({1, 20}, float32, [](int64_t) { return kNaN; }), 1, 0, {}, 2);
+  const Tensor places = transpose(Tensor::empty({10, 1}, int64), 0, 1), values = slice(filled({1, 20}, float32, [](int64_t) { return kNan; }), 1, 0, {}, 2);
   const ExtremeResult r = max(x, 0, {.keepdim = true, .out = values, .out_indices = places});
   for (int64_t c = 0; c < 10; ++c) EXPECT_EQ(at(r.values, c), at(x, static_cast<int64_t>(at(r.indices, c)) * 10 + c));
 }

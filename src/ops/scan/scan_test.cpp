@@ -7,8 +7,7 @@
 #include <functional>
 #include <random>
 
-#include "src/core/numeric.h"
-#include "src/core/visit.h"
+#include "src/core/testing.h"
 #include "src/ops/scan/scan_kernels.h"
 #include "src/ops/scan/scan_reference.h"
 #include "tenor/view.h"
@@ -18,36 +17,14 @@ namespace {
 
 using Random = std::mt19937_64;
 using Line = std::vector<double>;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
-const DType kFloats[] = {float32, float64, float16, bfloat16};
+using namespace tenor::testing;
 const DType kAll[] = {float32, float64, float16, bfloat16, boolean, int8, int16, int32, int64, uint8, uint16, uint32, uint64};
 
 int64_t pick(Random& random, int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
 
-void put(const Tensor& x, int64_t offset, double value) {
-  core::visit(x.dtype(), [&]<class T>() { x.data<T>()[offset] = core::cast<T>(value); });
-}
-double get(const Tensor& x, int64_t offset) {
-  return core::visit(x.dtype(), [&]<class T>() { return static_cast<double>(core::widen(x.data<T>()[offset])); });
-}
-int64_t offset_of(const Tensor& x, int64_t i) {
-  int64_t offset = 0;
-  for (int d = x.ndim(); d-- > 0; i /= x.shape(d)) offset += i % x.shape(d) * x.stride(d);
-  return offset;
-}
-
-Tensor filled(const Dims& shape, DType dtype, const std::function<double(int64_t)>& value) {
-  Tensor x = Tensor::empty(shape, dtype);
-  for (int64_t i = 0; i < x.numel(); ++i) put(x, i, value(i));
-  return x;
-}
 Tensor numbers(const Dims& shape, DType dtype, Random& random) {
   std::normal_distribution<double> normal;
   return filled(shape, dtype, [&](int64_t) { return is_float(dtype) ? normal(random) : static_cast<double>(pick(random, is_signed(dtype) ? -3 : 0, 3)); });
-}
-Tensor list(std::initializer_list<double> values, DType dtype = float32) {
-  const Line v(values);
-  return filled({static_cast<int64_t>(v.size())}, dtype, [&](int64_t i) { return v[static_cast<size_t>(i)]; });
 }
 Tensor any_layout(DType dtype, Random& random, int64_t longest) {
   static constexpr int64_t kSizes[] = {0, 1, 2, 3, 5, 8, 17, 31, 33, 70, 130};
@@ -75,13 +52,6 @@ std::vector<Line> lines(const Tensor& x, int64_t dim) {
   for (int64_t i = 0; i < y.numel(); ++i) out[static_cast<size_t>(i / n)].push_back(get(y, offset_of(y, i)));
   return out;
 }
-double rounded(double value, DType dtype) {
-  const Tensor one = Tensor::empty({}, dtype);
-  put(one, 0, value);
-  return get(one, 0);
-}
-bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
-
 /// The order of scan_kernels.h, one element at a time.
 template <class C>
 Line ordered_sum(const Line& x) {
@@ -147,7 +117,7 @@ TEST(Scan, IntegersWrapAndExtremesKeepTheirPlaces) {
     for (DType dtype : kAll) {
       Tensor x = any_layout(dtype, random, 3000);
       const int64_t dim = pick(random, 0, x.ndim() - 1);
-      if (is_float(dtype) && x.numel() > 0 && round % 3 == 0) put(x, offset_of(x, pick(random, 0, x.numel() - 1)), kNaN);
+      if (is_float(dtype) && x.numel() > 0 && round % 3 == 0) put(x, offset_of(x, pick(random, 0, x.numel() - 1)), kNan);
       if (!is_float(dtype)) expect_lines("cumsum", x, dim, cumsum(x, dim), scan::reference_sum);
       if (!is_float(dtype)) expect_lines("cumprod", x, dim, cumprod(x, dim, {.dtype = int8}), [](const Line& line) {
         Line out;
@@ -165,7 +135,7 @@ TEST(Scan, IntegersWrapAndExtremesKeepTheirPlaces) {
       }
       if (HasFatalFailure()) return;
     }
-  const ExtremeScanResult r = cummax(list({1, 3, kNaN, 5, 3}), 0);
+  const ExtremeScanResult r = cummax(list({1, 3, kNan, 5, 3}), 0);
   EXPECT_EQ(lines(r.indices, 0)[0], (Line{0, 1, 2, 2, 2}));
 }
 
@@ -183,7 +153,7 @@ TEST(Scan, LogOfSumsAgreesWithFloat64) {
   const auto values = [](std::initializer_list<double> x) { return lines(logcumsumexp(list(x), 0), 0)[0]; };
   EXPECT_EQ(values({-kInf, -kInf, 0, -kInf}), (Line{-kInf, -kInf, 0, 0}));
   EXPECT_EQ(values({1, kInf, 2, -kInf}), (Line{1, kInf, kInf, kInf}));
-  EXPECT_TRUE(std::isnan(values({1, kNaN, 2})[2]) && std::isnan(values({kInf, kNaN})[1]) && std::isnan(values({-kInf, kNaN, kInf})[2]));
+  EXPECT_TRUE(std::isnan(values({1, kNan, 2})[2]) && std::isnan(values({kInf, kNan})[1]) && std::isnan(values({-kInf, kNan, kInf})[2]));
   EXPECT_EQ(values({1000, 1000})[1], rounded(1000 + std::log(2), float32));
 }
 
@@ -231,28 +201,18 @@ TEST(Scan, DtypesAndAccuracy) {
   EXPECT_EQ(cumsum(Tensor::empty({0, 3}, float32), 0).shape(), (Dims{0, 3}));
 }
 
-template <class E>
-std::string error_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing, or another error";
-}
-
 TEST(Scan, ErrorsAndOut) {
   const Tensor x = list({1, 2, 3});
-  EXPECT_EQ(error_of<IndexError>([&] { cumsum(x, 1); }), "cumsum: dim 1 is out of range for 1 dims (expected -1 to 0)");
-  EXPECT_EQ(error_of<DTypeError>([&] { cumsum(x, 0, {.dtype = boolean}); }), "cumsum: dtype must be an integer or a float of 16 bits or more, got bool");
-  EXPECT_EQ(error_of<DTypeError>([&] { cummax(Tensor::empty({2}, float8_e4m3fn), 0); }), "cummax: x must not be an 8-bit float, got float8_e4m3fn; convert it with to(float32)");
-  EXPECT_EQ(error_of<DTypeError>([&] { logcumsumexp(list({1}, int32), 0); }), "logcumsumexp: x must be float16, bfloat16, float32 or float64, got int32");
-  EXPECT_EQ(error_of<ShapeError>([&] { cumsum(x, 0, {.out = Tensor::empty({2}, float32)}); }), "cumsum: out must have shape (3,), got (2,)");
+  expect_error<IndexError>([&] { cumsum(x, 1); }, "cumsum: dim 1 is out of range for 1 dims (expected -1 to 0)");
+  expect_error<DTypeError>([&] { cumsum(x, 0, {.dtype = boolean}); }, "cumsum: dtype must be an integer or a float of 16 bits or more, got bool");
+  expect_error<DTypeError>([&] { cummax(Tensor::empty({2}, float8_e4m3fn), 0); }, "cummax: x must not be an 8-bit float, got float8_e4m3fn; convert it with to(float32)");
+  expect_error<DTypeError>([&] { logcumsumexp(list({1}, int32), 0); }, "logcumsumexp: x must be float16, bfloat16, float32 or float64, got int32");
+  expect_error<ShapeError>([&] { cumsum(x, 0, {.out = Tensor::empty({2}, float32)}); }, "cumsum: out must have shape (3,), got (2,)");
   // In place, and into every other element of poisoned memory.
   const Tensor y = x.clone();
   EXPECT_EQ(cumsum(y, 0, {.out = y}).raw(), y.raw());
   EXPECT_EQ(lines(y, 0)[0], (Line{1, 3, 6}));
-  const Tensor memory = filled({6}, float32, [](int64_t) { return kNaN; });
+  const Tensor memory = filled({6}, float32, [](int64_t) { return kNan; });
   cumprod(x, 0, {.out = slice(memory, 0, 0, {}, 2)});
   EXPECT_EQ(get(memory, 4), 6);
   EXPECT_TRUE(std::isnan(get(memory, 1)));
