@@ -195,8 +195,10 @@ Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::v
 Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const IndexOptions& options) {
   const char* op = "index_get";
   check_given(op, {"x", x});
+  if (index::is_whole_mask(x, indices)) return masked_select(x, indices[0], options);
   const Plan plan = make_plan(op, x, indices);
-  core::Output out(op, options.out, plan.shape_for(x.shape()), x.dtype(), x, {&x}, {.contiguous = true});
+  // Several dims of places are walked by one stride; one dim may lie anywhere, as x's order has it.
+  core::Output out(op, options.out, plan.shape_for(x.shape()), x.dtype(), x, {&x}, {.contiguous = plan.place_shape.size() > 1});
   core::StepScope step([&] { return step_of(op, x, {}, indices, out.target()); });
   if (step.shape_only(out.target())) return out.target();
   index::gather_rows(move_of(plan, x, out.target()).rows, x.dtype());
@@ -220,6 +222,14 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
 Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, const IndexPutOptions& options) {
   const char* op = "index_put_";
   check_given(op, {"x", x});
+  if (!options.accumulate && index::is_whole_mask(x, indices) && x.device().type == DeviceType::kCpu) {
+    const Tensor from = values.is_tensor() ? values.tensor() : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
+    core::check_same_device(op, {{"x", x}, {"indices[0]", indices[0]}, {"values", from}});
+    core::check_same_dtype(op, {"x", x}, {"values", from});
+    core::StepScope step([&] { return step_of(op, x, from, indices, x); });
+    index::put_masked(op, x, indices[0], from);
+    return x;
+  }
   const Plan plan = make_plan(op, x, indices);
   const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
   core::check_writable(op, "x", x);

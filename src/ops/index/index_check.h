@@ -1,6 +1,8 @@
 // Checks that the index operators share.
 #pragma once
 
+#include <vector>
+
 #include "src/core/check.h"
 #include "tenor/tensor.h"
 
@@ -21,5 +23,13 @@ inline void check_mask(const char* op, core::Named x) {
   core::check_given(op, x);
   if (x.tensor.dtype() != boolean) core::fail<DTypeError>("{}: {} must be bool, got {}", op, x.name, x.tensor.dtype());
 }
+
+/// Whether x[indices] is x[mask] for a mask of x's shape.
+inline bool is_whole_mask(const Tensor& x, const std::vector<Tensor>& indices) {
+  return indices.size() == 1 && indices[0].defined() && indices[0].dtype() == boolean && indices[0].shape() == x.shape() && x.ndim() > 0;
+}
+/// x[mask] = values for such a mask: without the places of the true elements as index arrays. values has one element or
+/// one a true place. @throws ShapeError
+void put_masked(const char* op, const Tensor& x, const Tensor& mask, const Tensor& values);
 
 }  // namespace tenor::index

@@ -9,6 +9,7 @@
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/index/index_check.h"
+#include "tenor/elementwise.h"
 #include "tenor/index.h"
 
 namespace tenor {
@@ -126,6 +127,19 @@ MaskedScatter check_masked_scatter(const char* op, const Tensor& x, const Tensor
 }
 
 }  // namespace
+
+void index::put_masked(const char* op, const Tensor& x, const Tensor& mask, const Tensor& values) {
+  const std::vector<int64_t> starts = chunk_starts(mask.shape(), mask.strides(), truth_of<uint8_t>(mask));
+  const int64_t count = starts.back();
+  if (values.ndim() > 1 || (values.numel() != 1 && values.numel() != count))
+    fail<ShapeError>("{}: values of shape {} cannot broadcast to the indexed shape {}", op, values.shape(), Dims{count});
+  core::check_writable(op, "x", x);
+  if (values.numel() == 1) {
+    masked_fill_(x, mask, values.with_layout({}, {}, values.offset()));
+  } else {
+    fill_masked(x, read_first(mask, core::spans_overlap(mask, x)), read_first(values, core::spans_overlap(values, x)), starts);
+  }
+}
 
 Tensor masked_select(const Tensor& x, const Tensor& mask, const IndexOptions& options) {
   const char* op = "masked_select";

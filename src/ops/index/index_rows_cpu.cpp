@@ -15,6 +15,7 @@ namespace {
 /// smallest stride innermost.
 struct Block {
   Dims shape, table, dense;
+  bool is_run() const { return shape.size() == 1 && table[0] == 1 && dense[0] == 1; }
 };
 
 Block make_block(const Dims& shape, const Dims& table, const Dims& dense) {
@@ -128,6 +129,9 @@ void gather_typed(const RowMove& m) {
         for (int64_t p = first; p < last; ++p) dense[p] = table[m.places[p]];
       } else if (block.shape.empty()) {
         for (int64_t p = first; p < last; ++p) dense[p * m.dense_stride] = table[m.places[p] * m.place_stride];
+      } else if (block.is_run()) {
+        const size_t bytes = static_cast<size_t>(piece.shape[0]) * sizeof(T);
+        for (int64_t p = first; p < last; ++p) std::memcpy(dense + p * m.dense_stride, table + m.places[p] * m.place_stride, bytes);
       } else {
         for (int64_t p = first; p < last; ++p)
           combine_block(piece.shape, block.dense, block.table, 0, dense + p * m.dense_stride, table + m.places[p] * m.place_stride, Put());

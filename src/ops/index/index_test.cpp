@@ -231,6 +231,34 @@ TEST(IndexPut, WritesAndAddsWithSeveralArrays) {
   }
 }
 
+TEST(IndexPut, AMaskOfTheWholeShape) {
+  Draw draw(10);
+  for (int i = 0; i < 30; ++i) {
+    const Tensor x = small(draw, {3, 1 + draw.upto(50), 4}, bfloat16), mask = small(draw, x.shape(), boolean, 0, 1);
+    const int64_t count = nonzero(mask).shape(0);
+    const Tensor some = small(draw, {count}, bfloat16);
+    std::vector<double> filled = values(x), put = filled;
+    const std::vector<double> bits = values(mask), from = values(some);
+    for (size_t k = 0, next = 0; k < bits.size(); ++k)
+      if (bits[k] != 0) filled[k] = -2, put[k] = from[next++];
+    EXPECT_EQ(values(index_put(x, {mask}, -2)), filled);
+    EXPECT_EQ(values(index_put(x, {mask}, some)), put);
+    index_put_(x, {mask}, some);
+    EXPECT_EQ(values(x), put);
+    EXPECT_EQ(values(index_get(x, {mask})), from);
+    index_put_(x, {mask}, full({1}, bfloat16, -2));
+    EXPECT_EQ(values(x), filled);
+  }
+  const Tensor x = full({2, 2}, float32, 0), all = full({2, 2}, boolean, 1);
+  expect_error<ShapeError>([&] { index_put_(x, {all}, full({3}, float32, 0)); }, "index_put_: values of shape (3,) cannot broadcast to the indexed shape (4,)");
+  expect_error<DTypeError>([&] { index_put_(x, {all}, full({4}, int32, 0)); }, "index_put_: values must have x's dtype float32, got int32");
+}
+
+TEST(IndexGet, KeepsTheDimensionOrder) {
+  const Tensor x = transpose(full({3, 4}, float32, 1), 0, 1);
+  EXPECT_EQ(index_get(x, {tensor_of({5}, int64, {0, 1, 2, 3, 0})}).strides(), (Dims{1, 5}));
+}
+
 TEST(Writes, ReadWhatTheyOverwriteFirst) {
   const Tensor x = tensor_of({6}, int64, {0, 1, 2, 3, 4, 5});
   scatter_(x, 0, narrow(x, 0, 0, 5), narrow(x, 0, 1, 5));  // the index and the source are what is written
