@@ -119,11 +119,30 @@ def random_index(draw, shape):
     return tuple(out)
 
 
+def in_two_steps(index, ndim):
+    """PyTorch's reading of a mixed index: integers, slices and None first, then the arrays on what they leave.
+
+    NumPy counts an integer beside an array as an array, which can move the result's dims to the front.
+    """
+    if not any(isinstance(i, np.ndarray) for i in index):
+        return index, ()
+    used = sum(i is not None and i is not Ellipsis for i in index)
+    first, second = [], []
+    for i in index:
+        if i is Ellipsis:
+            second += [slice(None)] * (ndim - used)
+        elif not isinstance(i, int):
+            second.append(i if isinstance(i, np.ndarray) else slice(None))
+        first.append(slice(None) if isinstance(i, np.ndarray) else i)
+    return tuple(first), tuple(second)
+
+
 def indexing(tn, draw):
     x = some(draw, 1, 4000)
     index = random_index(draw, x.shape)
+    first, second = in_two_steps(index, x.ndim)
     try:
-        want = x[index]
+        want = x[first][second]
     except IndexError:
         return None  # index arrays that do not broadcast
     return Same(tn.asarray(x)[index], want)
@@ -132,9 +151,13 @@ def indexing(tn, draw):
 def assigning(tn, draw):
     x = np.array(some(draw, 1, 4000))
     index = random_index(draw, x.shape)
+    first, second = in_two_steps(index, x.ndim)
     want = np.array(x)
     try:
-        want[index] = 1
+        if second:
+            want[first][second] = 1  # x[first] is a view
+        else:
+            want[first] = 1
     except IndexError:
         return None
     y = tn.asarray(np.array(x))
