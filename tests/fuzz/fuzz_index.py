@@ -13,7 +13,7 @@ def indices(draw, shape, n, bad=0.1):
     if n == 0:
         return np.zeros(shape, t), int(np.prod(shape)) > 0
     i = draw.rng.integers(max(low, np.iinfo(t).min), min(n, np.iinfo(t).max), shape).astype(t)
-    wrong = draw.chance(bad) and i.size > 0
+    wrong = draw.chance(bad) and i.size > 0 and n <= np.iinfo(t).max
     if wrong:
         i.ravel()[draw.int(0, i.size - 1)] = n
     return i, wrong

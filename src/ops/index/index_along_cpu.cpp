@@ -177,7 +177,7 @@ void combine_along(const AlongMove& move, DType dtype, Combine combine) {
 }
 
 bool takes_lines(const AlongMove& m, DType dtype) {
-  if (item_size(dtype) != 2 || !is_last(m)) return false;
+  if (!is_float(dtype) || item_size(dtype) != 2 || !is_last(m)) return false;
   const Dims lines(m.shape.begin(), m.shape.end() - 1);
   return m.table_strides.back() == 1 && m.dense_strides.back() == 1 && product(lines) >= 2 * num_threads() && m.size <= 1 << 16;
 }
