@@ -24,6 +24,8 @@ void gather_box(size_t item, const void* src, const Box& box, void* dense);
 /// last such call a thread calls finish_streams().
 void scatter_box(size_t item, const void* dense, void* dst, const Box& box, bool stream = false);
 void finish_streams();
+/// dst[a * dst_stride + i] = src[i * src_stride + a] for a < rows, i < columns; strides in elements. No overlap.
+void transpose_plane(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns);
 /// n copies of one element.
 void fill_dense(size_t item, const void* value, void* dense, size_t n);
 

@@ -121,6 +121,12 @@ void scatter_plane(size_t item, const void* src, void* dst, int64_t outer, int64
     scatter_2d(static_cast<const U*>(src), static_cast<U*>(dst), outer, inner, rows, columns, stream);
   });
 }
+void transpose_items(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+  by_item(item, [&](auto zero) {
+    using U = decltype(zero);
+    transpose(static_cast<const U*>(src), src_stride, static_cast<U*>(dst), dst_stride, rows, columns);
+  });
+}
 void fill_values(size_t item, const void* value, void* dst, size_t n) {
   by_item(item, [&](auto zero) {
     using U = decltype(zero);
@@ -138,6 +144,7 @@ HWY_AFTER_NAMESPACE();
 namespace tenor::cpu {
 HWY_EXPORT(gather_plane);
 HWY_EXPORT(scatter_plane);
+HWY_EXPORT(transpose_items);
 HWY_EXPORT(fill_values);
 namespace {
 
@@ -212,6 +219,10 @@ void scatter_box(size_t item, const void* dense, void* dst, const Box& box, bool
 }
 
 void finish_streams() { hwy::FlushStream(); }
+
+void transpose_plane(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(transpose_items)(item, src, src_stride, dst, dst_stride, rows, columns);
+}
 
 void fill_dense(size_t item, const void* value, void* dense, size_t n) { HWY_DYNAMIC_DISPATCH(fill_values)(item, value, dense, n); }
 

@@ -10,6 +10,7 @@ namespace tenor::cpu {
 namespace {
 
 constexpr int64_t kBlockBytes = 128 << 10;    // work of one kernel call, where rows are short
+constexpr int64_t kGatherBytes = 1 << 20;     // of strided rows gathered at a time, where that is more than a cache line
 constexpr int64_t kScratchBytes = 4 << 20;    // the most that strided rows gather at a time, beyond one row
 constexpr int64_t kCutElements = 16384;       // a piece of a row that may be cut
 constexpr int64_t kLine = 64;
@@ -31,7 +32,13 @@ void copy_dims(const char* from, char* to, const CopyDim* dims, size_t count) {
   }
 }
 
+/// Copies along those loops, the finest stride of the strided side innermost. A plane that lies transposed goes through
+/// registers.
 void copy_strided(int64_t item, const char* from, char* to, const std::vector<CopyDim>& dims) {
+  if (dims.size() == 2 && dims[1].from == item && dims[0].to == item)
+    return transpose_plane(static_cast<size_t>(item), from, dims[0].from / item, to, dims[1].to / item, dims[1].size, dims[0].size);
+  if (dims.size() == 2 && dims[1].to == item && dims[0].from == item)
+    return transpose_plane(static_cast<size_t>(item), from, dims[1].from / item, to, dims[0].to / item, dims[0].size, dims[1].size);
   switch (item) {
     case 1: return copy_dims<uint8_t>(from, to, dims.data(), dims.size());
     case 2: return copy_dims<uint16_t>(from, to, dims.data(), dims.size());
@@ -101,12 +108,17 @@ class RowPlan {
     return true;
   }
 
-  /// Rows that together use whole cache lines, when neighbouring rows lie side by side.
-  int64_t rows_of_a_line(size_t k) const {
-    int64_t run = 1;
+  /// Elements that lie side by side within a row.
+  int64_t unit_run(size_t k) const {
     for (size_t d = row_start_; d < sizes_.size(); ++d)
-      if (strides_[k][d] == operand(k).item) run = sizes_[d];
-    return std::max<int64_t>(1, kLine / operand(k).item / run);
+      if (strides_[k][d] == operand(k).item) return sizes_[d];
+    return 1;
+  }
+  /// Rows to gather at once: whole cache lines' worth of neighbouring rows, up to four lines while they stay in cache.
+  int64_t rows_to_gather(size_t k, int64_t row_bytes, int64_t share) const {
+    const int64_t line = std::max<int64_t>(1, kLine / operand(k).item / unit_run(k));
+    const int64_t wide = std::max(line, std::min({4 * line, share, kGatherBytes / row_bytes}));
+    return std::min(wide, std::max<int64_t>(1, kScratchBytes / row_bytes));
   }
 
   int64_t row_item_bytes() const {
@@ -124,13 +136,17 @@ class RowPlan {
     const int64_t share = (rest_ * inner_ * pieces_ + 4 * num_threads() - 1) / (4 * num_threads());
     int64_t rows = std::max<int64_t>(1, std::min(kBlockBytes / row_bytes, share));
     for (size_t k = 0; k < dense_.size(); ++k)
-      if (!dense_[k]) rows = std::max(rows, std::min(rows_of_a_line(k), std::max<int64_t>(1, kScratchBytes / row_bytes)));
+      if (!dense_[k]) rows = std::max(rows, rows_to_gather(k, row_bytes, share));
     rows_ = std::min(rows, inner_);
     blocks_ = (inner_ + rows_ - 1) / rows_;
   }
 
-  /// Bytes from row to row of a gathered operand: an odd count of cache lines, so that rows do not share cache sets.
-  int64_t pitch(size_t k) const { return ((piece_ * operand(k).item + kLine - 1) / kLine | 1) * kLine; }
+  /// Bytes from row to row of a gathered operand: an odd count of cache lines, so that rows do not share cache sets; without
+  /// a gap where rows interleave with a dim of their own, so that both move as one plane.
+  int64_t pitch(size_t k) const {
+    const int64_t bytes = piece_ * operand(k).item;
+    return unit_run(k) > 1 ? bytes : ((bytes + kLine - 1) / kLine | 1) * kLine;
+  }
   int64_t scratch_bytes() const {
     int64_t bytes = 0;
     for (size_t k = 0; k < dense_.size(); ++k) bytes += dense_[k] ? 0 : rows_ * pitch(k);
@@ -148,6 +164,11 @@ class RowPlan {
       step *= size;
     }
     std::sort(dims.begin(), dims.end(), [](const CopyDim& a, const CopyDim& b) { return a.from > b.from; });
+    for (size_t d = dims.size(); d-- > 1;) {  // loops that step evenly on both sides are one
+      if (dims[d - 1].from != dims[d].from * dims[d].size || dims[d - 1].to != dims[d].to * dims[d].size) continue;
+      dims[d - 1] = {dims[d - 1].size * dims[d].size, dims[d].from, dims[d].to};
+      dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(d));
+    }
     return dims;
   }
 
