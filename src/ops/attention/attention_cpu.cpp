@@ -87,7 +87,7 @@ class Fallback {
     const KeyRange first = visible_keys(p_, *b.segment, b.row_begin),
                    last = visible_keys(p_, *b.segment, b.row_end - 1);
     b.key_begin = first.begin / kPanel * kPanel;
-    b.key_end = std::max(round_up(last.end, kPanel), b.key_begin);
+    b.key_end = std::max(round_up(last.end, kKeyStep), b.key_begin);
     b.stride = b.key_end - b.key_begin + 16;  // rows a power of two apart would share cache sets
   }
 
@@ -133,7 +133,7 @@ class Fallback {
     Placed placed{};
     placed.keys = take(key_panel_bytes());
     placed.values = take(value_panel_bytes());
-    placed.poisoned = reinterpret_cast<uint8_t*>(take(b.stride));
+    placed.poisoned = reinterpret_cast<uint8_t*>(take(round_up(b.stride, kPanel)));
     placed.bytes = at;
     return placed;
   }
@@ -198,7 +198,7 @@ class Fallback {
     uint8_t* const poisoned = unit.keys ? unit.poisoned + b.key_begin : own.poisoned;
     for (int64_t j = b.key_begin, n; j < b.key_end; j += n) {
       const bool fresh = j == b.key_begin || j % kSplit == 0;
-      n = kPanel;
+      n = std::min(kPanel, b.key_end - j);
       if (unit.keys) {
         n = std::min({2 * kPanel, kSplit - j % kSplit, b.key_end - j});
         k_.accumulate(b, unit.values + j / kPanel * value_panel_bytes(), j, n, fresh);

@@ -69,10 +69,10 @@ TENOR_AMX inline void stop(char* out, int64_t stride, bool second_column) {
 }
 
 template <bool Two>
-TENOR_AMX void scores_strip(const Block& b, const char* query, const char* panel, char* out) {
+TENOR_AMX void scores_strip(const Block& b, const char* query, const char* panel, int64_t columns, char* out) {
   const int64_t steps = b.problem->dim / 32, query_stride = b.problem->dim * 2, panel_stride = kPanel * 4,
                 stride = b.stride * 4;
-  for (int64_t c = 0; c < kPanel; c += 32) {
+  for (int64_t c = 0; c < columns; c += kKeyStep) {
     start<Two>(out + c * 4, stride, true, true);
     for (int64_t s = 0; s < steps; ++s)
       step<Two>(query + s * 64, query_stride, panel + s * 16 * panel_stride + c * 4, panel_stride, true);
@@ -104,7 +104,8 @@ TENOR_AMX void amx_scores(const Block& b, const void* panel, int64_t j) {
   char* out = static_cast<char*>(b.scores) + (j - b.key_begin) * 4;
   for (int64_t r = 0; r < b.rows(); r += 32) {
     const auto strip = b.rows() - r > 16 ? &scores_strip<true> : &scores_strip<false>;
-    strip(b, query + r * b.problem->dim * 2, static_cast<const char*>(panel), out + r * b.stride * 4);
+    strip(b, query + r * b.problem->dim * 2, static_cast<const char*>(panel), std::min(kPanel, b.key_end - j),
+          out + r * b.stride * 4);
   }
   _tile_release();
 }

@@ -77,14 +77,14 @@ void multiply(int64_t rows, int64_t columns, int64_t steps, const C* a, int64_t 
 template <class C>
 void Scores(const Block& b, const void* panel, int64_t j) {
   const int64_t dim = b.problem->dim;
-  multiply(b.rows(), kPanel, dim, static_cast<const C*>(b.query), dim, static_cast<const C*>(panel), kPanel,
-           static_cast<C*>(b.scores) + (j - b.key_begin), b.stride, true);
+  multiply(b.rows(), std::min(kPanel, b.key_end - j), dim, static_cast<const C*>(b.query), dim,
+           static_cast<const C*>(panel), kPanel, static_cast<C*>(b.scores) + (j - b.key_begin), b.stride, true);
 }
 
 template <class C>
 void Accumulate(const Block& b, const void* values, int64_t j, int64_t n, bool fresh) {
-  multiply(b.rows(), b.columns, n, static_cast<const C*>(b.scores) + (j - b.key_begin), b.stride,
-           static_cast<const C*>(values), b.columns, static_cast<C*>(b.part), b.columns, fresh);
+  multiply(b.rows(), b.columns, std::min(n, b.segment->keys - j), static_cast<const C*>(b.scores) + (j - b.key_begin),
+           b.stride, static_cast<const C*>(values), b.columns, static_cast<C*>(b.part), b.columns, fresh);
 }
 
 template <class C>

@@ -14,6 +14,7 @@
 namespace tenor::attn {
 
 inline constexpr int64_t kPanel = 64;    // keys that are packed together
+inline constexpr int64_t kKeyStep = 32;  // keys that products take together: a row of them ends in whole steps
 inline constexpr int64_t kSplit = 1024;  // keys that one partial sum covers
 
 /// A block of query rows that read the same keys: heads [head_begin, head_end) of one key head times queries
@@ -22,7 +23,7 @@ struct Block {
   const Problem* problem;
   const Segment* segment;
   int64_t kv_head, head_begin, head_end, row_begin, row_end;
-  int64_t key_begin, key_end;  // the panels that any row sees, multiples of kPanel
+  int64_t key_begin, key_end;  // what any row sees, from a multiple of kPanel to one of kKeyStep
   int64_t stride;              // elements between rows of scores
   int64_t columns;             // value_dim rounded up to a whole vector
   void* query;                 // C [rows + kRowPad, dim]
@@ -45,9 +46,10 @@ inline constexpr int64_t kRowPad = 16;  // rows that tiles may compute beyond th
 struct Packers {
   /// block.query = q's rows, converted.
   void (*query)(const Block&);
-  /// panel = keys j .. j + n - 1 transposed, [dim][kPanel], zeros beyond n.
+  /// panel = keys j .. j + n - 1 transposed, [dim][kPanel], zeros up to a whole kKeyStep.
   void (*keys)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, void* panel);
-  /// values = rows j .. j + n - 1 as [kPanel][columns], zeros beyond n and value_dim and for every NaN or infinity,
+  /// values = rows j .. j + n - 1 as [kPanel][columns], zeros up to a whole kKeyStep of rows and vector
+  /// of columns and for every NaN or infinity,
   /// whose keys are marked in `poisoned`. Returns whether there were any.
   bool (*values)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
                  uint8_t* poisoned);
@@ -66,7 +68,7 @@ struct Kernels {
   void (*scores)(const Block&, const void* panel, int64_t j);
   /// Scale, softcap, bias, mask, range, then scores = weights p = exp(score - top), top and sum.
   void (*softmax)(const Block&);
-  /// part (+)= p[:, j .. j + n - 1] . values; n a multiple of kPanel.
+  /// part (+)= p[:, j .. j + n - 1] . values; n a multiple of kKeyStep.
   void (*accumulate)(const Block&, const void* values, int64_t j, int64_t n, bool fresh);
   /// total (+)= part, at the end of a split.
   void (*fold)(const Block&, bool fresh);

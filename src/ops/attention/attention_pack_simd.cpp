@@ -13,6 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::attn::HWY_NAMESPACE {
 
+inline int64_t whole_steps(int64_t n) { return (n + kKeyStep - 1) / kKeyStep * kKeyStep; }
+
 template <class T>
 void PackQuery(const Block& b) {
   using C = core::Compute<T>;
@@ -65,7 +67,7 @@ void PackKeys(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, in
   for (int64_t c = 0; c < p.dim; ++c) {
     for (int64_t i = c < squares ? whole : 0; i < n; ++i)
       to[c * kPanel + i] = core::widen(from[i * p.k.row + c * p.k.col]);
-    for (int64_t i = n; i < kPanel; ++i) to[c * kPanel + i] = 0;
+    std::fill(to + c * kPanel + n, to + c * kPanel + whole_steps(n), C(0));
   }
 }
 
@@ -76,24 +78,23 @@ bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, 
   const Tag<C> d;
   C* to = static_cast<C*>(values);
   bool any = false;
-  for (int64_t i = 0; i < kPanel; ++i, to += columns) {
-    poisoned[i] = 0;
-    const int64_t width = i < n ? p.value_dim : 0;
-    if (i < n) load_row(element<T>(p.v, s.v, kv_head, j + i), p.v.col, width, to);
-    for (int64_t c = width; c < columns; ++c) to[c] = 0;
+  std::fill(poisoned, poisoned + kPanel, uint8_t{0});
+  std::fill(to + n * columns, to + whole_steps(n) * columns, C(0));
+  for (int64_t i = 0; i < n; ++i, to += columns) {
+    load_row(element<T>(p.v, s.v, kv_head, j + i), p.v.col, p.value_dim, to);
+    std::fill(to + p.value_dim, to + columns, C(0));
     auto bad = hn::Zero(d);  // 0 * x is NaN for a NaN or infinity
     for (int64_t c = 0; c < columns; c += static_cast<int64_t>(hn::Lanes(d)))
       bad = hn::MulAdd(hn::LoadU(d, to + c), hn::Zero(d), bad);
     if (hn::AllFalse(d, hn::IsNaN(bad))) continue;
     poisoned[i] = any = true;
-    for (int64_t c = 0; c < width; ++c)
+    for (int64_t c = 0; c < p.value_dim; ++c)
       if (!std::isfinite(to[c])) to[c] = 0;
   }
   return any;
 }
 
-// ---- packing for the matrix unit: pairs of bfloat16 along the summed dim, as one 32-bit element
-// ------------------------------
+// ---- for the matrix unit: pairs of bfloat16 along the summed dim, as one 32-bit element --------------------------------
 
 void PackQueryPairs(const Block& b) {
   const Problem& p = *b.problem;
@@ -126,7 +127,7 @@ void PackKeyPairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t j
       const BFloat16* row = from + i * p.k.row + 2 * c * p.k.col;
       to[i] = pair_of(row[0], row[p.k.col]);
     }
-    std::fill(to + n, to + kPanel, 0u);
+    std::fill(to + n, to + whole_steps(n), 0u);
   }
 }
 
@@ -135,10 +136,9 @@ bool PackValuePairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t
                     void* values, uint8_t* poisoned) {
   uint32_t* to = static_cast<uint32_t*>(values);
   bool any = false;
-  std::fill(to, to + kPanel / 2 * columns, 0u);
-  for (int64_t i = 0; i < kPanel; ++i) {
-    poisoned[i] = 0;
-    if (i >= n) continue;
+  std::fill(poisoned, poisoned + kPanel, uint8_t{0});
+  std::fill(to, to + whole_steps(n) / 2 * columns, 0u);
+  for (int64_t i = 0; i < n; ++i) {
     const BFloat16* from = element<BFloat16>(p.v, s.v, kv_head, j + i);
     uint32_t* row = to + i / 2 * columns;
     const int shift = i % 2 * 16;
