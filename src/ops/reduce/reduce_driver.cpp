@@ -101,7 +101,7 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
     return;
   }
   thread_local std::vector<double> memory;
-  memory.resize(kGatherBlocks * kBlock);
+  if (memory.size() < static_cast<size_t>(end - begin)) memory.resize(static_cast<size_t>(end - begin));
   for (int64_t r = 0; r < s.width; ++r) {
     const void* shift = shifts ? static_cast<const char*>(shifts) + static_cast<size_t>(r) * step : nullptr;
     gather_row(reader, s.in + r * layout_.inner.in, begin, end, memory.data());
