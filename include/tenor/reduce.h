@@ -1,13 +1,14 @@
-// Class 3, reductions: one output element depends on a row of x. `dim` is one dim, several, or all (absent); dim = {} (given,
-// and empty) reduces nothing. Reduced dims disappear, or stay with size 1 under keepdim. A 0-d tensor has the dim 0.
+// Class 3, reductions: one output element depends on a row of x. `dim` is one dim, several, or all (absent); dim = {}
+// (given, and empty) reduces nothing. Reduced dims disappear, or stay with size 1 under keepdim. A 0-d tensor has the
+// dim 0.
 //
-// Floats of 16 bits accumulate in float32 and round once. Every float reduction follows one order (src/core/reduction_order.h),
-// so its bits do not depend on layout, neighbouring rows or thread count; a float32 sum of R elements errs by about
-// 128 + log2(R) roundings of it. NaN propagates. Cost: x is read once (var, std: three times, logsumexp: twice, in cache where
-// a row fits), 1 FLOP an element.
+// Floats of 16 bits accumulate in float32 and round once. Every float reduction follows one order
+// (src/core/reduction_order.h), so its bits do not depend on layout, neighbouring rows or thread count; a float32 sum
+// of R elements errs by about 128 + log2(R) roundings of it. NaN propagates. Cost: x is read once (var, std: three
+// times, logsumexp: twice, in cache where a row fits), 1 FLOP an element.
 //
-// Errors: IndexError for a dim out of range, ValueError for a repeated one, DTypeError for 8-bit floats, ShapeError where an
-// empty axis leaves no value (max, min, amax, amin, argmax, argmin, norm of an infinite p), and those of out=.
+// Errors: IndexError for a dim out of range, ValueError for a repeated one, DTypeError for 8-bit floats, ShapeError
+// where an empty axis leaves no value (max, min, amax, amin, argmax, argmin, norm of an infinite p), and those of out=.
 #pragma once
 
 #include <optional>
@@ -47,7 +48,7 @@ struct ArgOptions {
 };
 struct ExtremeOptions {
   bool keepdim = false;
-  Tensor out = {};          ///< values
+  Tensor out = {};  ///< values
   Tensor out_indices = {};
 };
 

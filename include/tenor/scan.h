@@ -1,9 +1,9 @@
-// Class 3, scans: element i of the result depends on elements 0..i of a line along `dim`. The result has x's shape. A 0-d
-// tensor has the dim 0.
+// Class 3, scans: element i of the result depends on elements 0..i of a line along `dim`. The result has x's shape. A
+// 0-d tensor has the dim 0.
 //
-// Floats of 16 bits accumulate in float32 and round each result once. The order of a line's sums depends on its length alone
-// (src/ops/scan/scan_kernels.h), so bits do not depend on layout, neighbouring lines or thread count. Cost: x is read and
-// the result written once (a single long line is read twice), 1 FLOP an element.
+// Floats of 16 bits accumulate in float32 and round each result once. The order of a line's sums depends on its length
+// alone (src/ops/scan/scan_kernels.h), so bits do not depend on layout, neighbouring lines or thread count. Cost: x is
+// read and the result written once (a single long line is read twice), 1 FLOP an element.
 //
 // Errors: IndexError for a dim out of range, DTypeError for 8-bit floats, and those of out=.
 #pragma once
@@ -38,7 +38,8 @@ Tensor cumprod(const Tensor& x, int64_t dim, const ScanOptions& options = {});
 ExtremeScanResult cummax(const Tensor& x, int64_t dim, const ExtremeScanOptions& options = {});
 /// The smallest of x[0..i], likewise.
 ExtremeScanResult cummin(const Tensor& x, int64_t dim, const ExtremeScanOptions& options = {});
-/// log(e^x[0] + .. + e^x[i]) relative to the running maximum, in float64 inside. @throws DTypeError for integers and bool
+/// log(e^x[0] + .. + e^x[i]) relative to the running maximum, in float64 inside. @throws DTypeError for integers and
+/// bool
 Tensor logcumsumexp(const Tensor& x, int64_t dim, const LogScanOptions& options = {});
 
 }  // namespace tenor

@@ -1,4 +1,5 @@
-// How the elements of a reduction or scan lie in memory: kept dims in any order, reduced dims in logical order, both merged.
+// How the elements of a reduction or scan lie in memory: kept dims in any order, reduced dims in logical order, both
+// merged.
 #pragma once
 
 #include <vector>
@@ -16,10 +17,11 @@ struct ReducedLayout {
   std::vector<Dim> reduced;  // logical order; never empty
   int64_t outers = 1;        // the product of outer's sizes
   int64_t outputs = 1;
-  int64_t count = 1;         // elements that meet in one output
+  int64_t count = 1;  // elements that meet in one output
 };
 
-/// `dims`: those reduced, distinct and in range. out has x's rank (a scan, or dims kept with size 1), or lacks those dims.
+/// `dims`: those reduced, distinct and in range. out has x's rank (a scan, or dims kept with size 1), or lacks those
+/// dims.
 ReducedLayout make_layout(const Tensor& x, const Dims& dims, const Tensor& out);
 
 /// Some outputs side by side: `width` of them, from input offset `in` and output offset `out` on.
@@ -35,7 +37,8 @@ inline int64_t segments(const ReducedLayout& layout, int64_t width) {
 /// The offset of element i of the sequence.
 inline int64_t sequence_offset(const ReducedLayout& layout, int64_t i) {
   int64_t offset = 0;
-  for (size_t d = layout.reduced.size(); d-- > 0; i /= layout.reduced[d].size) offset += i % layout.reduced[d].size * layout.reduced[d].in;
+  for (size_t d = layout.reduced.size(); d-- > 0; i /= layout.reduced[d].size)
+    offset += i % layout.reduced[d].size * layout.reduced[d].in;
   return offset;
 }
 
@@ -57,7 +60,9 @@ void for_planes(const ReducedLayout& layout, int64_t begin, int64_t end, F&& fn)
   for (int64_t rows, n; begin < end; begin += rows * n) {
     rows = 1;
     n = std::min(end - begin, size - begin % size);
-    if (dims > 1 && n == size) rows = std::min((end - begin) / size, layout.reduced[dims - 2].size - begin / size % layout.reduced[dims - 2].size);
+    if (dims > 1 && n == size)
+      rows =
+          std::min((end - begin) / size, layout.reduced[dims - 2].size - begin / size % layout.reduced[dims - 2].size);
     fn(sequence_offset(layout, begin), begin, rows, n);
   }
 }

@@ -57,7 +57,8 @@ int64_t find_integer(const void* data, int64_t n, const void* value) {
 
 /// The first NaN, then the first extreme.
 template <class T, bool kLargest>
-void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int64_t width, void* extremes, int64_t* HWY_RESTRICT indices) {
+void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int64_t width, void* extremes,
+             int64_t* HWY_RESTRICT indices) {
   T* HWY_RESTRICT best = static_cast<T*>(extremes);
   for (int64_t r = 0; r < rows; ++r) {
     const T* HWY_RESTRICT x = static_cast<const T*>(data) + r * stride;
@@ -77,29 +78,44 @@ void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int6
 }
 
 const ArgKernels* find_arg_kernels(DType dtype) {
-  static constexpr ArgKernels kHalf{find_float<Float16>}, kBrain{find_float<BFloat16>}, kFloat{find_float<float>}, kDouble{find_float<double>};
-  static constexpr ArgKernels k1{find_integer<uint8_t>}, k2{find_integer<uint16_t>}, k4{find_integer<uint32_t>}, k8{find_integer<uint64_t>};
+  static constexpr ArgKernels kHalf{find_float<Float16>}, kBrain{find_float<BFloat16>}, kFloat{find_float<float>},
+      kDouble{find_float<double>};
+  static constexpr ArgKernels k1{find_integer<uint8_t>}, k2{find_integer<uint16_t>}, k4{find_integer<uint32_t>},
+      k8{find_integer<uint64_t>};
   switch (dtype) {
-    case DType::kFloat16: return &kHalf;
-    case DType::kBFloat16: return &kBrain;
-    case DType::kFloat32: return &kFloat;
-    case DType::kFloat64: return &kDouble;
-    default: break;
+    case DType::kFloat16:
+      return &kHalf;
+    case DType::kBFloat16:
+      return &kBrain;
+    case DType::kFloat32:
+      return &kFloat;
+    case DType::kFloat64:
+      return &kDouble;
+    default:
+      break;
   }
   switch (item_size(dtype)) {
-    case 1: return &k1;
-    case 2: return &k2;
-    case 4: return &k4;
-    default: return &k8;
+    case 1:
+      return &k1;
+    case 2:
+      return &k2;
+    case 4:
+      return &k4;
+    default:
+      return &k8;
   }
 }
 
 ArgColumnsFn find_arg_columns(bool largest, DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return largest ? columns<float, true> : columns<float, false>;
-    case DType::kFloat64: return largest ? columns<double, true> : columns<double, false>;
-    case DType::kUInt64: return largest ? columns<uint64_t, true> : columns<uint64_t, false>;
-    default: return largest ? columns<int64_t, true> : columns<int64_t, false>;
+    case DType::kFloat32:
+      return largest ? columns<float, true> : columns<float, false>;
+    case DType::kFloat64:
+      return largest ? columns<double, true> : columns<double, false>;
+    case DType::kUInt64:
+      return largest ? columns<uint64_t, true> : columns<uint64_t, false>;
+    default:
+      return largest ? columns<int64_t, true> : columns<int64_t, false>;
   }
 }
 

@@ -39,7 +39,8 @@ const core::OpRegistration kOps({
 
 void check_reducible(const char* op, const Tensor& x) {
   core::check_given(op, {"x", x});
-  if (is_float8(x.dtype())) fail<DTypeError>("{}: x must not be an 8-bit float, got {}; convert it with to(float32)", op, x.dtype());
+  if (is_float8(x.dtype()))
+    fail<DTypeError>("{}: x must not be an 8-bit float, got {}; convert it with to(float32)", op, x.dtype());
 }
 
 /// The dims that are reduced: those named, or all.
@@ -55,8 +56,10 @@ bool reduces(const Dims& dims, int d) { return std::find(dims.begin(), dims.end(
 Dims reduced_shape(const Tensor& x, const Dims& dims, bool keepdim) {
   Dims shape;
   for (int d = 0; d < x.ndim(); ++d) {
-    if (!reduces(dims, d)) shape.push_back(x.shape(d));
-    else if (keepdim) shape.push_back(1);
+    if (!reduces(dims, d))
+      shape.push_back(x.shape(d));
+    else if (keepdim)
+      shape.push_back(1);
   }
   return shape;
 }
@@ -175,12 +178,16 @@ Tensor amin(const Tensor& x, const ReduceOptions& o) { return run_plain("amin", 
 Tensor max(const Tensor& x, const ReduceOptions& o) { return run_plain("max", Op::kMax, x, x.dtype(), o); }
 Tensor min(const Tensor& x, const ReduceOptions& o) { return run_plain("min", Op::kMin, x, x.dtype(), o); }
 ExtremeResult max(const Tensor& x, int64_t dim, const ExtremeOptions& o) { return run_extreme("max", true, x, dim, o); }
-ExtremeResult min(const Tensor& x, int64_t dim, const ExtremeOptions& o) { return run_extreme("min", false, x, dim, o); }
+ExtremeResult min(const Tensor& x, int64_t dim, const ExtremeOptions& o) {
+  return run_extreme("min", false, x, dim, o);
+}
 Tensor argmax(const Tensor& x, const ArgOptions& o) { return run_arg("argmax", true, x, o); }
 Tensor argmin(const Tensor& x, const ArgOptions& o) { return run_arg("argmin", false, x, o); }
 Tensor any(const Tensor& x, const ReduceOptions& o) { return run_plain("any", Op::kAny, x, boolean, o); }
 Tensor all(const Tensor& x, const ReduceOptions& o) { return run_plain("all", Op::kAll, x, boolean, o); }
-Tensor count_nonzero(const Tensor& x, const ReduceOptions& o) { return run_plain("count_nonzero", Op::kCount, x, int64, o); }
+Tensor count_nonzero(const Tensor& x, const ReduceOptions& o) {
+  return run_plain("count_nonzero", Op::kCount, x, int64, o);
+}
 Tensor logsumexp(const Tensor& x, const ReduceOptions& o) {
   return run_plain("logsumexp", Op::kLogSumExp, x, float_dtype(x.dtype()), o);
 }

@@ -27,7 +27,10 @@ bool better(bool largest, C a, C b) {
 class ArgRunner {
  public:
   explicit ArgRunner(const ArgProblem& p)
-      : p_(p), out_(p.indices.defined() ? p.indices : p.values), layout_(cpu::make_layout(p.x, p.dims, out_)), driver_(p.x, layout_) {
+      : p_(p),
+        out_(p.indices.defined() ? p.indices : p.values),
+        layout_(cpu::make_layout(p.x, p.dims, out_)),
+        driver_(p.x, layout_) {
     const DType x = p.x.dtype();
     rows_ = make_reader(p.largest ? Pass::kMax : Pass::kMin, x, x);
     const DType wide = x == float32 || x == float64 || x == uint64 ? x : is_float(x) ? float32 : int64;
@@ -46,8 +49,10 @@ class ArgRunner {
     const auto some = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) run(cpu::segment(layout_, i, width), parallel);
     };
-    if (parallel) some(0, n);
-    else cpu::parallel_for(n, cpu::grain_of(width * layout_.count * item), some);
+    if (parallel)
+      some(0, n);
+    else
+      cpu::parallel_for(n, cpu::grain_of(width * layout_.count * item), some);
   }
 
  private:
@@ -59,14 +64,16 @@ class ArgRunner {
       // An accumulator is a float, a double or an integer of x's size.
       const DType kind = rows_.kernels->accumulator;
       core::visit(kind, [&]<class C>() {
-        if constexpr (!core::kStorageFloat<C> && !std::is_same_v<C, bool>) rows<C>(s, parallel, static_cast<C*>(values), indices.data());
+        if constexpr (!core::kStorageFloat<C> && !std::is_same_v<C, bool>)
+          rows<C>(s, parallel, static_cast<C*>(values), indices.data());
       });
       store(values, indices, s);
     } else {
       const ArgColumnsFn fold = arg_columns(p_.largest, columns_.dtype);
-      driver_.for_column_tiles(columns_, s, 0, layout_.count, [&](const void* x, int64_t stride, int64_t first, int64_t n) {
-        fold(x, stride, n, first, s.width, values, indices.data());
-      });
+      driver_.for_column_tiles(columns_, s, 0, layout_.count,
+                               [&](const void* x, int64_t stride, int64_t first, int64_t n) {
+                                 fold(x, stride, n, first, s.width, values, indices.data());
+                               });
       store(values, indices, s);
     }
   }
@@ -80,8 +87,10 @@ class ArgRunner {
       for (int64_t b = begin; b < end; b += kGatherBlocks)
         driver_.reduce_blocks(rows_, s, b, std::min(b + kGatherBlocks, end), nullptr, 0, extremes.data() + b * s.width);
     };
-    if (parallel) cpu::parallel_for(blocks, cpu::grain_of(kBlock * s.width), some);
-    else some(0, blocks);
+    if (parallel)
+      cpu::parallel_for(blocks, cpu::grain_of(kBlock * s.width), some);
+    else
+      some(0, blocks);
     for (int64_t r = 0; r < s.width; ++r) {
       int64_t best = 0;
       for (int64_t b = 1; b < blocks; ++b)
@@ -94,7 +103,8 @@ class ArgRunner {
   int64_t place(int64_t in, int64_t block, const void* value) const {
     const int64_t begin = block * kBlock, end = std::min(begin + kBlock, layout_.count);
     const DType dtype = p_.x.dtype();
-    if (layout_.reduced.size() == 1 && layout_.reduced[0].in == 1) return arg_kernels(dtype).find(driver_.data(in + begin), end - begin, value);
+    if (layout_.reduced.size() == 1 && layout_.reduced[0].in == 1)
+      return arg_kernels(dtype).find(driver_.data(in + begin), end - begin, value);
     alignas(64) uint64_t buffer[kBlock];
     driver_.gather_row(rows_, in, begin, end, buffer);
     return arg_kernels(dtype).find(buffer, end - begin, value);
@@ -103,7 +113,9 @@ class ArgRunner {
   void store(const void* values, const std::vector<int64_t>& indices, const cpu::Segment& s) const {
     const cpu::Tile tile{1, s.width, 0, layout_.inner.out};
     if (p_.indices.defined()) place_(indices.data(), p_.indices.data<int64_t>() + s.out, tile);
-    if (p_.values.defined()) scatter_(values, static_cast<char*>(p_.values.raw()) + s.out * static_cast<int64_t>(item_size(p_.values.dtype())), tile);
+    if (p_.values.defined())
+      scatter_(values, static_cast<char*>(p_.values.raw()) + s.out * static_cast<int64_t>(item_size(p_.values.dtype())),
+               tile);
   }
 
   const ArgProblem& p_;

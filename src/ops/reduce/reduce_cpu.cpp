@@ -18,12 +18,21 @@ bool enough_segments(int64_t segments, const cpu::ReducedLayout& layout) {
 
 Pass pass_of(const Problem& p) {
   switch (p.op) {
-    case Op::kSum: case Op::kMean: return Pass::kSum;
-    case Op::kProd: return Pass::kProd;
-    case Op::kMax: return Pass::kMax;
-    case Op::kMin: return Pass::kMin;
-    case Op::kAny: case Op::kAll: case Op::kCount: return Pass::kCount;
-    default: break;
+    case Op::kSum:
+    case Op::kMean:
+      return Pass::kSum;
+    case Op::kProd:
+      return Pass::kProd;
+    case Op::kMax:
+      return Pass::kMax;
+    case Op::kMin:
+      return Pass::kMin;
+    case Op::kAny:
+    case Op::kAll:
+    case Op::kCount:
+      return Pass::kCount;
+    default:
+      break;
   }
   if (p.power == 0) return Pass::kCount;
   if (std::isinf(p.power)) return p.power > 0 ? Pass::kMaxAbs : Pass::kMinAbs;
@@ -36,8 +45,10 @@ class Runner {
   explicit Runner(const Problem& p) : p_(p), layout_(cpu::make_layout(p.x, p.dims, p.out)), driver_(p.x, layout_) {
     const bool staged = p.op == Op::kVar || p.op == Op::kStd || p.op == Op::kLogSumExp;
     first_ = reader(p.op == Op::kLogSumExp ? Pass::kMax : staged ? Pass::kSum : pass_of(p));
-    if (p.op == Op::kLogSumExp) second_ = reader(Pass::kSumExp);
-    else if (staged) second_ = reader(Pass::kSumShifted), third_ = reader(Pass::kSumShiftedSquares);
+    if (p.op == Op::kLogSumExp)
+      second_ = reader(Pass::kSumExp);
+    else if (staged)
+      second_ = reader(Pass::kSumShifted), third_ = reader(Pass::kSumShiftedSquares);
     scatter_ = make_scatter();
     passes_ = p.op == Op::kLogSumExp ? 2 : staged ? 3 : 1;
   }
@@ -57,7 +68,8 @@ class Runner {
  private:
   Reader reader(Pass pass) const {
     // The maximum of logsumexp is formed in the dtype of its sum; max itself keeps x's.
-    if (p_.op == Op::kLogSumExp && !is_float(p_.x.dtype())) return {kernels(pass, p_.accumulator), cpu::Gather(p_.x.dtype(), p_.accumulator), p_.accumulator, true};
+    if (p_.op == Op::kLogSumExp && !is_float(p_.x.dtype()))
+      return {kernels(pass, p_.accumulator), cpu::Gather(p_.x.dtype(), p_.accumulator), p_.accumulator, true};
     return make_reader(pass, p_.x.dtype(), p_.accumulator);
   }
 
@@ -65,8 +77,10 @@ class Runner {
     thread_local Accumulators memory;
     void* results = memory.reserve(3 * s.width);
     driver_.reduce(first_, s, nullptr, p_.power, parallel, results);
-    if (p_.accumulator == float64) finish(s, parallel, static_cast<double*>(results));
-    else finish(s, parallel, static_cast<float*>(results));
+    if (p_.accumulator == float64)
+      finish(s, parallel, static_cast<double*>(results));
+    else
+      finish(s, parallel, static_cast<float*>(results));
   }
 
   /// `value` holds the first pass's results, and has room for three values an output.
@@ -91,10 +105,14 @@ class Runner {
         driver_.reduce(second_, s, shift, 0, parallel, value);
         for (int64_t i = 0; i < s.width; ++i) value[i] = std::log(value[i]) + shift[i];
         break;
-      case Op::kNorm: roots(value, s.width); break;
+      case Op::kNorm:
+        roots(value, s.width);
+        break;
       case Op::kAny:
-      case Op::kAll: return store_truth(value, s);
-      default: break;
+      case Op::kAll:
+        return store_truth(value, s);
+      default:
+        break;
     }
     store(value, s);
   }
@@ -102,7 +120,8 @@ class Runner {
   /// The rounding error of the mean is taken out again: sum (x - m)^2 - (sum (x - m))^2 / N.
   template <class C>
   void variances(C* squares, const C* deviations, int64_t n) const {
-    const C count = static_cast<C>(layout_.count), freedom = static_cast<C>(static_cast<double>(layout_.count) - p_.correction);
+    const C count = static_cast<C>(layout_.count),
+            freedom = static_cast<C>(static_cast<double>(layout_.count) - p_.correction);
     for (int64_t i = 0; i < n; ++i) {
       const C rest = squares[i] - deviations[i] * deviations[i] / count;
       C v = (rest < 0 ? C(0) : rest) / freedom;
@@ -130,7 +149,8 @@ class Runner {
     DType from = first_.kernels->accumulator;
     if (p_.op == Op::kNorm || second_.kernels) from = p_.accumulator;
     const DType to = p_.out.dtype();
-    if (item_size(from) == item_size(to) && is_float(from) == is_float(to)) from = to;  // uint64 and int64, bool and uint8
+    if (item_size(from) == item_size(to) && is_float(from) == is_float(to))
+      from = to;  // uint64 and int64, bool and uint8
     return cpu::Scatter(from, to);
   }
   void store(const void* values, const cpu::Segment& s) const {

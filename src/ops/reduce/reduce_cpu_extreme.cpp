@@ -40,10 +40,14 @@ const Kernels* find(Pass pass) {
 
 const Kernels* find_extreme_kernels(Pass pass, DType dtype) {
   switch (dtype) {
-    case DType::kFloat16: return find<Float16>(pass);
-    case DType::kBFloat16: return find<BFloat16>(pass);
-    case DType::kFloat32: return find<float>(pass);
-    default: return find<double>(pass);
+    case DType::kFloat16:
+      return find<Float16>(pass);
+    case DType::kBFloat16:
+      return find<BFloat16>(pass);
+    case DType::kFloat32:
+      return find<float>(pass);
+    default:
+      return find<double>(pass);
   }
 }
 
@@ -54,6 +58,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tenor::reduce {
 HWY_EXPORT(find_extreme_kernels);
-const Kernels* extreme_kernels(Pass pass, DType dtype) { return HWY_DYNAMIC_DISPATCH(find_extreme_kernels)(pass, dtype); }
+const Kernels* extreme_kernels(Pass pass, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(find_extreme_kernels)(pass, dtype);
+}
 }  // namespace tenor::reduce
 #endif

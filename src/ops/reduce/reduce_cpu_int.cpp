@@ -82,7 +82,8 @@ struct IntKernels {
       static_cast<A*>(results)[r] = a;
     }
   }
-  static void columns(const void* data, int64_t stride, int64_t rows, int64_t, int64_t width, const void*, double, void* lanes, int64_t) {
+  static void columns(const void* data, int64_t stride, int64_t rows, int64_t, int64_t width, const void*, double,
+                      void* lanes, int64_t) {
     A* HWY_RESTRICT a = static_cast<A*>(lanes);  // one lane will do
     for (int64_t r = 0; r < rows; ++r) {
       const T* HWY_RESTRICT x = static_cast<const T*>(data) + r * stride;
@@ -104,11 +105,16 @@ struct IntKernels {
 template <class T, DType kType>
 const Kernels* find(Pass pass) {
   switch (pass) {
-    case Pass::kSum: return &IntKernels<T, int64_t, Value<int64_t>, Add, DType::kInt64>::kTable;
-    case Pass::kProd: return &IntKernels<T, int64_t, Value<int64_t>, Multiply, DType::kInt64>::kTable;
-    case Pass::kMax: return &IntKernels<T, T, Value<T>, Larger, kType>::kTable;
-    case Pass::kMin: return &IntKernels<T, T, Value<T>, Smaller, kType>::kTable;
-    default: return nullptr;
+    case Pass::kSum:
+      return &IntKernels<T, int64_t, Value<int64_t>, Add, DType::kInt64>::kTable;
+    case Pass::kProd:
+      return &IntKernels<T, int64_t, Value<int64_t>, Multiply, DType::kInt64>::kTable;
+    case Pass::kMax:
+      return &IntKernels<T, T, Value<T>, Larger, kType>::kTable;
+    case Pass::kMin:
+      return &IntKernels<T, T, Value<T>, Smaller, kType>::kTable;
+    default:
+      return nullptr;
   }
 }
 
@@ -120,16 +126,24 @@ const Kernels* counts() {
 const Kernels* find_count_kernels(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:
-    case DType::kBFloat16: return counts<uint16_t, 0x7FFF>();
-    case DType::kFloat32: return counts<uint32_t, 0x7FFFFFFF>();
-    case DType::kFloat64: return counts<uint64_t, 0x7FFFFFFFFFFFFFFF>();
-    default: break;
+    case DType::kBFloat16:
+      return counts<uint16_t, 0x7FFF>();
+    case DType::kFloat32:
+      return counts<uint32_t, 0x7FFFFFFF>();
+    case DType::kFloat64:
+      return counts<uint64_t, 0x7FFFFFFFFFFFFFFF>();
+    default:
+      break;
   }
   switch (item_size(dtype)) {
-    case 1: return counts<uint8_t, 0xFF>();
-    case 2: return counts<uint16_t, 0xFFFF>();
-    case 4: return counts<uint32_t, 0xFFFFFFFF>();
-    default: return counts<uint64_t, ~uint64_t{0}>();
+    case 1:
+      return counts<uint8_t, 0xFF>();
+    case 2:
+      return counts<uint16_t, 0xFFFF>();
+    case 4:
+      return counts<uint32_t, 0xFFFFFFFF>();
+    default:
+      return counts<uint64_t, ~uint64_t{0}>();
   }
 }
 
@@ -137,15 +151,24 @@ const Kernels* find_int_kernels(Pass pass, DType dtype) {
   if (pass == Pass::kCount) return find_count_kernels(dtype);
   switch (dtype) {
     case DType::kBool:
-    case DType::kUInt8: return find<uint8_t, DType::kUInt8>(pass);
-    case DType::kInt8: return find<int8_t, DType::kInt8>(pass);
-    case DType::kInt16: return find<int16_t, DType::kInt16>(pass);
-    case DType::kInt32: return find<int32_t, DType::kInt32>(pass);
-    case DType::kInt64: return find<int64_t, DType::kInt64>(pass);
-    case DType::kUInt16: return find<uint16_t, DType::kUInt16>(pass);
-    case DType::kUInt32: return find<uint32_t, DType::kUInt32>(pass);
-    case DType::kUInt64: return find<uint64_t, DType::kUInt64>(pass);
-    default: return nullptr;
+    case DType::kUInt8:
+      return find<uint8_t, DType::kUInt8>(pass);
+    case DType::kInt8:
+      return find<int8_t, DType::kInt8>(pass);
+    case DType::kInt16:
+      return find<int16_t, DType::kInt16>(pass);
+    case DType::kInt32:
+      return find<int32_t, DType::kInt32>(pass);
+    case DType::kInt64:
+      return find<int64_t, DType::kInt64>(pass);
+    case DType::kUInt16:
+      return find<uint16_t, DType::kUInt16>(pass);
+    case DType::kUInt32:
+      return find<uint32_t, DType::kUInt32>(pass);
+    case DType::kUInt64:
+      return find<uint64_t, DType::kUInt64>(pass);
+    default:
+      return nullptr;
   }
 }
 
@@ -164,9 +187,18 @@ const Kernels* shifted_kernels(Pass pass, DType dtype);
 const Kernels* kernels(Pass pass, DType dtype) {
   if (!is_float(dtype) || pass == Pass::kCount) return HWY_DYNAMIC_DISPATCH(find_int_kernels)(pass, dtype);
   switch (pass) {
-    case Pass::kSum: case Pass::kProd: case Pass::kSumSquares: case Pass::kSumAbs: return sum_kernels(pass, dtype);
-    case Pass::kMax: case Pass::kMin: case Pass::kMaxAbs: case Pass::kMinAbs: return extreme_kernels(pass, dtype);
-    default: return shifted_kernels(pass, dtype);
+    case Pass::kSum:
+    case Pass::kProd:
+    case Pass::kSumSquares:
+    case Pass::kSumAbs:
+      return sum_kernels(pass, dtype);
+    case Pass::kMax:
+    case Pass::kMin:
+    case Pass::kMaxAbs:
+    case Pass::kMinAbs:
+      return extreme_kernels(pass, dtype);
+    default:
+      return shifted_kernels(pass, dtype);
   }
 }
 

@@ -53,10 +53,14 @@ struct Power {
 template <class T>
 const Kernels* find(Pass pass) {
   switch (pass) {
-    case Pass::kSumShifted: return &FloatKernels<T, Deviation>::kTable;
-    case Pass::kSumShiftedSquares: return &FloatKernels<T, SquareDeviation>::kTable;
-    case Pass::kSumExp: return &FloatKernels<T, ShiftedExp>::kTable;
-    default: return &FloatKernels<T, Power>::kTable;
+    case Pass::kSumShifted:
+      return &FloatKernels<T, Deviation>::kTable;
+    case Pass::kSumShiftedSquares:
+      return &FloatKernels<T, SquareDeviation>::kTable;
+    case Pass::kSumExp:
+      return &FloatKernels<T, ShiftedExp>::kTable;
+    default:
+      return &FloatKernels<T, Power>::kTable;
   }
 }
 
@@ -72,6 +76,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tenor::reduce {
 HWY_EXPORT(find_shifted_kernels);
-const Kernels* shifted_kernels(Pass pass, DType dtype) { return HWY_DYNAMIC_DISPATCH(find_shifted_kernels)(pass, dtype); }
+const Kernels* shifted_kernels(Pass pass, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(find_shifted_kernels)(pass, dtype);
+}
 }  // namespace tenor::reduce
 #endif

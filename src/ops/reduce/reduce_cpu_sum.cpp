@@ -47,10 +47,14 @@ const Kernels* find(Pass pass) {
 
 const Kernels* find_sum_kernels(Pass pass, DType dtype) {
   switch (dtype) {
-    case DType::kFloat16: return find<Float16>(pass);
-    case DType::kBFloat16: return find<BFloat16>(pass);
-    case DType::kFloat32: return find<float>(pass);
-    default: return find<double>(pass);
+    case DType::kFloat16:
+      return find<Float16>(pass);
+    case DType::kBFloat16:
+      return find<BFloat16>(pass);
+    case DType::kFloat32:
+      return find<float>(pass);
+    default:
+      return find<double>(pass);
   }
 }
 

@@ -54,7 +54,8 @@ class Counter {
 
 Reader make_reader(Pass pass, DType x, DType accumulator) {
   const Kernels* direct = kernels(pass, x);
-  if (direct && (has_own_accumulator(pass) || direct->accumulator == accumulator || (accumulator == uint64 && direct->accumulator == int64)))
+  if (direct && (has_own_accumulator(pass) || direct->accumulator == accumulator ||
+                 (accumulator == uint64 && direct->accumulator == int64)))
     return {direct, cpu::Gather(x, x), x, false};
   // Integers meet modulo 2^64, whatever their sign.
   const DType as = accumulator == uint64 && !is_float(x) ? int64 : accumulator;
@@ -85,12 +86,13 @@ void Driver::gather_row(const Reader& reader, int64_t in, int64_t begin, int64_t
   const int64_t column = dims.back().in, row = dims.size() > 1 ? dims[dims.size() - 2].in : 0;
   const size_t item = item_size(reader.dtype);
   cpu::for_planes(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t rows, int64_t n) {
-    reader.gather(data(in + offset), {rows, n, row, column}, static_cast<char*>(buffer) + static_cast<size_t>(first - begin) * item);
+    reader.gather(data(in + offset), {rows, n, row, column},
+                  static_cast<char*>(buffer) + static_cast<size_t>(first - begin) * item);
   });
 }
 
-void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power,
-                         char* results) const {
+void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts,
+                         double power, char* results) const {
   const Kernels& k = *reader.kernels;
   const size_t step = item_size(k.accumulator), item = item_size(reader.dtype);
   const bool direct = !reader.converts && layout_.reduced.size() == 1 && layout_.reduced[0].in == 1;
@@ -106,13 +108,14 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
     const void* shift = shifts ? static_cast<const char*>(shifts) + static_cast<size_t>(r) * step : nullptr;
     gather_row(reader, s.in + r * layout_.inner.in, begin, end, memory.data());
     for (int64_t b = begin; b < end; b += kBlock)
-      k.rows(reinterpret_cast<const char*>(memory.data()) + static_cast<size_t>(b - begin) * item, 0, 1, std::min(kBlock, end - b), shift, power,
+      k.rows(reinterpret_cast<const char*>(memory.data()) + static_cast<size_t>(b - begin) * item, 0, 1,
+             std::min(kBlock, end - b), shift, power,
              results + static_cast<size_t>((b - begin) / kBlock * s.width + r) * step);
   }
 }
 
-void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power,
-                           void* results) const {
+void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts,
+                           double power, void* results) const {
   const Kernels& k = *reader.kernels;
   const int64_t lanes = std::min(end - begin, core::kReductionLanes);
   // Narrow rows lie without gaps in the accumulators, so that dense ones can be folded 32 at a time.
@@ -127,15 +130,16 @@ void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t 
   std::memcpy(results, acc, static_cast<size_t>(s.width) * item_size(k.accumulator));
 }
 
-void Driver::reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power,
-                           void* results) const {
+void Driver::reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts,
+                           double power, void* results) const {
   char* to = static_cast<char*>(results);
   if (by_rows_) return rows_blocks(reader, s, first, last, shifts, power, to);
   for (int64_t b = first; b < last; ++b, to += static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator))
     columns_block(reader, s, b * kBlock, std::min((b + 1) * kBlock, layout_.count), shifts, power, to);
 }
 
-void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel, void* results) const {
+void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel,
+                    void* results) const {
   const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
   if (blocks == 0) return reader.kernels->start(results, s.width);
   if (blocks == 1) return reduce_blocks(reader, s, 0, 1, shifts, power, results);
@@ -153,8 +157,10 @@ void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shi
                       partial.data() + static_cast<size_t>(first - start) * step);
       }
     };
-    if (parallel) cpu::parallel_for(groups, cpu::grain_of(kGatherBlocks * kBlock * s.width * item_), some);
-    else some(0, groups);
+    if (parallel)
+      cpu::parallel_for(groups, cpu::grain_of(kGatherBlocks * kBlock * s.width * item_), some);
+    else
+      some(0, groups);
     for (int64_t b = 0; b < stop - start; ++b) counter.push(partial.data() + static_cast<size_t>(b) * step);
   }
   counter.finish(results);

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "src/cpu/gather.h"
-#include "src/ops/reduce/reduce_kernels.h"
 #include "src/cpu/reduced_layout.h"
+#include "src/ops/reduce/reduce_kernels.h"
 
 namespace tenor::reduce {
 
@@ -25,8 +25,8 @@ class Accumulators {
 struct Reader {
   const Kernels* kernels;
   cpu::Gather gather;
-  DType dtype;     ///< what the kernels read
-  bool converts;   ///< dtype differs from x's
+  DType dtype;    ///< what the kernels read
+  bool converts;  ///< dtype differs from x's
 };
 /// @param accumulator the dtype in which sums are formed; extremes and counts have their own
 Reader make_reader(Pass pass, DType x, DType accumulator);
@@ -41,9 +41,11 @@ class Driver {
   /// Outputs a segment should hold; passes > 1 keep it small enough to stay in cache between them.
   int64_t segment_width(int passes) const;
   /// The reduction of every output of a segment, into results (width accumulators of the pass's type).
-  void reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel, void* results) const;
+  void reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel,
+              void* results) const;
   /// Blocks [first, last) of a segment, into results: `width` accumulators of each, block by block.
-  void reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power, void* results) const;
+  void reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts,
+                     double power, void* results) const;
   /// Elements [begin, end) of the sequence of one output at offset `in`, one after another.
   void gather_row(const Reader& reader, int64_t in, int64_t begin, int64_t end, void* buffer) const;
   /// Calls fn(x, stride, first, rows) with tiles of rows of `width` adjacent elements, which together are elements
@@ -55,8 +57,10 @@ class Driver {
   const cpu::ReducedLayout& layout() const { return layout_; }
 
  private:
-  void rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts, double power, char* results) const;
-  void columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts, double power, void* results) const;
+  void rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts,
+                   double power, char* results) const;
+  void columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts,
+                     double power, void* results) const;
 
   const cpu::ReducedLayout& layout_;
   const char* data_;
@@ -74,7 +78,8 @@ void Driver::for_column_tiles(const Reader& reader, const cpu::Segment& s, int64
   const int64_t row = layout_.reduced.back().in, col = layout_.inner.in;
   const bool direct = !reader.converts && (col == 1 || s.width == 1);
   if (direct) {
-    cpu::for_runs(layout_, begin, end, [&](int64_t offset, int64_t first, int64_t n) { fn(data(s.in + offset), row, first, n); });
+    cpu::for_runs(layout_, begin, end,
+                  [&](int64_t offset, int64_t first, int64_t n) { fn(data(s.in + offset), row, first, n); });
     return;
   }
   const size_t item = item_size(reader.dtype);
@@ -83,7 +88,8 @@ void Driver::for_column_tiles(const Reader& reader, const cpu::Segment& s, int64
   for (int64_t start = begin; start < end; start += tile) {
     const int64_t stop = std::min(start + tile, end);
     cpu::for_runs(layout_, start, stop, [&](int64_t offset, int64_t first, int64_t n) {
-      reader.gather(data(s.in + offset), {n, s.width, row, col}, buffer.data() + static_cast<size_t>((first - start) * s.width) * item);
+      reader.gather(data(s.in + offset), {n, s.width, row, col},
+                    buffer.data() + static_cast<size_t>((first - start) * s.width) * item);
     });
     fn(static_cast<const char*>(buffer.data()), s.width, start, stop - start);
   }

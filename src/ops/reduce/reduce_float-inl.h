@@ -77,7 +77,8 @@ struct FloatKernels {
   static constexpr int64_t kLanes = core::kReductionLanes;
   static constexpr int64_t kFold = 4;  // rows of a lane folded while its accumulators are in registers
 
-  static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power, void* results) {
+  static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power,
+                   void* results) {
     for (int64_t r = 0; r < rows; ++r) {
       const D d;
       const V shift = hn::Set(d, Op::kShifted ? static_cast<const C*>(shifts)[r] : C(0));
@@ -96,19 +97,21 @@ struct FloatKernels {
     for (; c + lanes <= width; c += lanes) {
       const V shift = Op::kShifted ? hn::LoadU(d, shifts + c) : hn::Zero(d);
       V a = hn::LoadU(d, acc + c);
-      for (int64_t j = 0; j < count; ++j) a = Combine::combine(d, a, Op::map(d, load(d, x + j * stride + c), shift, power));
+      for (int64_t j = 0; j < count; ++j)
+        a = Combine::combine(d, a, Op::map(d, load(d, x + j * stride + c), shift, power));
       hn::StoreU(a, d, acc + c);
     }
     if (c == width) return;
     const size_t rest = static_cast<size_t>(width - c);
     const V shift = Op::kShifted ? load_n(d, shifts + c, rest) : hn::Zero(d);
     V a = load_n(d, acc + c, rest);
-    for (int64_t j = 0; j < count; ++j) a = Combine::combine(d, a, Op::map(d, load_n(d, x + j * stride + c, rest), shift, power));
+    for (int64_t j = 0; j < count; ++j)
+      a = Combine::combine(d, a, Op::map(d, load_n(d, x + j * stride + c, rest), shift, power));
     store_n(d, a, acc + c, rest);
   }
 
-  static void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int64_t width, const void* shifts, double power,
-                      void* lanes, int64_t pitch) {
+  static void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int64_t width, const void* shifts,
+                      double power, void* lanes, int64_t pitch) {
     const T* x = static_cast<const T*>(data);
     C* acc = static_cast<C*>(lanes);
     const C* shift = static_cast<const C*>(shifts);
@@ -123,7 +126,8 @@ struct FloatKernels {
         taken = groups > 0 ? groups * kLanes : rows;
         fold(x, kLanes * width, groups > 0 ? groups : 1, (groups > 0 ? kLanes : rows) * width, nullptr, power, acc);
       } else if (groups > 0) {
-        for (int64_t l = 0; l < kLanes; ++l) fold(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch);
+        for (int64_t l = 0; l < kLanes; ++l)
+          fold(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch);
         taken = groups * kLanes;
       } else {
         fold(x, stride, 1, width, shift, power, acc);
@@ -144,7 +148,8 @@ struct FloatKernels {
     const C* b = static_cast<const C*>(from);
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) hn::StoreU(Combine::combine(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, a + i);
+    for (; i + lanes <= n; i += lanes)
+      hn::StoreU(Combine::combine(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, a + i);
     if (i < n) {
       const size_t rest = static_cast<size_t>(n - i);
       store_n(d, Combine::combine(d, load_n(d, a + i, rest), load_n(d, b + i, rest)), a + i, rest);
@@ -158,7 +163,8 @@ struct FloatKernels {
       for (int64_t l = 0; l < half && l + half < rows; ++l) combine(acc + l * pitch, acc + (l + half) * pitch, width);
   }
 
-  static constexpr Kernels kTable{sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64, rows, columns, start, finish, combine};
+  static constexpr Kernels kTable{
+      sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64, rows, columns, start, finish, combine};
 };
 
 }  // namespace tenor::reduce::HWY_NAMESPACE

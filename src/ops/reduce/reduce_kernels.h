@@ -9,23 +9,32 @@ namespace tenor::reduce {
 
 /// The reductions that have kernels; the operators are made of one, two or three of these passes.
 enum class Pass : uint8_t {
-  kSum, kProd, kMax, kMin,           ///< of x, any dtype
-  kCount,                            ///< of x != 0, any dtype; int64
-  kSumSquares, kSumAbs, kSumPowers,  ///< float32 and float64 from here on; powers: |x|^p
-  kMaxAbs, kMinAbs,
-  kSumShifted, kSumShiftedSquares,   ///< x - shift, (x - shift)^2, with one shift an output
-  kSumExp,                           ///< exp(x - shift)
+  kSum,
+  kProd,
+  kMax,
+  kMin,    ///< of x, any dtype
+  kCount,  ///< of x != 0, any dtype; int64
+  kSumSquares,
+  kSumAbs,
+  kSumPowers,  ///< float32 and float64 from here on; powers: |x|^p
+  kMaxAbs,
+  kMinAbs,
+  kSumShifted,
+  kSumShiftedSquares,  ///< x - shift, (x - shift)^2, with one shift an output
+  kSumExp,             ///< exp(x - shift)
 };
 
-/// Blocks hold at most core::kReductionBlock elements. "Lanes" are the kReductionLanes accumulators of every column of a
-/// tile, lane by lane, `pitch` apart. A pointer to shifts holds one accumulator an output, and is null for other passes.
+/// Blocks hold at most core::kReductionBlock elements. "Lanes" are the kReductionLanes accumulators of every column of
+/// a tile, lane by lane, `pitch` apart. A pointer to shifts holds one accumulator an output, and is null for other
+/// passes.
 struct Kernels {
   DType accumulator;
   /// results[r] = one block of n contiguous elements at x + r * stride.
   void (*rows)(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power, void* results);
-  /// Folds `rows` elements of each of `width` adjacent columns into the lanes; the first one is element `first` of its block.
-  void (*columns)(const void* x, int64_t stride, int64_t rows, int64_t first, int64_t width, const void* shifts, double power,
-                  void* lanes, int64_t pitch);
+  /// Folds `rows` elements of each of `width` adjacent columns into the lanes; the first one is element `first` of its
+  /// block.
+  void (*columns)(const void* x, int64_t stride, int64_t rows, int64_t first, int64_t width, const void* shifts,
+                  double power, void* lanes, int64_t pitch);
   /// Fills n accumulators with the identity.
   void (*start)(void* accumulators, int64_t n);
   /// The lanes' tree for a block of `rows` elements a column: leaves the results in lane 0.
@@ -34,7 +43,8 @@ struct Kernels {
   void (*combine)(void* a, const void* b, int64_t n);
 };
 
-/// The kernels that read x of this dtype as it lies; nullptr where it must be converted to its accumulator's dtype first.
+/// The kernels that read x of this dtype as it lies; nullptr where it must be converted to its accumulator's dtype
+/// first.
 const Kernels* kernels(Pass pass, DType dtype);
 
 /// Kernels of argmax and argmin. `value` is an extreme of the dtype's compute type.
@@ -45,8 +55,10 @@ struct ArgKernels {
 const ArgKernels& arg_kernels(DType dtype);
 
 /// Folds rows of a tile of float32, float64, int64 or uint64, the first one having index `first`, into running extremes
-/// and their indices, one a column; the first row ever starts with first == 0. The first NaN wins, else the first of equals.
-using ArgColumnsFn = void (*)(const void* x, int64_t stride, int64_t rows, int64_t first, int64_t width, void* values, int64_t* indices);
+/// and their indices, one a column; the first row ever starts with first == 0. The first NaN wins, else the first of
+/// equals.
+using ArgColumnsFn = void (*)(const void* x, int64_t stride, int64_t rows, int64_t first, int64_t width, void* values,
+                              int64_t* indices);
 ArgColumnsFn arg_columns(bool largest, DType dtype);
 
 }  // namespace tenor::reduce

@@ -17,15 +17,20 @@ namespace {
 
 using Random = std::mt19937_64;
 using namespace tenor::testing;
-const DType kAll[] = {float32, float64, float16, bfloat16, boolean, int8, int16, int32, int64, uint8, uint16, uint32, uint64};
+const DType kAll[] = {float32, float64, float16, bfloat16, boolean, int8,  int16,
+                      int32,   int64,   uint8,   uint16,   uint32,  uint64};
 
-int64_t pick(Random& random, int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
+int64_t pick(Random& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
 
 double at(const Tensor& x, int64_t i) { return get(x, offset_of(x, i)); }
 
 Tensor numbers(const Dims& shape, DType dtype, Random& random) {
   std::normal_distribution<double> normal;
-  return filled(shape, dtype, [&](int64_t) { return is_float(dtype) ? normal(random) : static_cast<double>(pick(random, is_signed(dtype) ? -4 : 0, 4)); });
+  return filled(shape, dtype, [&](int64_t) {
+    return is_float(dtype) ? normal(random) : static_cast<double>(pick(random, is_signed(dtype) ? -4 : 0, 4));
+  });
 }
 /// A tensor of up to 4 dims, permuted, sliced or broadcast.
 Tensor any_layout(DType dtype, Random& random) {
@@ -47,7 +52,8 @@ Tensor any_layout(DType dtype, Random& random) {
     std::shuffle(order.begin(), order.end(), random);
     x = permute(x, order);
   }
-  if (x.ndim() > 0 && pick(random, 0, 3) == 0) x = slice(x, pick(random, 0, x.ndim() - 1), pick(random, 0, 2), {}, pick(random, 1, 3));
+  if (x.ndim() > 0 && pick(random, 0, 3) == 0)
+    x = slice(x, pick(random, 0, x.ndim() - 1), pick(random, 0, 2), {}, pick(random, 1, 3));
   if (pick(random, 0, 7) == 0) {
     Dims wide = x.shape();
     wide.insert(0, 3);
@@ -65,7 +71,10 @@ Dims some_dims(const Tensor& x, Random& random) {
 /// x's elements, output by output: row-major over the dims that stay, then over those reduced, in logical order.
 std::vector<std::vector<double>> sequences(const Tensor& x, const Dims& dims) {
   Dims order;
-  const auto reduced = [&](int d) { return std::find_if(dims.begin(), dims.end(), [&](int64_t r) { return (r + x.ndim()) % x.ndim() == d; }) != dims.end(); };
+  const auto reduced = [&](int d) {
+    return std::find_if(dims.begin(), dims.end(), [&](int64_t r) { return (r + x.ndim()) % x.ndim() == d; }) !=
+           dims.end();
+  };
   int64_t outputs = 1;
   for (int d = 0; d < x.ndim(); ++d)
     if (!reduced(d)) order.push_back(d), outputs *= x.shape(d);
@@ -79,8 +88,11 @@ std::vector<std::vector<double>> sequences(const Tensor& x, const Dims& dims) {
 }
 
 template <class C>
-double in_order(const std::vector<double>& x, C identity, const std::function<C(C)>& map, const std::function<C(C, C)>& combine) {
-  return static_cast<double>(core::ordered_reduce<C>(static_cast<int64_t>(x.size()), identity, [&](int64_t i) { return map(static_cast<C>(x[static_cast<size_t>(i)])); }, combine));
+double in_order(const std::vector<double>& x, C identity, const std::function<C(C)>& map,
+                const std::function<C(C, C)>& combine) {
+  return static_cast<double>(core::ordered_reduce<C>(
+      static_cast<int64_t>(x.size()), identity,
+      [&](int64_t i) { return map(static_cast<C>(x[static_cast<size_t>(i)])); }, combine));
 }
 
 template <class C>
@@ -95,25 +107,49 @@ void expect_ordered(DType dtype, Random& random) {
     std::function<double(const std::vector<double>&)> want;
   };
   const Check checks[] = {
-      {"sum", sum(x, {.dim = dims}), [&](const auto& r) { return in_order<C>(r, 0, [](C v) { return v; }, add); }},
-      {"mean", mean(x, {.dim = dims, .keepdim = true}), [&](const auto& r) { return static_cast<C>(in_order<C>(r, 0, [](C v) { return v; }, add)) / static_cast<C>(r.size()); }},
-      {"prod", prod(x, {.dim = dims}), [&](const auto& r) { return in_order<C>(r, 1, [](C v) { return v; }, [](C a, C b) { return a * b; }); }},
-      {"norm 2", norm(x, {.dim = dims}), [&](const auto& r) { return std::sqrt(static_cast<C>(in_order<C>(r, 0, [](C v) { return v * v; }, add))); }},
-      {"norm 1", norm(x, {.p = 1, .dim = dims}), [&](const auto& r) { return in_order<C>(r, 0, [](C v) { return std::abs(v); }, add); }},
+      {"sum", sum(x, {.dim = dims}),
+       [&](const auto& r) {
+         return in_order<C>(
+             r, 0, [](C v) { return v; }, add);
+       }},
+      {"mean", mean(x, {.dim = dims, .keepdim = true}),
+       [&](const auto& r) {
+         return static_cast<C>(in_order<C>(
+                    r, 0, [](C v) { return v; }, add)) /
+                static_cast<C>(r.size());
+       }},
+      {"prod", prod(x, {.dim = dims}),
+       [&](const auto& r) {
+         return in_order<C>(
+             r, 1, [](C v) { return v; }, [](C a, C b) { return a * b; });
+       }},
+      {"norm 2", norm(x, {.dim = dims}),
+       [&](const auto& r) {
+         return std::sqrt(static_cast<C>(in_order<C>(
+             r, 0, [](C v) { return v * v; }, add)));
+       }},
+      {"norm 1", norm(x, {.p = 1, .dim = dims}),
+       [&](const auto& r) {
+         return in_order<C>(
+             r, 0, [](C v) { return std::abs(v); }, add);
+       }},
   };
   for (const Check& check : checks)
     for (size_t i = 0; i < rows.size(); ++i)
       ASSERT_TRUE(same(at(check.got, static_cast<int64_t>(i)), rounded(check.want(rows[i]), dtype)))
-          << check.name << " of " << describe(x) << " strides " << to_string(x.strides()) << " over " << to_string(dims) << " at " << i << ": "
-          << at(check.got, static_cast<int64_t>(i)) << ", want " << rounded(check.want(rows[i]), dtype);
+          << check.name << " of " << describe(x) << " strides " << to_string(x.strides()) << " over " << to_string(dims)
+          << " at " << i << ": " << at(check.got, static_cast<int64_t>(i)) << ", want "
+          << rounded(check.want(rows[i]), dtype);
 }
 
 TEST(Reduce, FollowsTheOrderBitForBitOnEveryLayout) {
   Random random(1);
   for (int round = 0; round < 30; ++round)
     for (DType dtype : kFloats) {
-      if (dtype == float64) expect_ordered<double>(dtype, random);
-      else expect_ordered<float>(dtype, random);
+      if (dtype == float64)
+        expect_ordered<double>(dtype, random);
+      else
+        expect_ordered<float>(dtype, random);
       if (HasFatalFailure()) return;
     }
 }
@@ -128,10 +164,15 @@ TEST(Reduce, LongAxesInOneTileAndInOneRow) {
           const auto rows = sequences(view, {dim});
           const Tensor got = sum(view, {.dim = Dims{dim}});
           for (size_t i = 0; i < rows.size(); i += 17)
-            ASSERT_EQ(at(got, static_cast<int64_t>(i)), rounded(in_order<float>(rows[i], 0, [](float v) { return v; }, [](float a, float b) { return a + b; }), dtype));
+            ASSERT_EQ(at(got, static_cast<int64_t>(i)),
+                      rounded(in_order<float>(
+                                  rows[i], 0, [](float v) { return v; }, [](float a, float b) { return a + b; }),
+                              dtype));
         }
       const Tensor flipped = x.ndim() == 2 ? transpose(x, 0, 1) : x;
-      const double all = in_order<float>(sequences(flipped, x.ndim() == 2 ? Dims{0, 1} : Dims{0})[0], 0, [](float v) { return v; }, [](float a, float b) { return a + b; });
+      const double all = in_order<float>(
+          sequences(flipped, x.ndim() == 2 ? Dims{0, 1} : Dims{0})[0], 0, [](float v) { return v; },
+          [](float a, float b) { return a + b; });
       EXPECT_EQ(at(sum(flipped), 0), rounded(all, dtype));
     }
 }
@@ -145,26 +186,38 @@ TEST(Reduce, EveryOperatorAgreesWithFloat64) {
       const auto rows = sequences(x, dims);
       const bool empty = !rows.empty() && rows[0].empty();
       const double tolerance = dtype == float64 ? 1e-12 : dtype == float16 ? 1e-3 : dtype == bfloat16 ? 8e-3 : 1e-5;
-      const auto expect = [&](const char* name, const Tensor& got, const std::function<double(const std::vector<double>&)>& want) {
+      const auto expect = [&](const char* name, const Tensor& got,
+                              const std::function<double(const std::vector<double>&)>& want) {
         for (size_t i = 0; i < rows.size(); ++i) {
           const double g = at(got, static_cast<int64_t>(i)), w = want(rows[i]);
           ASSERT_TRUE((std::isnan(g) && std::isnan(w)) || g == w || std::abs(g - w) <= tolerance * (1 + std::abs(w)))
-              << name << " of " << describe(x) << " strides " << to_string(x.strides()) << " over " << to_string(dims) << " at " << i << ": " << g << ", want " << w;
+              << name << " of " << describe(x) << " strides " << to_string(x.strides()) << " over " << to_string(dims)
+              << " at " << i << ": " << g << ", want " << w;
         }
       };
-      expect("var", var(x, {.dim = dims, .correction = 0.5}), [](const auto& r) { return reduce::reference_var(r, 0.5); });
-      expect("std", tenor::std(x, {.dim = dims, .keepdim = true}), [](const auto& r) { return std::sqrt(reduce::reference_var(r, 1)); });
+      expect("var", var(x, {.dim = dims, .correction = 0.5}),
+             [](const auto& r) { return reduce::reference_var(r, 0.5); });
+      expect("std", tenor::std(x, {.dim = dims, .keepdim = true}),
+             [](const auto& r) { return std::sqrt(reduce::reference_var(r, 1)); });
       expect("logsumexp", logsumexp(x, {.dim = dims}), [](const auto& r) { return reduce::reference_logsumexp(r); });
-      expect("any", any(x, {.dim = dims}), [](const auto& r) { return std::any_of(r.begin(), r.end(), [](double v) { return v != 0; }); });
-      expect("all", all(x, {.dim = dims}), [](const auto& r) { return std::all_of(r.begin(), r.end(), [](double v) { return v != 0; }); });
-      expect("count_nonzero", count_nonzero(x, {.dim = dims}), [](const auto& r) { return static_cast<double>(std::count_if(r.begin(), r.end(), [](double v) { return v != 0; })); });
-      for (double p : {0.0, 3.0, 1.5}) expect("norm", norm(x, {.p = p, .dim = dims}), [p](const auto& r) { return reduce::reference_norm(r, p); });
-      if (!is_float(dtype)) expect("sum", sum(x, {.dim = dims}), [](const auto& r) { return reduce::reference_sum(r); });
+      expect("any", any(x, {.dim = dims}),
+             [](const auto& r) { return std::any_of(r.begin(), r.end(), [](double v) { return v != 0; }); });
+      expect("all", all(x, {.dim = dims}),
+             [](const auto& r) { return std::all_of(r.begin(), r.end(), [](double v) { return v != 0; }); });
+      expect("count_nonzero", count_nonzero(x, {.dim = dims}), [](const auto& r) {
+        return static_cast<double>(std::count_if(r.begin(), r.end(), [](double v) { return v != 0; }));
+      });
+      for (double p : {0.0, 3.0, 1.5})
+        expect("norm", norm(x, {.p = p, .dim = dims}), [p](const auto& r) { return reduce::reference_norm(r, p); });
+      if (!is_float(dtype))
+        expect("sum", sum(x, {.dim = dims}), [](const auto& r) { return reduce::reference_sum(r); });
       if (empty || rows.empty()) continue;
       expect("amax", amax(x, {.dim = dims}), [](const auto& r) { return reduce::reference_extreme(r, true); });
       expect("amin", amin(x, {.dim = dims}), [](const auto& r) { return reduce::reference_extreme(r, false); });
-      expect("norm inf", norm(x, {.p = kInf, .dim = dims}), [](const auto& r) { return reduce::reference_norm(r, kInf); });
-      expect("norm -inf", norm(x, {.p = -kInf, .dim = dims}), [](const auto& r) { return reduce::reference_norm(r, -kInf); });
+      expect("norm inf", norm(x, {.p = kInf, .dim = dims}),
+             [](const auto& r) { return reduce::reference_norm(r, kInf); });
+      expect("norm -inf", norm(x, {.p = -kInf, .dim = dims}),
+             [](const auto& r) { return reduce::reference_norm(r, -kInf); });
       if (HasFatalFailure()) return;
     }
 }
@@ -182,8 +235,10 @@ TEST(Reduce, ArgAndExtremesAlongADim) {
       const Tensor first = argmax(x, {.dim = dim}), last = argmin(x, {.dim = dim, .keepdim = true});
       for (size_t i = 0; i < rows.size(); ++i) {
         const int64_t o = static_cast<int64_t>(i);
-        ASSERT_EQ(at(first, o), reduce::reference_arg(rows[i], true)) << describe(x) << " strides " << to_string(x.strides()) << " along " << dim;
-        ASSERT_EQ(at(last, o), reduce::reference_arg(rows[i], false)) << describe(x) << " strides " << to_string(x.strides()) << " along " << dim;
+        ASSERT_EQ(at(first, o), reduce::reference_arg(rows[i], true))
+            << describe(x) << " strides " << to_string(x.strides()) << " along " << dim;
+        ASSERT_EQ(at(last, o), reduce::reference_arg(rows[i], false))
+            << describe(x) << " strides " << to_string(x.strides()) << " along " << dim;
         ASSERT_EQ(at(high.indices, o), at(first, o));
         ASSERT_EQ(at(low.indices, o), at(last, o));
         ASSERT_TRUE(same(std::abs(at(high.values, o)), std::abs(reduce::reference_extreme(rows[i], true))));
@@ -202,12 +257,20 @@ TEST(Reduce, ThreadsDoNotShowInTheBits) {
     const Tensor x = numbers(shape, float32, random);
     const auto run = [&](int threads) {
       set_num_threads(threads);
-      return std::vector<Tensor>{sum(x), sum(x, {.dim = Dims{0}}), sum(x, {.dim = Dims{-1}}), var(x, {.dim = Dims{0}}), logsumexp(x), argmax(x), norm(x)};
+      return std::vector<Tensor>{sum(x),
+                                 sum(x, {.dim = Dims{0}}),
+                                 sum(x, {.dim = Dims{-1}}),
+                                 var(x, {.dim = Dims{0}}),
+                                 logsumexp(x),
+                                 argmax(x),
+                                 norm(x)};
     };
     const auto one = run(1), two = run(2), seven = run(7);
     for (size_t i = 0; i < one.size(); ++i)
       for (const Tensor& other : {two[i], seven[i]})
-        EXPECT_EQ(std::memcmp(one[i].raw(), other.raw(), static_cast<size_t>(one[i].numel()) * item_size(one[i].dtype())), 0) << i << to_string(shape);
+        EXPECT_EQ(
+            std::memcmp(one[i].raw(), other.raw(), static_cast<size_t>(one[i].numel()) * item_size(one[i].dtype())), 0)
+            << i << to_string(shape);
   }
   set_num_threads(before);
 }
@@ -236,9 +299,11 @@ TEST(Reduce, NaNWinsWhereverItStands) {
   for (DType dtype : kFloats)
     for (int64_t n : {1, 7, 32, 33, 4096, 9001})
       for (int64_t where : {int64_t{0}, n / 2, n - 1}) {
-        const Tensor x = filled({n}, dtype, [&](int64_t i) { return i == where ? kNan : static_cast<double>(i % 100); });
+        const Tensor x =
+            filled({n}, dtype, [&](int64_t i) { return i == where ? kNan : static_cast<double>(i % 100); });
         EXPECT_TRUE(std::isnan(at(amax(x), 0)) && std::isnan(at(amin(x), 0)) && std::isnan(at(sum(x), 0)));
-        EXPECT_TRUE(std::isnan(at(max(x), 0)) && std::isnan(at(logsumexp(x), 0)) && std::isnan(at(norm(x, {.p = kInf}), 0)));
+        EXPECT_TRUE(std::isnan(at(max(x), 0)) && std::isnan(at(logsumexp(x), 0)) &&
+                    std::isnan(at(norm(x, {.p = kInf}), 0)));
         EXPECT_EQ(at(argmax(x), 0), where);
         EXPECT_EQ(at(argmin(x), 0), where);
       }
@@ -267,7 +332,10 @@ TEST(Reduce, DtypesOfResults) {
 TEST(Reduce, AccuracyOfLongSumsAndOfVariancesFarFromZero) {
   EXPECT_NEAR(at(sum(filled({1000000}, float32, [](int64_t) { return 0.1; })), 0), 1e5, 1e5 * 1e-7 * 10);
   // The mean of an even count falls between floats: its rounding error must not reach the variance.
-  for (double mean : {1e4, 1e7}) EXPECT_NEAR(at(var(filled({4}, float32, [&](int64_t i) { return mean + static_cast<double>(i); }), {.correction = 0}), 0), 1.25, 1e-6);
+  for (double mean : {1e4, 1e7})
+    EXPECT_NEAR(
+        at(var(filled({4}, float32, [&](int64_t i) { return mean + static_cast<double>(i); }), {.correction = 0}), 0),
+        1.25, 1e-6);
   EXPECT_EQ(at(var(filled({1001}, float32, [](int64_t) { return 0.1; })), 0), 0);
   for (double correction : {1.0, 2.0}) EXPECT_TRUE(std::isnan(at(var(list({5}), {.correction = correction}), 0)));
 }
@@ -282,8 +350,10 @@ TEST(Reduce, EmptyAxes) {
     EXPECT_EQ(at(all(e, {.dim = Dims{0}}), i), 1);
     EXPECT_EQ(at(any(e, {.dim = Dims{0}}), i), 0);
   }
-  for (const auto& op : {std::function<void()>([&] { amax(e, {.dim = Dims{0}}); }), std::function<void()>([&] { argmin(e, {.dim = 0}); }),
-                         std::function<void()>([&] { max(e, 0); }), std::function<void()>([&] { min(e); }), std::function<void()>([&] { norm(e, {.p = kInf}); })})
+  for (const auto& op :
+       {std::function<void()>([&] { amax(e, {.dim = Dims{0}}); }),
+        std::function<void()>([&] { argmin(e, {.dim = 0}); }), std::function<void()>([&] { max(e, 0); }),
+        std::function<void()>([&] { min(e); }), std::function<void()>([&] { norm(e, {.p = kInf}); })})
     EXPECT_THROW(op(), ShapeError);
   EXPECT_EQ(amax(e, {.dim = Dims{1}}).shape(), Dims{0});
   EXPECT_EQ(max(e, 1).indices.shape(), Dims{0});
@@ -302,16 +372,24 @@ TEST(Reduce, NoDimsAndNoRank) {
 
 TEST(Reduce, Errors) {
   const Tensor x = list({1, 2, 3});
-  expect_error<IndexError>([&] { sum(x, {.dim = Dims{1}}); }, "sum: dim 1 is out of range for 1 dims (expected -1 to 0)");
+  expect_error<IndexError>([&] { sum(x, {.dim = Dims{1}}); },
+                           "sum: dim 1 is out of range for 1 dims (expected -1 to 0)");
   expect_error<ValueError>([&] { sum(x, {.dim = Dims{0, -1}}); }, "sum: dim -1 is given twice in (0, -1)");
-  expect_error<ShapeError>([&] { argmax(Tensor::empty({2, 0}, float32), {.dim = 1}); }, "argmax: dim 1 of x is empty (shape (2, 0)), so there is no value to return");
-  expect_error<DTypeError>([&] { mean(x, {.dtype = int32}); }, "mean: dtype must be float16, bfloat16, float32 or float64, got int32");
-  expect_error<DTypeError>([&] { amax(Tensor::empty({2}, float8_e5m2)); }, "amax: x must not be an 8-bit float, got float8_e5m2; convert it with to(float32)");
+  expect_error<ShapeError>(
+      [&] {
+        argmax(Tensor::empty({2, 0}, float32), {.dim = 1});
+      },
+      "argmax: dim 1 of x is empty (shape (2, 0)), so there is no value to return");
+  expect_error<DTypeError>([&] { mean(x, {.dtype = int32}); },
+                           "mean: dtype must be float16, bfloat16, float32 or float64, got int32");
+  expect_error<DTypeError>([&] { amax(Tensor::empty({2}, float8_e5m2)); },
+                           "amax: x must not be an 8-bit float, got float8_e5m2; convert it with to(float32)");
   expect_error<ValueError>([&] { var(x, {.correction = kNan}); }, "var: correction must be finite, got nan");
   expect_error<ValueError>([&] { norm(x, {.p = kNan}); }, "norm: p must be a number, got nan");
   expect_error<DTypeError>([&] { sum(Tensor()); }, "sum: x is required, got nothing");
   expect_error<DTypeError>([&] { sum(x, {.out = Tensor::empty({}, int64)}); }, "sum: out must be float32, got int64");
-  expect_error<ShapeError>([&] { sum(x, {.keepdim = true, .out = Tensor::empty({}, float32)}); }, "sum: out must have shape (1,), got ()");
+  expect_error<ShapeError>([&] { sum(x, {.keepdim = true, .out = Tensor::empty({}, float32)}); },
+                           "sum: out must have shape (1,), got ()");
 }
 
 TEST(Reduce, OutIsWrittenWhateverItHeldAndWhereverItLies) {
@@ -319,13 +397,15 @@ TEST(Reduce, OutIsWrittenWhateverItHeldAndWhereverItLies) {
   const Tensor x = numbers({6, 10}, float32, random), want = sum(x, {.dim = Dims{1}});
   const Tensor memory = filled({18}, float32, [](int64_t) { return kNan; }), strided = slice(memory, 0, 0, {}, 3);
   EXPECT_EQ(sum(x, {.dim = Dims{1}, .out = strided}).raw(), strided.raw());
-  for (int64_t i = 0; i < 18; ++i) EXPECT_TRUE(i % 3 ? std::isnan(at(memory, i)) : same(at(memory, i), at(want, i / 3)));
+  for (int64_t i = 0; i < 18; ++i)
+    EXPECT_TRUE(i % 3 ? std::isnan(at(memory, i)) : same(at(memory, i), at(want, i / 3)));
   // Over x itself: as if computed before writing.
   const Tensor y = x.clone();
   sum(y, {.dim = Dims{1}, .out = select(y, 1, 0)});
   for (int64_t i = 0; i < 6; ++i) EXPECT_TRUE(same(at(y, i * 10), at(want, i)));
   // Values and places that lie differently.
-  const Tensor places = transpose(Tensor::empty({10, 1}, int64), 0, 1), values = slice(filled({1, 20}, float32, [](int64_t) { return kNan; }), 1, 0, {}, 2);
+  const Tensor places = transpose(Tensor::empty({10, 1}, int64), 0, 1),
+               values = slice(filled({1, 20}, float32, [](int64_t) { return kNan; }), 1, 0, {}, 2);
   const ExtremeResult r = max(x, 0, {.keepdim = true, .out = values, .out_indices = places});
   for (int64_t c = 0; c < 10; ++c) EXPECT_EQ(at(r.values, c), at(x, static_cast<int64_t>(at(r.indices, c)) * 10 + c));
 }
@@ -340,7 +420,8 @@ TEST(Reduce, OffsetsBeyondTwoToThe31) {
   // A byte a row, 2^31 + 2^30 bytes apart, without ever touching most of the memory.
   const int64_t far = (int64_t{3} << 30);
   const Tensor memory = Tensor::empty({far + 2}, uint8);
-  memory.data<uint8_t>()[0] = 3, memory.data<uint8_t>()[1] = 4, memory.data<uint8_t>()[far] = 5, memory.data<uint8_t>()[far + 1] = 7;
+  memory.data<uint8_t>()[0] = 3, memory.data<uint8_t>()[1] = 4, memory.data<uint8_t>()[far] = 5,
+  memory.data<uint8_t>()[far + 1] = 7;
   const Tensor x = memory.with_layout({2, 2}, {far, 1}, 0);
   EXPECT_EQ(at(sum(x, {.dim = Dims{0}}), 1), 11);
   EXPECT_EQ(at(sum(x, {.dim = Dims{1}}), 1), 12);

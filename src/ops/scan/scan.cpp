@@ -26,7 +26,8 @@ const core::OpRegistration kOps({
 
 int check_scan(const char* op, const Tensor& x, int64_t dim) {
   core::check_given(op, {"x", x});
-  if (is_float8(x.dtype())) fail<DTypeError>("{}: x must not be an 8-bit float, got {}; convert it with to(float32)", op, x.dtype());
+  if (is_float8(x.dtype()))
+    fail<DTypeError>("{}: x must not be an 8-bit float, got {}; convert it with to(float32)", op, x.dtype());
   return core::normalize_dim(op, dim, x.ndim());
 }
 
@@ -42,7 +43,8 @@ Tensor run_linear(const char* name, Op op, const Tensor& x, int64_t dim, const S
   const int d = check_scan(name, x, dim);
   const DType integer = is_unsigned(x.dtype()) ? uint64 : int64;
   const DType result = o.dtype.value_or(is_float(x.dtype()) ? x.dtype() : integer);
-  if (is_float8(result) || result == boolean) fail<DTypeError>("{}: dtype must be an integer or a float of 16 bits or more, got {}", name, result);
+  if (is_float8(result) || result == boolean)
+    fail<DTypeError>("{}: dtype must be an integer or a float of 16 bits or more, got {}", name, result);
   const DType accumulator = result == float64 || result == uint64 ? result : is_float(result) ? float32 : int64;
   return run(name, op, x, d, result, accumulator, o.out);
 }
@@ -61,7 +63,8 @@ ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t 
   if (values.target().strides() == indices.target().strides()) {
     scan::run_cpu({op, x, values.target(), d, comparable(x.dtype()), indices.target()});
   } else {
-    const Tensor best = Tensor::empty(x.shape(), x.dtype(), x.device()), places = Tensor::empty(x.shape(), int64, x.device());
+    const Tensor best = Tensor::empty(x.shape(), x.dtype(), x.device()),
+                 places = Tensor::empty(x.shape(), int64, x.device());
     scan::run_cpu({op, x, best, d, comparable(x.dtype()), places});
     core::copy_into(best, values.target());
     core::copy_into(places, indices.target());
@@ -72,9 +75,15 @@ ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t 
 }  // namespace
 
 Tensor cumsum(const Tensor& x, int64_t dim, const ScanOptions& o) { return run_linear("cumsum", Op::kSum, x, dim, o); }
-Tensor cumprod(const Tensor& x, int64_t dim, const ScanOptions& o) { return run_linear("cumprod", Op::kProd, x, dim, o); }
-ExtremeScanResult cummax(const Tensor& x, int64_t dim, const ExtremeScanOptions& o) { return run_extreme("cummax", Op::kMax, x, dim, o); }
-ExtremeScanResult cummin(const Tensor& x, int64_t dim, const ExtremeScanOptions& o) { return run_extreme("cummin", Op::kMin, x, dim, o); }
+Tensor cumprod(const Tensor& x, int64_t dim, const ScanOptions& o) {
+  return run_linear("cumprod", Op::kProd, x, dim, o);
+}
+ExtremeScanResult cummax(const Tensor& x, int64_t dim, const ExtremeScanOptions& o) {
+  return run_extreme("cummax", Op::kMax, x, dim, o);
+}
+ExtremeScanResult cummin(const Tensor& x, int64_t dim, const ExtremeScanOptions& o) {
+  return run_extreme("cummin", Op::kMin, x, dim, o);
+}
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim, const LogScanOptions& o) {
   const int d = check_scan("logcumsumexp", x, dim);

@@ -53,9 +53,12 @@ class Runner {
     cpu::parallel_for(cpu::segments(layout_, width), cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Segment s = cpu::segment(layout_, i, width);
-        if (rows) row_lines(s);
-        else if (kernels_) column_lines(s);
-        else extreme_lines(s);
+        if (rows)
+          row_lines(s);
+        else if (kernels_)
+          column_lines(s);
+        else
+          extreme_lines(s);
       }
     });
   }
@@ -83,8 +86,12 @@ class Runner {
     return std::min(layout_.inner.size, std::clamp<int64_t>(share, 64, 512));
   }
 
-  const char* x(int64_t offset) const { return static_cast<const char*>(p_.x.raw()) + offset * static_cast<int64_t>(item_size(p_.x.dtype())); }
-  char* y(int64_t offset) const { return static_cast<char*>(p_.out.raw()) + offset * static_cast<int64_t>(item_size(p_.out.dtype())); }
+  const char* x(int64_t offset) const {
+    return static_cast<const char*>(p_.x.raw()) + offset * static_cast<int64_t>(item_size(p_.x.dtype()));
+  }
+  char* y(int64_t offset) const {
+    return static_cast<char*>(p_.out.raw()) + offset * static_cast<int64_t>(item_size(p_.out.dtype()));
+  }
 
   /// Lines that lie one after another: where the first one's piece is, and how far apart they are.
   struct Lines {
@@ -95,14 +102,18 @@ class Runner {
     const bool read = reads_ && (x_step_ == 1 || n == 1), write = writes && writes_ && (y_step_ == 1 || n == 1);
     char* b = buffer.data();
     if (!read)
-      for (int64_t l = 0; l < s.count; ++l) gather_(x(s.in + l * s.in_line), {1, n, 0, x_step_}, b + l * kRowPitch * item_);
-    kernels_->rows(read ? x(s.in) : b, read ? s.in_line : kRowPitch, write ? y(s.out) : b, write ? s.out_line : kRowPitch, n, s.count, state);
+      for (int64_t l = 0; l < s.count; ++l)
+        gather_(x(s.in + l * s.in_line), {1, n, 0, x_step_}, b + l * kRowPitch * item_);
+    kernels_->rows(read ? x(s.in) : b, read ? s.in_line : kRowPitch, write ? y(s.out) : b,
+                   write ? s.out_line : kRowPitch, n, s.count, state);
     if (writes && !write)
-      for (int64_t l = 0; l < s.count; ++l) scatter_(b + l * kRowPitch * item_, y(s.out + l * s.out_line), {1, n, 0, y_step_});
+      for (int64_t l = 0; l < s.count; ++l)
+        scatter_(b + l * kRowPitch * item_, y(s.out + l * s.out_line), {1, n, 0, y_step_});
   }
 
   void row_lines(const Segment& s) const {
-    std::vector<char> state(static_cast<size_t>(2 * s.width * item_)), buffer(static_cast<size_t>(s.width * kRowPitch * item_));
+    std::vector<char> state(static_cast<size_t>(2 * s.width * item_)),
+        buffer(static_cast<size_t>(s.width * kRowPitch * item_));
     kernels_->start(state.data(), s.width);
     for (int64_t begin = 0; begin < n_; begin += kRowPiece) {
       if (has_blocks() && begin % kScanBlock == 0) kernels_->next_block(state.data(), s.width);
@@ -115,7 +126,8 @@ class Runner {
     const bool direct = reads_ && writes_ && (s.width == 1 || (layout_.inner.in == 1 && layout_.inner.out == 1));
     // A piece does not cross a block.
     const int64_t most = direct ? kScanBlock : std::clamp<int64_t>(kTile / s.width, 1, kScanBlock);
-    std::vector<char> state(static_cast<size_t>(2 * s.width * item_)), buffer(direct ? 0 : static_cast<size_t>(std::min(most, n_) * s.width * item_));
+    std::vector<char> state(static_cast<size_t>(2 * s.width * item_)),
+        buffer(direct ? 0 : static_cast<size_t>(std::min(most, n_) * s.width * item_));
     kernels_->start(state.data(), s.width);
     for (int64_t begin = 0, n; begin < n_; begin += n) {
       if (has_blocks() && begin % kScanBlock == 0) kernels_->next_block(state.data(), s.width);
@@ -136,7 +148,8 @@ class Runner {
     const ExtremeFn fold = extreme_kernel(p_.op == Op::kMax, dtype_);
     const int64_t most = std::max<int64_t>(kTile / s.width, 1);
     const auto cells = static_cast<size_t>(std::min(most, n_) * s.width);
-    std::vector<char> state(static_cast<size_t>(s.width * item_)), values(cells * static_cast<size_t>(item_)), results(values.size());
+    std::vector<char> state(static_cast<size_t>(s.width * item_)), values(cells * static_cast<size_t>(item_)),
+        results(values.size());
     std::vector<int64_t> places(cells), at(static_cast<size_t>(s.width));
     const cpu::Scatter place(int64, int64);
     for (int64_t begin = 0; begin < n_; begin += most) {
@@ -168,7 +181,8 @@ class Runner {
     });
   }
 
-  /// Blocks first .. first + kRowLines - 1 of a line, as lines: writes their totals, or, from what precedes them, their results.
+  /// Blocks first .. first + kRowLines - 1 of a line, as lines: writes their totals, or, from what precedes them, their
+  /// results.
   void block_group(const Segment& line, int64_t first, const char* before, char* totals) const {
     const size_t item = static_cast<size_t>(item_);
     std::vector<char> state(2 * kRowLines * item), buffer(static_cast<size_t>(kRowLines * kRowPitch) * item);
@@ -177,8 +191,9 @@ class Runner {
       const size_t bytes = static_cast<size_t>(lines) * item, at = static_cast<size_t>(from / kScanBlock) * item;
       kernels_->start(state.data(), lines);
       if (before) std::memcpy(state.data(), before + at, bytes);
-      row_piece({line.in + from * x_step_, kScanBlock * x_step_, line.out + from * y_step_, kScanBlock * y_step_, lines}, n, state.data(), buffer,
-                before != nullptr);
+      row_piece(
+          {line.in + from * x_step_, kScanBlock * x_step_, line.out + from * y_step_, kScanBlock * y_step_, lines}, n,
+          state.data(), buffer, before != nullptr);
       if (totals) std::memcpy(totals + at, state.data() + bytes, bytes);
     };
     if (whole > 0) some(start, whole, kScanBlock);

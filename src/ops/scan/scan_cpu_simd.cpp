@@ -46,7 +46,8 @@ struct Linear {
   }
 
   // x may be y: each place is read before it is written, so the loops must not be told otherwise.
-  static void columns(const void* from, int64_t x_stride, void* to, int64_t y_stride, int64_t n, int64_t lines, void* state) {
+  static void columns(const void* from, int64_t x_stride, void* to, int64_t y_stride, int64_t n, int64_t lines,
+                      void* state) {
     const A* HWY_RESTRICT before = static_cast<const A*>(state);
     A* HWY_RESTRICT local = static_cast<A*>(state) + lines;
     for (int64_t i = 0; i < n; ++i) {
@@ -76,7 +77,8 @@ struct Linear {
     for (int64_t l = 0; l < kLines; ++l) local[l] = running[l];
   }
 
-  static void rows(const void* from, int64_t x_stride, void* to, int64_t y_stride, int64_t n, int64_t lines, void* state) {
+  static void rows(const void* from, int64_t x_stride, void* to, int64_t y_stride, int64_t n, int64_t lines,
+                   void* state) {
     const A* x = static_cast<const A*>(from);
     A *y = static_cast<A*>(to), *before = static_cast<A*>(state), *local = before + lines;
     int64_t l = 0;
@@ -85,8 +87,9 @@ struct Linear {
     for (; l < lines; ++l) rows_of<1>(x + l * x_stride, x_stride, y + l * y_stride, y_stride, n, before + l, local + l);
   }
 
-  static constexpr Kernels kTable{std::is_floating_point_v<A> ? (sizeof(A) == 4 ? DType::kFloat32 : DType::kFloat64) : DType::kInt64,
-                                  start, next_block, columns, rows};
+  static constexpr Kernels kTable{
+      std::is_floating_point_v<A> ? (sizeof(A) == 4 ? DType::kFloat32 : DType::kFloat64) : DType::kInt64, start,
+      next_block, columns, rows};
 };
 
 // ---- log of the sum of exponentials: the running maximum, and the sum relative to it, in double ----
@@ -101,7 +104,8 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V step_log(D d, V x, V& top, V& sum) {
   const V high = hn::IfThenElse(hn::Or(hn::IsNaN(top), hn::Gt(top, x)), top, x);
   // -inf minus -inf, inf minus inf: against 0 the exponentials are 0 and inf, which is what they stand for.
-  const V reference = hn::IfThenElse(hn::Eq(hn::Abs(high), hn::Set(d, std::numeric_limits<double>::infinity())), hn::Zero(d), high);
+  const V reference =
+      hn::IfThenElse(hn::Eq(hn::Abs(high), hn::Set(d, std::numeric_limits<double>::infinity())), hn::Zero(d), high);
   const V rescaled = hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), sum, hn::Mul(sum, math::exp(d, hn::Sub(top, reference))));
   const V old = hn::IfThenElse(hn::Eq(top, high), sum, rescaled);
   sum = hn::Add(old, math::exp(d, hn::Sub(x, reference)));
@@ -109,7 +113,8 @@ HWY_INLINE V step_log(D d, V x, V& top, V& sum) {
   return hn::Add(reference, math::log(d, sum));
 }
 
-void columns_log(const void* from, int64_t x_stride, void* to, int64_t y_stride, int64_t n, int64_t lines, void* state) {
+void columns_log(const void* from, int64_t x_stride, void* to, int64_t y_stride, int64_t n, int64_t lines,
+                 void* state) {
   const hn::ScalableTag<double> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const double* x = static_cast<const double*>(from);
@@ -122,8 +127,10 @@ void columns_log(const void* from, int64_t x_stride, void* to, int64_t y_stride,
     for (int64_t i = 0; i < n; ++i) {
       const auto v = whole ? hn::LoadU(d, x + i * x_stride + l) : load_n(d, x + i * x_stride + l, width);
       const auto out = step_log(d, v, top, sum);
-      if (whole) hn::StoreU(out, d, y + i * y_stride + l);
-      else store_n(d, out, y + i * y_stride + l, width);
+      if (whole)
+        hn::StoreU(out, d, y + i * y_stride + l);
+      else
+        store_n(d, out, y + i * y_stride + l, width);
     }
     store_n(d, top, tops + l, width);
     store_n(d, sum, sums + l, width);
@@ -133,7 +140,8 @@ void columns_log(const void* from, int64_t x_stride, void* to, int64_t y_stride,
 // ---- running extremes ----
 
 template <class A, bool kLargest>
-void extremes(const void* from, void* to, int64_t* places, int64_t n, int64_t lines, int64_t first, void* state, int64_t* HWY_RESTRICT at) {
+void extremes(const void* from, void* to, int64_t* places, int64_t n, int64_t lines, int64_t first, void* state,
+              int64_t* HWY_RESTRICT at) {
   A* HWY_RESTRICT best = static_cast<A*>(state);
   for (int64_t i = 0; i < n; ++i) {
     const A* HWY_RESTRICT x = static_cast<const A*>(from) + i * lines;
@@ -164,10 +172,14 @@ const Kernels* find_kernels(Op op, DType dtype) {
 
 ExtremeFn find_extreme(bool largest, DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return largest ? extremes<float, true> : extremes<float, false>;
-    case DType::kFloat64: return largest ? extremes<double, true> : extremes<double, false>;
-    case DType::kUInt64: return largest ? extremes<uint64_t, true> : extremes<uint64_t, false>;
-    default: return largest ? extremes<int64_t, true> : extremes<int64_t, false>;
+    case DType::kFloat32:
+      return largest ? extremes<float, true> : extremes<float, false>;
+    case DType::kFloat64:
+      return largest ? extremes<double, true> : extremes<double, false>;
+    case DType::kUInt64:
+      return largest ? extremes<uint64_t, true> : extremes<uint64_t, false>;
+    default:
+      return largest ? extremes<int64_t, true> : extremes<int64_t, false>;
   }
 }
 

@@ -1,10 +1,10 @@
-// What a scan is to its driver: functions over a piece of several lines. Elements and results are float32, float64, int64
-// or uint64; the driver converts others.
+// What a scan is to its driver: functions over a piece of several lines. Elements and results are float32, float64,
+// int64 or uint64; the driver converts others.
 //
-// The order of a float sum: a line is cut into blocks of kScanBlock; in a block local sums run from its first element on, and
-// a result is the sum before the block plus the local sum. Its error is that of about kScanBlock + n / kScanBlock additions,
-// and blocks can be computed at once. A float product runs through the whole line: a block's product may overflow where the
-// line's does not.
+// The order of a float sum: a line is cut into blocks of kScanBlock; in a block local sums run from its first element
+// on, and a result is the sum before the block plus the local sum. Its error is that of about kScanBlock + n /
+// kScanBlock additions, and blocks can be computed at once. A float product runs through the whole line: a block's
+// product may overflow where the line's does not.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ enum class Op : uint8_t { kSum, kProd, kMax, kMin, kLogSumExp };
 inline constexpr int64_t kScanBlock = 1024;
 inline constexpr int64_t kRowLines = 4;  ///< lines that `rows` interleaves: as many as hide an addition's latency
 
-/// A piece of `lines` lines, `n` elements of each. state holds two values a line, all first ones before all second ones:
-/// what precedes the block, and the running value in it. A line begins with start(); a block of a sum with next_block().
+/// A piece of `lines` lines, `n` elements of each. state holds two values a line, all first ones before all second
+/// ones: what precedes the block, and the running value in it. A line begins with start(); a block of a sum with
+/// next_block().
 struct Kernels {
   DType dtype;
   void (*start)(void* state, int64_t lines);
@@ -34,7 +35,8 @@ const Kernels& kernels(Op op, DType dtype);
 
 /// Running extremes of lines side by side: the first NaN stays, else the first of equals; x, y and places are dense
 /// [n, lines]. state holds `lines` values, `places_state` their indices; element 0 of a line starts them.
-using ExtremeFn = void (*)(const void* x, void* y, int64_t* places, int64_t n, int64_t lines, int64_t first, void* state, int64_t* places_state);
+using ExtremeFn = void (*)(const void* x, void* y, int64_t* places, int64_t n, int64_t lines, int64_t first,
+                           void* state, int64_t* places_state);
 ExtremeFn extreme_kernel(bool largest, DType dtype);
 
 }  // namespace tenor::scan
