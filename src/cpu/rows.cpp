@@ -13,6 +13,7 @@ constexpr int64_t kBlockBytes = 128 << 10;    // work of one kernel call, where 
 constexpr int64_t kGatherBytes = 1 << 20;     // of strided rows gathered at a time, where that is more than a cache line
 constexpr int64_t kScratchBytes = 4 << 20;    // the most that strided rows gather at a time, beyond one row
 constexpr int64_t kCutElements = 16384;       // a piece of a row that may be cut
+constexpr int64_t kTransposed = 128;          // elements of each row transposed at a time
 constexpr int64_t kLine = 64;
 
 /// One loop of a strided copy, in bytes.
@@ -35,10 +36,21 @@ void copy_dims(const char* from, char* to, const CopyDim* dims, size_t count) {
 /// Copies along those loops, the finest stride of the strided side innermost. A plane that lies transposed goes through
 /// registers.
 void copy_strided(int64_t item, const char* from, char* to, const std::vector<CopyDim>& dims) {
-  if (dims.size() == 2 && dims[1].from == item && dims[0].to == item)
-    return transpose_plane(static_cast<size_t>(item), from, dims[0].from / item, to, dims[1].to / item, dims[1].size, dims[0].size);
-  if (dims.size() == 2 && dims[1].to == item && dims[0].from == item)
-    return transpose_plane(static_cast<size_t>(item), from, dims[1].from / item, to, dims[0].to / item, dims[0].size, dims[1].size);
+  const bool plane = dims.size() == 2, gather = plane && dims[1].from == item && dims[0].to == item;
+  if (gather || (plane && dims[1].to == item && dims[0].from == item)) {
+    // Piece by piece, since each call prefetches all that it will read.
+    for (int64_t start = 0; start < dims[0].size; start += kTransposed) {
+      const int64_t n = std::min(kTransposed, dims[0].size - start);
+      const char* src = from + start * dims[0].from;
+      char* dst = to + start * dims[0].to;
+      if (gather) {
+        transpose_plane(static_cast<size_t>(item), src, dims[0].from / item, dst, dims[1].to / item, dims[1].size, n);
+      } else {
+        transpose_plane(static_cast<size_t>(item), src, dims[1].from / item, dst, dims[0].to / item, n, dims[1].size);
+      }
+    }
+    return;
+  }
   switch (item) {
     case 1: return copy_dims<uint8_t>(from, to, dims.data(), dims.size());
     case 2: return copy_dims<uint16_t>(from, to, dims.data(), dims.size());
@@ -117,7 +129,9 @@ class RowPlan {
   /// Rows to gather at once: whole cache lines' worth of neighbouring rows, up to four lines while they stay in cache.
   int64_t rows_to_gather(size_t k, int64_t row_bytes, int64_t share) const {
     const int64_t line = std::max<int64_t>(1, kLine / operand(k).item / unit_run(k));
-    const int64_t wide = std::max(line, std::min({4 * line, share, kGatherBytes / row_bytes}));
+    // Rows without a gap between them would meet in few cache sets: one line is the better width for those.
+    const int64_t most = unit_run(k) > 1 ? line : 4 * line;
+    const int64_t wide = std::max(line, std::min({most, share, kGatherBytes / row_bytes}));
     return std::min(wide, std::max<int64_t>(1, kScratchBytes / row_bytes));
   }
 
