@@ -32,6 +32,17 @@ void visit_compute(DType compute, F&& fn) {
   core::visit_integer(compute, fn);
 }
 
+/// Element i of an array of any dtype. Not inlined: the reference reads every dtype as every compute type, and the switch
+/// inside its loops would be compiled thousands of times over.
+template <class T>
+[[gnu::noinline]] T element(DType dtype, const char* data, int64_t i) {
+  return core::visit(dtype, [&]<class S>() { return core::cast<T>(reinterpret_cast<const S*>(data)[i]); });
+}
+template <class T>
+[[gnu::noinline]] void set_element(DType dtype, char* data, int64_t i, T value) {
+  core::visit(dtype, [&]<class S>() { reinterpret_cast<S*>(data)[i] = core::cast<S>(value); });
+}
+
 /// Rows [first, last) of all matrices of the batch, counted through.
 template <class F>
 void for_each_row(const GemmProblem& p, int64_t first, int64_t last, F&& fn) {
@@ -109,18 +120,15 @@ void integer_run(const GemmProblem& p) {
 
 void reference_run(const GemmProblem& p) {
   visit_compute(p.compute, [&]<class T>() {
-    const auto at = [](DType dtype, const char* data, int64_t i) {
-      return core::visit(dtype, [&]<class S>() { return core::cast<T>(reinterpret_cast<const S*>(data)[i]); });
-    };
     const T* bias = static_cast<const T*>(p.bias);
     cpu::parallel_for(product(p.batch) * p.m, row_grain(p), [&](int64_t first, int64_t last) {
       for_each_row(p, first, last, [&](const char* a, const char* b, char* c, int64_t i) {
         for (int64_t j = 0; j < p.n; ++j) {
           T acc(0);
           for (int64_t k = 0; k < p.k; ++k)
-            acc = multiply_add(at(p.a.dtype, a, i * p.a.row + k * p.a.col), at(p.b.dtype, b, k * p.b.row + j * p.b.col), acc);
+            acc = multiply_add(element<T>(p.a.dtype, a, i * p.a.row + k * p.a.col), element<T>(p.b.dtype, b, k * p.b.row + j * p.b.col), acc);
           if (bias) acc = multiply_add(T(1), bias[i * p.bias_row + j * p.bias_col], acc);
-          core::visit(p.c.dtype, [&]<class S>() { reinterpret_cast<S*>(c)[i * p.c.row + j * p.c.col] = core::cast<S>(acc); });
+          set_element(p.c.dtype, c, i * p.c.row + j * p.c.col, acc);
         }
       });
     });
