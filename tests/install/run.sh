@@ -8,7 +8,7 @@ build=${1:-$root/build/release}
 [[ $build = /* ]] || build=$PWD/$build
 work=$root/build/install-test
 rm -rf "$work"
-mkdir -p "$work"
+mkdir -p "$work/wheel"
 launcher=$(command -v ccache || true)
 passed=0 failed=0
 
@@ -36,10 +36,13 @@ with_pkg_config() {
   export PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name tenor.pc)")
   g++ -std=c++20 "$here/consumer/main.cpp" $(pkg-config --cflags --libs --static tenor) -o "$work/by_pkg_config" && "$work/by_pkg_config"
 }
-# The same sources and flags as in the build tree: ccache makes it a matter of seconds.
+# The same sources, compiler and flags as in the build tree: ccache makes it a matter of seconds.
 with_add_subdirectory() {
+  local compiler
+  compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
   cmake -S "$here/consumer" -B "$work/sub" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTENOR_SOURCE="$root" \
-    ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"} &&
+    -DCMAKE_CXX_COMPILER="$compiler" \
+    ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DCMAKE_CUDA_COMPILER_LAUNCHER="$launcher"} &&
     ! grep -q 'core_test' "$work/sub/build.ninja" && cmake --build "$work/sub" && "$work/sub/consumer"
 }
 with_pip() {
