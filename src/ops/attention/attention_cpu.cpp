@@ -15,6 +15,8 @@ constexpr int64_t kMaxRows = 96;                   // rows of a block, a multipl
 constexpr int64_t kScoreBytes = int64_t{1} << 20;  // scores of a block stay within the second-level cache
 constexpr int64_t kPackBytes = int64_t{64} << 20;  // packed keys and values held at once
 
+constexpr int64_t kWorkOfThread = 1 << 17;  // multiply-adds worth a thread's start
+
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 /// One key head of one segment: the keys and values that its blocks share.
@@ -110,8 +112,7 @@ class Fallback {
 
   struct Placed {
     int64_t bytes;
-    char* keys;  // a panel of its own, where the unit is not packed
-    char* values;
+    char* panel;  // of its own, for keys or values that the unit has not packed
     uint8_t* poisoned;
   };
   /// Lays the block's scratch out from `base`; with none, only its size is of use.
@@ -131,8 +132,7 @@ class Fallback {
     b.top = reinterpret_cast<double*>(take(rows * 8));
     b.sum = reinterpret_cast<double*>(take(rows * 8));
     Placed placed{};
-    placed.keys = take(key_panel_bytes());
-    placed.values = take(value_panel_bytes());
+    placed.panel = take(std::max(key_panel_bytes(), value_panel_bytes()));
     placed.poisoned = reinterpret_cast<uint8_t*>(take(round_up(b.stride, kPanel)));
     placed.bytes = at;
     return placed;
@@ -141,20 +141,87 @@ class Fallback {
   void run_wave(size_t first, size_t last, int64_t packed) {
     const size_t first_block = units_[first].first_block;
     const size_t last_block = units_[last - 1].first_block + units_[last - 1].blocks;
-    Tensor pack = packed ? Tensor::empty({packed + 64}, uint8) : Tensor();
-    if (packed) pack_wave(first, last, static_cast<char*>(pack.raw()));
-    const int64_t slots = std::min<int64_t>(num_threads(), static_cast<int64_t>(last_block - first_block));
-    const int64_t bytes = scratch_bytes(first_block, last_block);
-    const Tensor scratch = Tensor::empty({slots * bytes}, uint8);
-    std::atomic<size_t> next{first_block};
-    std::vector<const Unit*> unit_of(last_block - first_block);
-    for (size_t u = first; u < last; ++u)
-      for (size_t i = 0; i < units_[u].blocks; ++i) unit_of[units_[u].first_block + i - first_block] = &units_[u];
-    cpu::parallel_for(slots, 1, [&](int64_t begin, int64_t end) {
+    const Tensor pack = packed ? Tensor::empty({packed}, uint8) : Tensor();
+    if (packed) pack_wave(first, last, pack.data<char>());
+    unit_of_.clear();
+    for (size_t u = first; u < last; ++u) unit_of_.insert(unit_of_.end(), units_[u].blocks, &units_[u]);
+    const int64_t threads = useful_threads(first_block, last_block);
+    if (static_cast<int64_t>(last_block - first_block) < threads) {
+      run_by_splits(first_block, last_block);
+    } else {
+      run_by_blocks(first_block, last_block, threads);
+    }
+  }
+
+  /// As many threads as have a few microseconds' work.
+  int64_t useful_threads(size_t first, size_t last) const {
+    int64_t work = 0;
+    for (size_t i = first; i < last; ++i)
+      work += blocks_[i].rows() * (blocks_[i].key_end - blocks_[i].key_begin) * (p_.dim + p_.value_dim);
+    return std::min<int64_t>(num_threads(), work / kWorkOfThread + 1);
+  }
+
+  /// Each block on one thread.
+  void run_by_blocks(size_t first, size_t last, int64_t threads) const {
+    const int64_t bytes = scratch_bytes(first, last);
+    const Tensor scratch = Tensor::empty({threads * bytes}, uint8);
+    std::atomic<size_t> next{first};
+    cpu::parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot)
-        for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < last_block;)
-          run_block(blocks_[i], *unit_of[i - first_block], scratch.data<char>() + slot * bytes);
+        for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < last;)
+          run_block(blocks_[i], *unit_of_[i - first], scratch.data<char>() + slot * bytes);
     });
+  }
+
+  /// Fewer blocks than threads, as in a decode step: their splits are shared out. A split's sums start from zero and
+  /// meet in the order of the splits either way, so the bits are the same.
+  void run_by_splits(size_t first, size_t last) const {
+    struct Item {
+      size_t block;
+      int64_t begin, end;
+    };
+    std::vector<Item> items;
+    const int64_t bytes = scratch_bytes(first, last);
+    const Tensor scratch = Tensor::empty({static_cast<int64_t>(last - first) * bytes}, uint8);
+    std::vector<Block> blocks(blocks_.begin() + static_cast<int64_t>(first),
+                              blocks_.begin() + static_cast<int64_t>(last));
+    std::vector<Placed> own;
+    int64_t part = 0;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      Block& b = blocks[i];
+      own.push_back(lay_out(b, scratch.data<char>() + static_cast<int64_t>(i) * bytes));
+      part = std::max(part, round_up((b.rows() + kRowPad) * columns_ * static_cast<int64_t>(k_.item), 64));
+      for (int64_t j = b.key_begin; j < b.key_end; j = end_of_split(b, j)) items.push_back({i, j, end_of_split(b, j)});
+    }
+    // Each item has sums of its own, and a panel for what its block has not packed.
+    const int64_t panel = round_up(std::max(key_panel_bytes(), value_panel_bytes()), 64),
+                  count = static_cast<int64_t>(items.size());
+    const Tensor memory = Tensor::empty({count * (part + panel)}, uint8);
+    const auto part_of = [&](int64_t n) { return memory.data<char>() + n * (part + panel); };
+    const auto each = [](int64_t n, auto fn) {
+      cpu::parallel_for(n, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) fn(i);
+      });
+    };
+    const auto unit_of = [&](size_t block) -> const Unit& { return *unit_of_[block]; };
+    for (const Block& b : blocks) k_.pack.query(b);
+    each(count, [&](int64_t n) {
+      const Item& item = items[static_cast<size_t>(n)];
+      score(blocks[item.block], unit_of(item.block), part_of(n) + part, item.begin, item.end);
+    });
+    each(static_cast<int64_t>(blocks.size()), [&](int64_t i) { k_.softmax(blocks[static_cast<size_t>(i)]); });
+    each(count, [&](int64_t n) {
+      const Item& item = items[static_cast<size_t>(n)];
+      Block b = blocks[item.block];
+      b.part = part_of(n);
+      accumulate(b, unit_of(item.block), part_of(n) + part, own[item.block].poisoned, item.begin, item.end);
+    });
+    for (int64_t n = 0; n < count; ++n) {
+      Block b = blocks[items[static_cast<size_t>(n)].block];
+      b.part = part_of(n);
+      k_.fold(b, items[static_cast<size_t>(n)].begin == b.key_begin);
+    }
+    for (size_t i = 0; i < blocks.size(); ++i) finish(blocks[i], unit_of(i), own[i].poisoned);
   }
 
   void pack_wave(size_t first, size_t last, char* memory) {
@@ -185,32 +252,42 @@ class Fallback {
                    unit.poisoned + j);
   }
 
+  static int64_t end_of_split(const Block& b, int64_t j) { return std::min(b.key_end, (j / kSplit + 1) * kSplit); }
+
   void run_block(Block b, const Unit& unit, char* scratch) const {
     const Placed own = lay_out(b, scratch);
     k_.pack.query(b);
-    for (int64_t j = b.key_begin; j < b.key_end; j += kPanel) {
-      const void* panel = unit.keys ? unit.keys + j / kPanel * key_panel_bytes() : own.keys;
-      if (!unit.keys)
-        k_.pack.keys(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), own.keys);
-      k_.scores(b, panel, j);
-    }
+    score(b, unit, own.panel, b.key_begin, b.key_end);
     k_.softmax(b);
-    uint8_t* const poisoned = unit.keys ? unit.poisoned + b.key_begin : own.poisoned;
-    for (int64_t j = b.key_begin, n; j < b.key_end; j += n) {
-      const bool fresh = j == b.key_begin || j % kSplit == 0;
-      n = std::min(kPanel, b.key_end - j);
-      if (unit.keys) {
-        n = std::min({2 * kPanel, kSplit - j % kSplit, b.key_end - j});
-        k_.accumulate(b, unit.values + j / kPanel * value_panel_bytes(), j, n, fresh);
-      } else {
-        k_.pack.values(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), columns_,
-                       own.values, poisoned + j - b.key_begin);
-        k_.accumulate(b, own.values, j, n, fresh);
-      }
-      if ((j + n) % kSplit == 0 || j + n == b.key_end) k_.fold(b, j - j % kSplit <= b.key_begin);
+    for (int64_t j = b.key_begin; j < b.key_end; j = end_of_split(b, j)) {
+      accumulate(b, unit, own.panel, own.poisoned, j, end_of_split(b, j));
+      k_.fold(b, j == b.key_begin);
     }
-    b.poisoned = poisoned;
-    if (std::memchr(poisoned, 1, static_cast<size_t>(b.key_end - b.key_begin))) add_poisoned(b, k_);
+    finish(b, unit, own.poisoned);
+  }
+
+  /// Scores of keys [begin, end).
+  void score(const Block& b, const Unit& unit, char* panel, int64_t begin, int64_t end) const {
+    for (int64_t j = begin; j < end; j += kPanel) {
+      if (!unit.keys) k_.pack.keys(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), panel);
+      k_.scores(b, unit.keys ? unit.keys + j / kPanel * key_panel_bytes() : panel, j);
+    }
+  }
+
+  /// part = weights times values of keys [begin, end), one split.
+  void accumulate(const Block& b, const Unit& unit, char* panel, uint8_t* poisoned, int64_t begin, int64_t end) const {
+    for (int64_t j = begin, n; j < end; j += n) {
+      n = std::min(unit.keys ? 2 * kPanel : kPanel, end - j);
+      if (!unit.keys)
+        k_.pack.values(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), columns_, panel,
+                       poisoned + j - b.key_begin);
+      k_.accumulate(b, unit.keys ? unit.values + j / kPanel * value_panel_bytes() : panel, j, n, j == begin);
+    }
+  }
+
+  void finish(Block b, const Unit& unit, const uint8_t* own_poisoned) const {
+    b.poisoned = unit.keys ? unit.poisoned + b.key_begin : own_poisoned;
+    if (std::memchr(b.poisoned, 1, static_cast<size_t>(b.key_end - b.key_begin))) add_poisoned(b, k_);
     k_.finish(b);
   }
 
@@ -220,6 +297,7 @@ class Fallback {
   std::vector<double> sinks_;
   std::vector<Block> blocks_;
   std::vector<Unit> units_;
+  std::vector<const Unit*> unit_of_;  // of the blocks of the wave at work
 };
 
 }  // namespace

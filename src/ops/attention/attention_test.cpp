@@ -222,6 +222,31 @@ TEST(Attention, MatchesTheReferenceOnEveryInstructionSet) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
+// One block and many threads: its splits are shared out, with the bits of one thread.
+TEST_P(AttentionBits, OfSplitsOnManyThreadsAreThoseOfOne) {
+  Random random(17);
+  const auto [dtype, D] = GetParam();
+  const Tensor q = random.normal({1, 4, 1, D}, dtype), k = random.normal({1, 1, 5000, D}, dtype);
+  Tensor v = random.normal({1, 1, 5000, 20}, dtype);
+  for (const bool junk : {false, true}) {
+    if (junk) core::visit_float(dtype, [&]<class T>() { v.data<T>()[3000 * 20 + 7] = core::cast<T>(kInf); });
+    for (const AttentionOptions& o : {AttentionOptions{}, AttentionOptions{.causal = true, .window = {2500, 0}}}) {
+      AttentionResult one, many;
+      AttentionOptions with_lse = o;
+      with_lse.return_lse = true;
+      {
+        const testing::Threads threads(1);
+        one = attention(q, k, v, with_lse);
+      }
+      const testing::Threads threads(4);
+      many = attention(q, k, v, with_lse);
+      EXPECT_TRUE(same_bits(one.out, many.out));
+      EXPECT_TRUE(same_bits(one.lse, many.lse));
+    }
+    check(q, k, v, {});
+  }
+}
+
 TEST(Attention, AWeightThatUnderflowsStillCarriesNan) {
   const Tensor q = full({1, 1, 1, 1}, float32, 1),
                k = filled({1, 1, 2, 1}, float32, [](int64_t i) { return i ? -500.0 : 0.0; });
