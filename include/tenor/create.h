@@ -39,8 +39,8 @@ Tensor full_like(const Tensor& x, const Scalar& value, const LikeOptions& option
 /// integers), rounded once. int64 when all three are integers, else float32. @throws ValueError for step 0, a step that
 /// leads away from end, or a bound that is not finite.
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step = 1, const CreateOptions& options = {});
-/// `steps` values from start to end, both included, evenly spaced in float64 and rounded once. float32. @throws ValueError
-/// for steps < 0.
+/// `steps` values from start to end, both included, evenly spaced in float64 and rounded once. float32. @throws
+/// ValueError for steps < 0.
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const CreateOptions& options = {});
 /// [n, m], 1 on the main diagonal, else 0; m defaults to n. float32.
 Tensor eye(int64_t n, std::optional<int64_t> m = {}, const CreateOptions& options = {});
@@ -51,8 +51,8 @@ struct PadOptions {
   Tensor out = {};
 };
 /// x with borders: pad[0], pad[1] in front of and behind the last dim, pad[2], pad[3] of the one before, and so on; a
-/// negative one cuts off. @throws ValueError for an odd count or a bad mode, ShapeError for more pairs than dims, a size
-/// below 0, a reflection of the whole dim or more, or a circle of more than the dim.
+/// negative one cuts off. @throws ValueError for an odd count or a bad mode, ShapeError for more pairs than dims, a
+/// size below 0, a reflection of the whole dim or more, or a circle of more than the dim.
 Tensor pad(const Tensor& x, const Dims& pad, const PadOptions& options = {});
 
 struct TriangleOptions {

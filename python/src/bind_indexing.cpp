@@ -20,7 +20,8 @@ struct Selection {
 Tensor array_of(const char* op, nb::handle item) {
   if (is_array(item)) return to_tensor(op, "index", item);
   if (!PySequence_Check(item.ptr()) || PyUnicode_Check(item.ptr()))
-    fail<DTypeError>("{}: an index must be an integer, a slice, None, ..., a mask or an integer array, got {}", op, nb::repr(item).c_str());
+    fail<DTypeError>("{}: an index must be an integer, a slice, None, ..., a mask or an integer array, got {}", op,
+                     nb::repr(item).c_str());
   const nb::object array = nb::module_::import_("numpy").attr("asarray")(item);
   const Tensor t = to_tensor(op, "index", array);
   return t.numel() == 0 && is_float(t.dtype()) ? t.to(int64) : t;
@@ -55,7 +56,8 @@ Entry entry_of(const char* op, nb::handle item) {
     return {Entry::kInteger, {}, value};
   }
   const Tensor array = array_of(op, item);
-  if (array.dtype() != boolean && !is_integer(array.dtype())) fail<DTypeError>("{}: an index array must be integer or bool, got {}", op, array.dtype());
+  if (array.dtype() != boolean && !is_integer(array.dtype()))
+    fail<DTypeError>("{}: an index array must be integer or bool, got {}", op, array.dtype());
   if (array.ndim() > 0) return {Entry::kArray, {}, 0, array};
   return {array.dtype() == boolean ? Entry::kBool : Entry::kInteger, {}, array.item_int()};
 }
@@ -84,7 +86,8 @@ Tensor sliced(const char* op, const Tensor& x, int64_t dim, nb::handle object) {
 /// Element `index` of dim `dim`, which is `named` of the whole tensor.
 Tensor selected(const char* op, const Tensor& x, int64_t dim, int64_t index, int64_t named) {
   const int64_t size = x.shape(static_cast<int>(dim));
-  if (index < -size || index >= size) fail<IndexError>("{}: index {} is out of range for dim {} of size {}", op, index, named, size);
+  if (index < -size || index >= size)
+    fail<IndexError>("{}: index {} is out of range for dim {} of size {}", op, index, named, size);
   return select(x, dim, index);
 }
 
@@ -101,10 +104,20 @@ Selection select_entries(const char* op, const Tensor& x, const std::vector<Entr
   };
   for (const Entry& e : entries) {
     switch (e.kind) {
-      case Entry::kInteger: s.view = selected(op, s.view, dim, e.integer, whole); break;
-      case Entry::kSlice: s.view = sliced(op, s.view, dim, e.object); keep(1); break;
-      case Entry::kNewDim: s.view = unsqueeze(s.view, dim); keep(1); break;
-      case Entry::kEllipsis: keep(x.ndim() - covered); break;
+      case Entry::kInteger:
+        s.view = selected(op, s.view, dim, e.integer, whole);
+        break;
+      case Entry::kSlice:
+        s.view = sliced(op, s.view, dim, e.object);
+        keep(1);
+        break;
+      case Entry::kNewDim:
+        s.view = unsqueeze(s.view, dim);
+        keep(1);
+        break;
+      case Entry::kEllipsis:
+        keep(x.ndim() - covered);
+        break;
       case Entry::kBool: {  // a new dim, of which it takes the one element or none
         s.view = unsqueeze(s.view, dim);
         Tensor places = Tensor::empty({e.integer != 0 ? 1 : 0}, int64);
@@ -141,7 +154,8 @@ Operand value_of(const char* op, nb::handle value) {
   Tensor t = is_array(value) ? to_tensor(op, "value", value) : array_of(op, value);
   size_t lead = 0;
   while (lead < t.shape().size() && t.shape()[lead] == 1) ++lead;
-  return t.with_layout(Dims(t.shape().begin() + lead, t.shape().end()), Dims(t.strides().begin() + lead, t.strides().end()), t.offset());
+  return t.with_layout(Dims(t.shape().begin() + lead, t.shape().end()),
+                       Dims(t.strides().begin() + lead, t.strides().end()), t.offset());
 }
 
 void set_item(const Tensor& x, nb::handle key, nb::handle value) {
@@ -163,15 +177,20 @@ void set_item(const Tensor& x, nb::handle key, nb::handle value) {
 void bind_indexing(nb::module_& m) {
   nb::borrow<nb::class_<Tensor>>(m.attr("Tensor"))
       .def("__getitem__", &get_item, "key"_a.none(),
-           "x[key]: integers, slices (step > 0), None and ... give a view; masks and integer arrays a copy, with dims placed as in PyTorch.")
+           "x[key]: integers, slices (step > 0), None and ... give a view; masks and integer arrays a copy, with dims "
+           "placed as in PyTorch.")
       .def("__setitem__", &set_item, "key"_a.none(), "value"_a,
-           "x[key] = value, converted to x's dtype and broadcast; everything is read before x is written, and the last write wins.")
-      .def("__iter__", [](const Tensor& x) {
-        if (x.ndim() == 0) fail<DTypeError>("iter: a 0-d tensor has no elements to iterate over");
-        nb::list items;
-        for (const Tensor& item : unbind(x, 0)) items.append(nb::cast(item));
-        return nb::iter(items);
-      }, "The slices along dim 0.");
+           "x[key] = value, converted to x's dtype and broadcast; everything is read before x is written, and the last "
+           "write wins.")
+      .def(
+          "__iter__",
+          [](const Tensor& x) {
+            if (x.ndim() == 0) fail<DTypeError>("iter: a 0-d tensor has no elements to iterate over");
+            nb::list items;
+            for (const Tensor& item : unbind(x, 0)) items.append(nb::cast(item));
+            return nb::iter(items);
+          },
+          "The slices along dim 0.");
 }
 
 }  // namespace tenor::python

@@ -10,7 +10,9 @@ namespace tenor::python {
 inline Scalar number_of(const char* op, const char* name, ArrayOrScalar x) {
   if (is_array(x.object)) {
     const Tensor t = to_tensor(op, name, x.object);
-    return is_float(t.dtype()) ? Scalar(t.item_double()) : t.dtype() == boolean ? Scalar(t.item_int() != 0) : Scalar(t.item_int());
+    return is_float(t.dtype())    ? Scalar(t.item_double())
+           : t.dtype() == boolean ? Scalar(t.item_int() != 0)
+                                  : Scalar(t.item_int());
   }
   if (auto scalar = to_scalar(x.object)) return *scalar;
   core::fail<DTypeError>("{}: {} must be a number, got {}", op, name, nb::repr(x.object).c_str());

@@ -94,7 +94,8 @@ void generate(const Tensor& target, Fn value) {
 }
 
 void check_finite(const char* op, const char* argument, const Scalar& value) {
-  if (!std::isfinite(value.as_double())) fail<ValueError>("{}: {} must be finite, got {}", op, argument, value.as_double());
+  if (!std::isfinite(value.as_double()))
+    fail<ValueError>("{}: {} must be finite, got {}", op, argument, value.as_double());
 }
 
 int64_t arange_count(const Scalar& start, const Scalar& end, const Scalar& step) {
@@ -104,7 +105,8 @@ int64_t arange_count(const Scalar& start, const Scalar& end, const Scalar& step)
   check_finite(op, "step", step);
   const double from = start.as_double(), to = end.as_double(), by = step.as_double();
   if (by == 0) fail<ValueError>("{}: step must not be 0", op);
-  if ((by > 0 && from > to) || (by < 0 && from < to)) fail<ValueError>("{}: step {} leads away from end {}, starting at {}", op, by, to, from);
+  if ((by > 0 && from > to) || (by < 0 && from < to))
+    fail<ValueError>("{}: step {} leads away from end {}, starting at {}", op, by, to, from);
   if (start.is_float() || end.is_float() || step.is_float()) {
     const double count = std::ceil((to - from) / by);
     if (count > 9e18) fail<ValueError>("{}: {} values are too many", op, count);
@@ -121,15 +123,20 @@ Tensor empty(const Dims& shape, const CreateOptions& options) {
 }
 Tensor zeros(const Dims& shape, const CreateOptions& options) { return filled("zeros", shape, 0, float32, options); }
 Tensor ones(const Dims& shape, const CreateOptions& options) { return filled("ones", shape, 1, float32, options); }
-Tensor full(const Dims& shape, const Scalar& value, const CreateOptions& options) { return filled("full", shape, value, dtype_of(value), options); }
+Tensor full(const Dims& shape, const Scalar& value, const CreateOptions& options) {
+  return filled("full", shape, value, dtype_of(value), options);
+}
 
 Tensor empty_like(const Tensor& x, const LikeOptions& options) {
   check_given("empty_like", {"x", x});
-  return written("empty_like", target_like("empty_like", x, options.dtype.value_or(x.dtype()), options), [](const Tensor&) {});
+  return written("empty_like", target_like("empty_like", x, options.dtype.value_or(x.dtype()), options),
+                 [](const Tensor&) {});
 }
 Tensor zeros_like(const Tensor& x, const LikeOptions& options) { return filled_like("zeros_like", x, 0, options); }
 Tensor ones_like(const Tensor& x, const LikeOptions& options) { return filled_like("ones_like", x, 1, options); }
-Tensor full_like(const Tensor& x, const Scalar& value, const LikeOptions& options) { return filled_like("full_like", x, value, options); }
+Tensor full_like(const Tensor& x, const Scalar& value, const LikeOptions& options) {
+  return filled_like("full_like", x, value, options);
+}
 
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const CreateOptions& options) {
   const char* op = "arange";
@@ -138,10 +145,13 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   const DType dtype = dtype_for(options, floats ? float32 : int64);
   if (count > 0 && !floats) {
     core::check_fits(op, "start", start, dtype);
-    core::check_fits(op, "the last value", Scalar(static_cast<int64_t>(start.as_int() + (count - 1) * step.as_int())), dtype);
+    core::check_fits(op, "the last value", Scalar(static_cast<int64_t>(start.as_int() + (count - 1) * step.as_int())),
+                     dtype);
   }
   return written(op, target_of(op, {count}, dtype, options), [&](const Tensor& target) {
-    if (floats) return generate(target, [a = start.as_double(), b = step.as_double()](int64_t i) { return a + static_cast<double>(i) * b; });
+    if (floats)
+      return generate(
+          target, [a = start.as_double(), b = step.as_double()](int64_t i) { return a + static_cast<double>(i) * b; });
     generate(target, [a = start.as_int(), b = step.as_int()](int64_t i) { return a + i * b; });
   });
 }
@@ -149,7 +159,8 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const CreateOptions& options) {
   const char* op = "linspace";
   if (steps < 0) fail<ValueError>("{}: steps must be >= 0, got {}", op, steps);
-  const double from = start.as_double(), to = end.as_double(), by = steps > 1 ? (to - from) / static_cast<double>(steps - 1) : 0;
+  const double from = start.as_double(), to = end.as_double(),
+               by = steps > 1 ? (to - from) / static_cast<double>(steps - 1) : 0;
   return written(op, target_of(op, {steps}, dtype_for(options, float32), options), [&](const Tensor& target) {
     // From the nearer end, so that both ends are exact.
     generate(target, [=](int64_t i) {

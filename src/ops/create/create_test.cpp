@@ -1,7 +1,8 @@
 // Creation, pad, tril and triu.
+#include "tenor/create.h"
+
 #include "src/core/testing.h"
 #include "src/ops/index/index_reference.h"
-#include "tenor/create.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -28,8 +29,10 @@ TEST(Create, ValuesAndDtypes) {
 TEST(Create, Errors) {
   expect_error<ShapeError>([] { zeros({2, -1}); }, "zeros: sizes must be >= 0, got (2, -1)");
   expect_error<ValueError>([] { tenor::full({2}, 300, {.dtype = uint8}); }, "full: fill_value 300 does not fit uint8");
-  expect_error<ShapeError>([] { zeros({2}, {.out = testing::full({3}, float32, 0)}); }, "zeros: out must have shape (2,), got (3,)");
-  expect_error<DTypeError>([] { zeros({3}, {.dtype = int8, .out = testing::full({3}, float32, 0)}); }, "zeros: out must be int8, got float32");
+  expect_error<ShapeError>([] { zeros({2}, {.out = testing::full({3}, float32, 0)}); },
+                           "zeros: out must have shape (2,), got (3,)");
+  expect_error<DTypeError>([] { zeros({3}, {.dtype = int8, .out = testing::full({3}, float32, 0)}); },
+                           "zeros: out must be int8, got float32");
 }
 
 TEST(Arange, CountsAndRounds) {
@@ -39,7 +42,8 @@ TEST(Arange, CountsAndRounds) {
   EXPECT_EQ(arange(0, 5).dtype(), int64);
   const Tensor x = arange(1.0, 2.0, 0.3);
   EXPECT_EQ(x.dtype(), float32);
-  EXPECT_EQ(values(x), (std::vector<double>{1, static_cast<float>(1.3), static_cast<float>(1.6), static_cast<float>(1 + 3 * 0.3)}));
+  EXPECT_EQ(values(x), (std::vector<double>{1, static_cast<float>(1.3), static_cast<float>(1.6),
+                                            static_cast<float>(1 + 3 * 0.3)}));
   EXPECT_EQ(values(arange(0, 3, 1, {.dtype = float16})), (std::vector<double>{0, 1, 2}));
   EXPECT_EQ(values(arange(INT64_MAX - 2, INT64_MAX)).size(), 2u);
   expect_error<ValueError>([] { arange(0, 5, 0); }, "arange: step must not be 0");
@@ -99,7 +103,8 @@ TEST(Pad, EveryModeAndLayout) {
       want.push_back(is_value ? 7 : all[from]);
     });
     const Scalar value = i % 4 == 0 ? 7 : 0;
-    EXPECT_EQ(values(pad(x, pads, {.mode = mode, .value = value})), want) << mode << " " << describe(x) << to_string(pads);
+    EXPECT_EQ(values(pad(x, pads, {.mode = mode, .value = value})), want)
+        << mode << " " << describe(x) << to_string(pads);
     EXPECT_EQ(values(pad(x, pads, {.mode = mode, .value = value, .out = draw.poisoned(shape, dtype)})), want) << mode;
   }
 }
@@ -112,12 +117,32 @@ TEST(Pad, NothingIsLeftOfX) {
 TEST(Pad, Errors) {
   const Tensor x = ones({3});
   expect_error<ValueError>([&] { pad(x, {1}); }, "pad: pad must hold pairs, got (1,)");
-  expect_error<ShapeError>([&] { pad(x, {1, 1, 1, 1}); }, "pad: pad (1, 1, 1, 1) has more pairs than x of shape (3,) has dims");
-  expect_error<ShapeError>([&] { pad(x, {3, 0}, {.mode = "reflect"}); }, "pad: mode 'reflect' needs a leading border below the size 3 of dim 0, got 3");
-  expect_error<ShapeError>([&] { pad(x, {0, 4}, {.mode = "circular"}); }, "pad: mode 'circular' needs a trailing border of at most the size 3 of dim 0, got 4");
+  expect_error<ShapeError>(
+      [&] {
+        pad(x, {1, 1, 1, 1});
+      },
+      "pad: pad (1, 1, 1, 1) has more pairs than x of shape (3,) has dims");
+  expect_error<ShapeError>(
+      [&] {
+        pad(x, {3, 0}, {.mode = "reflect"});
+      },
+      "pad: mode 'reflect' needs a leading border below the size 3 of dim 0, got 3");
+  expect_error<ShapeError>(
+      [&] {
+        pad(x, {0, 4}, {.mode = "circular"});
+      },
+      "pad: mode 'circular' needs a trailing border of at most the size 3 of dim 0, got 4");
   expect_error<ShapeError>([&] { pad(x, {-4, 2}); }, "pad: pad (-4, 2) cuts more than the size 3 of dim 0");
-  expect_error<ValueError>([&] { pad(x, {1, 1}, {.mode = "edge"}); }, "pad: mode must be 'constant', 'reflect', 'replicate' or 'circular', got 'edge'");
-  expect_error<ValueError>([&] { pad(x, {1, 1}, {.mode = "reflect", .value = 1}); }, "pad: value goes with mode 'constant', got 1 with 'reflect'");
+  expect_error<ValueError>(
+      [&] {
+        pad(x, {1, 1}, {.mode = "edge"});
+      },
+      "pad: mode must be 'constant', 'reflect', 'replicate' or 'circular', got 'edge'");
+  expect_error<ValueError>(
+      [&] {
+        pad(x, {1, 1}, {.mode = "reflect", .value = 1});
+      },
+      "pad: value goes with mode 'constant', got 1 with 'reflect'");
 }
 
 TEST(Triangles, EveryDiagonalAndLayout) {

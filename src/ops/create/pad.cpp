@@ -18,7 +18,8 @@ using core::fail;
 using core::OpClass;
 
 const core::OpRegistration kOps({
-    {"pad", "create", OpClass::kIndex, "x [..., n, ...] -> [..., before + n + after, ...]: constant, reflected, replicated or circular borders"},
+    {"pad", "create", OpClass::kIndex,
+     "x [..., n, ...] -> [..., before + n + after, ...]: constant, reflected, replicated or circular borders"},
 });
 
 enum class Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular };
@@ -67,21 +68,26 @@ void fill_boxes(const Pad& p, size_t dim, Dims sizes, Dims steps, int64_t source
     const auto item = static_cast<int64_t>(item_size(p.x.dtype()));
     if (is_value) steps = Dims(sizes.size(), 0);
     const char* from = is_value ? p.value.data<char>() : p.x.data<char>() + source * item;
-    return index::copy_strided(from, steps, p.target.data<char>() + place * item, p.target.strides(), sizes, p.x.dtype());
+    return index::copy_strided(from, steps, p.target.data<char>() + place * item, p.target.strides(), sizes,
+                               p.x.dtype());
   }
   for (const Run& run : p.runs[dim]) {
     sizes[dim] = run.length;
     steps[dim] = run.step * p.x.strides()[dim];
-    fill_boxes(p, dim + 1, sizes, steps, source + run.source * p.x.strides()[dim], place + run.start * p.target.strides()[dim], run.is_value);
+    fill_boxes(p, dim + 1, sizes, steps, source + run.source * p.x.strides()[dim],
+               place + run.start * p.target.strides()[dim], run.is_value);
   }
 }
 
-/// Fills the target: where leading dims without borders hold enough positions, one thread takes all boxes of a position.
+/// Fills the target: where leading dims without borders hold enough positions, one thread takes all boxes of a
+/// position.
 void fill_target(const Pad& p) {
   const Dims& shape = p.target.shape();
   size_t lead = 0;
   int64_t positions = 1;
-  const auto is_whole = [&](size_t d) { return p.runs[d].size() == 1 && !p.runs[d][0].is_value && p.runs[d][0].length == p.x.shape()[d]; };
+  const auto is_whole = [&](size_t d) {
+    return p.runs[d].size() == 1 && !p.runs[d][0].is_value && p.runs[d][0].length == p.x.shape()[d];
+  };
   while (lead < shape.size() && is_whole(lead)) positions *= shape[lead++];
   if (positions < 2 * num_threads()) return fill_boxes(p, 0, shape, Dims(shape.size(), 0), 0, 0, false);
   Dims sizes = shape;
@@ -104,8 +110,10 @@ void check_border(Mode mode, const char* name, int64_t border, int64_t n, int di
   if (mode == Mode::kReflect && border >= n)
     fail<ShapeError>("pad: mode 'reflect' needs a {} border below the size {} of dim {}, got {}", name, n, dim, border);
   if (mode == Mode::kCircular && border > n)
-    fail<ShapeError>("pad: mode 'circular' needs a {} border of at most the size {} of dim {}, got {}", name, n, dim, border);
-  if (mode == Mode::kReplicate && n == 0) fail<ShapeError>("pad: mode 'replicate' has no edge to repeat in dim {} of size 0", dim);
+    fail<ShapeError>("pad: mode 'circular' needs a {} border of at most the size {} of dim {}, got {}", name, n, dim,
+                     border);
+  if (mode == Mode::kReplicate && n == 0)
+    fail<ShapeError>("pad: mode 'replicate' has no edge to repeat in dim {} of size 0", dim);
 }
 
 }  // namespace
@@ -115,16 +123,20 @@ Tensor pad(const Tensor& x, const Dims& pad, const PadOptions& options) {
   core::check_given(op, {"x", x});
   const Mode mode = mode_of(options.mode);
   if (pad.size() % 2 != 0) fail<ValueError>("{}: pad must hold pairs, got {}", op, pad);
-  if (pad.size() / 2 > x.shape().size()) fail<ShapeError>("{}: pad {} has more pairs than x of shape {} has dims", op, pad, x.shape());
+  if (pad.size() / 2 > x.shape().size())
+    fail<ShapeError>("{}: pad {} has more pairs than x of shape {} has dims", op, pad, x.shape());
   if (mode != Mode::kConstant && options.value.as_double() != 0)
-    fail<ValueError>("{}: value goes with mode 'constant', got {} with '{}'", op, options.value.as_double(), std::string(options.mode));
+    fail<ValueError>("{}: value goes with mode 'constant', got {} with '{}'", op, options.value.as_double(),
+                     std::string(options.mode));
   Pad p{x, {}, core::scalar_tensor(op, "value", options.value, x.dtype(), kCpu), {}};
   Dims shape = x.shape();
   for (int d = 0; d < x.ndim(); ++d) {
     const size_t pair = 2 * static_cast<size_t>(x.ndim() - 1 - d);
-    const int64_t n = x.shape(d), before = pair < pad.size() ? pad[pair] : 0, after = pair < pad.size() ? pad[pair + 1] : 0;
+    const int64_t n = x.shape(d), before = pair < pad.size() ? pad[pair] : 0,
+                  after = pair < pad.size() ? pad[pair + 1] : 0;
     shape[d] = n + before + after;
-    if (n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0) fail<ShapeError>("{}: pad {} cuts more than the size {} of dim {}", op, pad, n, d);
+    if (n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0)
+      fail<ShapeError>("{}: pad {} cuts more than the size {} of dim {}", op, pad, n, d);
     check_border(mode, "leading", before, n, d);
     check_border(mode, "trailing", after, n, d);
     p.runs.push_back(runs_of(mode, n, before, after));

@@ -35,7 +35,8 @@ int64_t row_offset(const Dims& outer, const Dims& strides, int64_t row) {
 template <class T>
 void write_row(const T* from, T* to, Span zero, int64_t columns) {
   const auto copy = [&](int64_t first, int64_t last) {
-    if (last > first && from != to) std::memcpy(to + first, from + first, static_cast<size_t>(last - first) * sizeof(T));
+    if (last > first && from != to)
+      std::memcpy(to + first, from + first, static_cast<size_t>(last - first) * sizeof(T));
   };
   copy(0, zero.first);
   if (zero.last > zero.first) std::memset(to + zero.first, 0, static_cast<size_t>(zero.last - zero.first) * sizeof(T));
@@ -56,17 +57,18 @@ Tensor triangle(const char* op, const Tensor& x, const Tensor& out_option, Zeros
   const Dims outer(x.shape().begin(), x.shape().end() - 1);
   const int64_t rows = x.shape(-2), columns = x.shape(-1), stride = target.stride(-1);
   core::visit_size(x.dtype(), [&]<class T>() {
-    cpu::parallel_for(product(outer), cpu::grain_of(columns * static_cast<int64_t>(sizeof(T)) / 2), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        const Span zero = zeros(r % rows, columns);
-        T* row = target.data<T>() + row_offset(outer, target.strides(), r);
-        if (dense_rows) {
-          write_row(x.data<T>() + row_offset(outer, x.strides(), r), row, zero, columns);
-        } else {
-          for (int64_t j = zero.first; j < zero.last; ++j) row[j * stride] = 0;
-        }
-      }
-    });
+    cpu::parallel_for(product(outer), cpu::grain_of(columns * static_cast<int64_t>(sizeof(T)) / 2),
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t r = begin; r < end; ++r) {
+                          const Span zero = zeros(r % rows, columns);
+                          T* row = target.data<T>() + row_offset(outer, target.strides(), r);
+                          if (dense_rows) {
+                            write_row(x.data<T>() + row_offset(outer, x.strides(), r), row, zero, columns);
+                          } else {
+                            for (int64_t j = zero.first; j < zero.last; ++j) row[j * stride] = 0;
+                          }
+                        }
+                      });
   });
   return out.finish();
 }

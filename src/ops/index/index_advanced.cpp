@@ -48,7 +48,8 @@ std::vector<Tensor> without_masks(const char* op, const Tensor& x, const std::ve
   std::vector<Tensor> out;
   size_t covered = 0;
   for (const Tensor& entry : indices) covered += entry.defined() && entry.dtype() == boolean ? entry.ndim() : 1;
-  if (covered > x.shape().size()) fail<IndexError>("{}: too many indices: {} for x of shape {}", op, covered, x.shape());
+  if (covered > x.shape().size())
+    fail<IndexError>("{}: too many indices: {} for x of shape {}", op, covered, x.shape());
   for (size_t i = 0; i < indices.size(); ++i) {
     const Tensor& entry = indices[i];
     const std::string name = "indices[" + std::to_string(i) + "]";
@@ -60,10 +61,13 @@ std::vector<Tensor> without_masks(const char* op, const Tensor& x, const std::ve
     }
     for (int d = 0; d < entry.ndim(); ++d)
       if (entry.shape(d) != x.shape()[out.size() + d])
-        fail<ShapeError>("{}: mask {} has shape {}, which does not fit x of shape {} at dim {}", op, name, entry.shape(), x.shape(), out.size() + d);
-    if (entry.device().type == DeviceType::kMeta) fail<UnsupportedError>("{}: the size of a boolean read depends on data", op);
+        fail<ShapeError>("{}: mask {} has shape {}, which does not fit x of shape {} at dim {}", op, name,
+                         entry.shape(), x.shape(), out.size() + d);
+    if (entry.device().type == DeviceType::kMeta)
+      fail<UnsupportedError>("{}: the size of a boolean read depends on data", op);
     const Tensor where = nonzero(entry);
-    for (int d = 0; d < entry.ndim(); ++d) out.push_back(where.with_layout({where.shape(0)}, {where.stride(0)}, where.offset() + d * where.stride(1)));
+    for (int d = 0; d < entry.ndim(); ++d)
+      out.push_back(where.with_layout({where.shape(0)}, {where.stride(0)}, where.offset() + d * where.stride(1)));
   }
   out.resize(x.shape().size());
   return out;
@@ -73,7 +77,8 @@ std::vector<Tensor> without_masks(const char* op, const Tensor& x, const std::ve
 void add_places(const Tensor& entries, const Dims& shape, int64_t stride, int64_t* offsets) {
   const Dims strides = core::broadcast_strides(entries, shape);
   const auto* from = entries.data<int64_t>();
-  const int64_t count = product(shape), last = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : strides.back();
+  const int64_t count = product(shape), last = shape.empty() ? 1 : shape.back(),
+                step = shape.empty() ? 0 : strides.back();
   for (int64_t i = 0; i < count; i += last) {
     int64_t rest = i, base = 0;
     for (size_t d = shape.size(); d-- > 0;) {
@@ -88,7 +93,8 @@ Plan make_plan(const char* op, const Tensor& x, const std::vector<Tensor>& indic
   const std::vector<Tensor> arrays = without_masks(op, x, indices);
   Plan plan;
   Dims free;
-  for (size_t d = 0; d < arrays.size(); ++d) (arrays[d].defined() ? plan.indexed : free).push_back(static_cast<int64_t>(d));
+  for (size_t d = 0; d < arrays.size(); ++d)
+    (arrays[d].defined() ? plan.indexed : free).push_back(static_cast<int64_t>(d));
   const Dims& indexed = plan.indexed;
   for (int64_t d : indexed) plan.place_shape = core::broadcast_shapes(op, plan.place_shape, arrays[d].shape());
   // Neighbours keep their place, others go to the front.
@@ -151,12 +157,14 @@ void check_broadcast(const char* op, const char* argument, const Tensor& x, cons
   const size_t rank = shape.size(), have = x.shape().size();
   bool fits = have <= rank;
   for (size_t i = 1; fits && i <= have; ++i) fits = x.shape()[have - i] == 1 || x.shape()[have - i] == shape[rank - i];
-  if (!fits) fail<ShapeError>("{}: {} of shape {} cannot broadcast to the indexed shape {}", op, argument, x.shape(), shape);
+  if (!fits)
+    fail<ShapeError>("{}: {} of shape {} cannot broadcast to the indexed shape {}", op, argument, x.shape(), shape);
 }
 
 /// values at the indexed shape. @throws DTypeError, ShapeError
 Tensor values_at(const char* op, const Tensor& x, const Dims& shape, const Operand& values) {
-  const Tensor given = values.is_tensor() ? values.tensor() : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
+  const Tensor given =
+      values.is_tensor() ? values.tensor() : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
   core::check_same_device(op, {{"x", x}, {"values", given}});
   core::check_same_dtype(op, {"x", x}, {"values", given});
   check_broadcast(op, "values", given, shape);
@@ -182,7 +190,8 @@ void put_into(Plan plan, const Tensor& target, Tensor values, bool accumulate) {
   run_put(plan, target, values, accumulate);
 }
 
-Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices, const Tensor& target) {
+Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices,
+             const Tensor& target) {
   Step step{op, OpClass::kIndex, {x}, {target}};
   for (const Tensor& entry : indices)
     if (entry.defined()) step.inputs.push_back(entry);
@@ -198,14 +207,16 @@ Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const Inde
   if (index::is_whole_mask(x, indices)) return masked_select(x, indices[0], options);
   const Plan plan = make_plan(op, x, indices);
   // Several dims of places are walked by one stride; one dim may lie anywhere, as x's order has it.
-  core::Output out(op, options.out, plan.shape_for(x.shape()), x.dtype(), x, {&x}, {.contiguous = plan.place_shape.size() > 1});
+  core::Output out(op, options.out, plan.shape_for(x.shape()), x.dtype(), x, {&x},
+                   {.contiguous = plan.place_shape.size() > 1});
   core::StepScope step([&] { return step_of(op, x, {}, indices, out.target()); });
   if (step.shape_only(out.target())) return out.target();
   index::gather_rows(move_of(plan, x, out.target()).rows, x.dtype());
   return out.finish();
 }
 
-Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, const IndexPutOptions& options) {
+Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values,
+                 const IndexPutOptions& options) {
   const char* op = "index_put";
   check_given(op, {"x", x});
   Plan plan = make_plan(op, x, indices);
@@ -219,11 +230,13 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
   return out.finish();
 }
 
-Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values, const IndexPutOptions& options) {
+Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values,
+                  const IndexPutOptions& options) {
   const char* op = "index_put_";
   check_given(op, {"x", x});
   if (!options.accumulate && index::is_whole_mask(x, indices) && x.device().type == DeviceType::kCpu) {
-    const Tensor from = values.is_tensor() ? values.tensor() : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
+    const Tensor from = values.is_tensor() ? values.tensor()
+                                           : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
     core::check_same_device(op, {{"x", x}, {"indices[0]", indices[0]}, {"values", from}});
     core::check_same_dtype(op, {"x", x}, {"values", from});
     core::StepScope step([&] { return step_of(op, x, from, indices, x); });
@@ -241,7 +254,8 @@ Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Ope
 Tensor assign_(const Tensor& x, const Operand& value) {
   const char* op = "setitem";
   check_given(op, {"x", x});
-  Tensor from = value.is_tensor() ? value.tensor() : core::scalar_tensor(op, "value", value.scalar(), x.dtype(), x.device());
+  Tensor from =
+      value.is_tensor() ? value.tensor() : core::scalar_tensor(op, "value", value.scalar(), x.dtype(), x.device());
   core::check_same_device(op, {{"x", x}, {"value", from}});
   check_broadcast(op, "value", from, x.shape());
   core::check_writable(op, "x", x);

@@ -29,8 +29,8 @@ bool try_gather_along(const AlongMove& move, DType dtype);
 void scatter_along(const AlongMove& move, DType dtype);
 /// table = combine(table, dense), in that order; dtype is one that operators compute in.
 void combine_along(const AlongMove& move, DType dtype, Combine combine);
-/// The same for 16-bit floats, combined in float32 a line of the table at a time and rounded once. Only for a table and a
-/// dense side whose unit stride is dim, the last one (takes_lines).
+/// The same for 16-bit floats, combined in float32 a line of the table at a time and rounded once. Only for a table and
+/// a dense side whose unit stride is dim, the last one (takes_lines).
 void combine_lines(const AlongMove& move, DType dtype, Combine combine);
 bool takes_lines(const AlongMove& move, DType dtype);
 

@@ -44,14 +44,16 @@ Run run_at(const AlongMove& m, const Dims& shape, int64_t at, const Dims& index_
 /// order: `run` is a run of the last dim, of which only indices low <= i < high count.
 class Lines {
  public:
-  Lines(const AlongMove& m, size_t item, bool writes) : m_(m), lines_(m.shape), index_strides_(contiguous_strides(m.shape)) {
+  Lines(const AlongMove& m, size_t item, bool writes)
+      : m_(m), lines_(m.shape), index_strides_(contiguous_strides(m.shape)) {
     const int64_t length = m.shape.back(), threads = num_threads();
     lines_.back() = lines_[m.dim] = 1;  // positions that share no place: all dims but dim and the last
     count_ = product(lines_);
     depth_ = is_last(m) ? 1 : m.shape[m.dim];
     // Along another dim than the last, a block of columns that stays in cache with all its places.
     const int64_t columns = kCacheBytes / std::max<int64_t>(1, m.size * static_cast<int64_t>(item));
-    if (!is_last(m)) pieces_ = (length + std::max<int64_t>(columns, kLeastColumns) - 1) / std::max<int64_t>(columns, kLeastColumns);
+    if (!is_last(m))
+      pieces_ = (length + std::max<int64_t>(columns, kLeastColumns) - 1) / std::max<int64_t>(columns, kLeastColumns);
     if (is_last(m) && !writes) pieces_ = (length + kSegment - 1) / kSegment;
     // Each thread looks at all indices and takes those of its places; the scan costs a few threads' worth of work.
     if (writes && threads >= 4 && 2 * count_ * pieces_ <= threads) ranges_ = threads;
@@ -100,7 +102,8 @@ void gather_run(const T* table, const int64_t* index, T* dense, int64_t n, Steps
 /// Whether all entries are 0..n-1, by the sign bits of the entries and of their distances to the end.
 bool all_inside(const int64_t* index, int64_t count, int64_t n) {
   uint64_t outside = 0;
-  for (int64_t j = 0; j < count; ++j) outside |= static_cast<uint64_t>(index[j]) | (static_cast<uint64_t>(n) - 1 - static_cast<uint64_t>(index[j]));
+  for (int64_t j = 0; j < count; ++j)
+    outside |= static_cast<uint64_t>(index[j]) | (static_cast<uint64_t>(n) - 1 - static_cast<uint64_t>(index[j]));
   return !(outside >> 63);
 }
 
@@ -113,7 +116,8 @@ bool gather_typed(const AlongMove& m, bool checked) {
       inside = false;
       return;
     }
-    gather_run(static_cast<const T*>(m.table) + run.table, m.index + run.index, static_cast<T*>(m.dense) + run.dense, run.length, s);
+    gather_run(static_cast<const T*>(m.table) + run.table, m.index + run.index, static_cast<T*>(m.dense) + run.dense,
+               run.length, s);
   });
   return inside;
 }
@@ -147,10 +151,14 @@ void write_typed(const AlongMove& m, const Op& op) {
 template <class F>
 void visit_combine(Combine combine, F&& fn) {
   switch (combine) {
-    case Combine::kAdd: return fn(Add());
-    case Combine::kMultiply: return fn(Multiply());
-    case Combine::kMaximum: return fn(Maximum());
-    case Combine::kMinimum: return fn(Minimum());
+    case Combine::kAdd:
+      return fn(Add());
+    case Combine::kMultiply:
+      return fn(Multiply());
+    case Combine::kMaximum:
+      return fn(Maximum());
+    case Combine::kMinimum:
+      return fn(Minimum());
   }
 }
 
@@ -179,7 +187,8 @@ void combine_along(const AlongMove& move, DType dtype, Combine combine) {
 bool takes_lines(const AlongMove& m, DType dtype) {
   if (!is_float(dtype) || item_size(dtype) != 2 || !is_last(m)) return false;
   const Dims lines(m.shape.begin(), m.shape.end() - 1);
-  return m.table_strides.back() == 1 && m.dense_strides.back() == 1 && product(lines) >= 2 * num_threads() && m.size <= 1 << 16;
+  return m.table_strides.back() == 1 && m.dense_strides.back() == 1 && product(lines) >= 2 * num_threads() &&
+         m.size <= 1 << 16;
 }
 
 void combine_lines(const AlongMove& m, DType dtype, Combine combine) {
@@ -196,7 +205,9 @@ void combine_lines(const AlongMove& m, DType dtype, Combine combine) {
       auto* table = static_cast<uint16_t*>(m.table) + run.table;
       widen(table, sums.data(), sums.size());
       widen(static_cast<const uint16_t*>(m.dense) + run.dense, from.data(), from.size());
-      visit_combine(combine, [&](auto op) { write_run(sums.data(), m.index + run.index, from.data(), length, {0, 1, 1}, op); });
+      visit_combine(combine, [&](auto op) {
+        write_run(sums.data(), m.index + run.index, from.data(), length, {0, 1, 1}, op);
+      });
       narrow(sums.data(), table, sums.size());
     }
   });

@@ -56,8 +56,8 @@ template <class T>
     at[d] = rest % size;
     rest /= size;
   }
-  core::fail<IndexError>("{}: {} at {} is {}, out of range for size {} (expected {} to {})", op, argument, at, +from[i], n,
-                         from_zero ? 0 : -n, n - 1);
+  core::fail<IndexError>("{}: {} at {} is {}, out of range for size {} (expected {} to {})", op, argument, at, +from[i],
+                         n, from_zero ? 0 : -n, n - 1);
 }
 
 }  // namespace

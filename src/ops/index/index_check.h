@@ -8,8 +8,8 @@
 
 namespace tenor::index {
 
-/// The entries as dense row-major int64 in 0..n-1: the index itself when it already is that, else a copy. Entries below 0
-/// count from the end unless `from_zero`. @throws IndexError naming the first bad entry's value and position.
+/// The entries as dense row-major int64 in 0..n-1: the index itself when it already is that, else a copy. Entries below
+/// 0 count from the end unless `from_zero`. @throws IndexError naming the first bad entry's value and position.
 Tensor checked_indices(const char* op, const char* argument, const Tensor& index, int64_t n, bool from_zero = false);
 
 /// x, or a copy of it where it shares memory with what will be written.
@@ -26,7 +26,8 @@ inline void check_mask(const char* op, core::Named x) {
 
 /// Whether x[indices] is x[mask] for a mask of x's shape.
 inline bool is_whole_mask(const Tensor& x, const std::vector<Tensor>& indices) {
-  return indices.size() == 1 && indices[0].defined() && indices[0].dtype() == boolean && indices[0].shape() == x.shape() && x.ndim() > 0;
+  return indices.size() == 1 && indices[0].defined() && indices[0].dtype() == boolean &&
+         indices[0].shape() == x.shape() && x.ndim() > 0;
 }
 /// x[mask] = values for such a mask: without the places of the true elements as index arrays. values has one element or
 /// one a true place. @throws ShapeError

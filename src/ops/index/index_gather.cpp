@@ -22,7 +22,8 @@ using index::at_least_1d;
 using index::checked_indices;
 
 const core::OpRegistration kOps({
-    {"index_select", "index", OpClass::kIndex, "x[..., n, ...], index [k] -> [..., k, ...]: rows of dim that index names"},
+    {"index_select", "index", OpClass::kIndex,
+     "x[..., n, ...], index [k] -> [..., k, ...]: rows of dim that index names"},
     {"embedding", "index", OpClass::kIndex, "index [*S], weight [V, *R] -> [*S, *R] = weight[index]"},
     {"gather", "index", OpClass::kIndex, "x, index of one rank -> index's shape: x at index along dim"},
     {"take_along_dim", "index", OpClass::kIndex, "gather, x and indices broadcast outside of dim"},
@@ -31,12 +32,20 @@ const core::OpRegistration kOps({
 bool is_meta(const Tensor& x) { return x.device().type == DeviceType::kMeta; }
 
 /// out and x at `places` along dim; x is seen through these strides at out's shape.
-index::AlongMove move_of(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places, const Tensor& out) {
-  return {.shape = out.shape(), .dim = dim, .size = size, .index = places.data<int64_t>(), .table = x.raw(),
-          .table_strides = x_strides, .dense = out.raw(), .dense_strides = out.strides()};
+index::AlongMove move_of(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places,
+                         const Tensor& out) {
+  return {.shape = out.shape(),
+          .dim = dim,
+          .size = size,
+          .index = places.data<int64_t>(),
+          .table = x.raw(),
+          .table_strides = x_strides,
+          .dense = out.raw(),
+          .dense_strides = out.strides()};
 }
 
-void gather_into(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places, const Tensor& out) {
+void gather_into(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places,
+                 const Tensor& out) {
   index::gather_along(move_of(x, x_strides, dim, size, places, out), x.dtype());
 }
 
@@ -54,7 +63,8 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const Ind
   const int d = normalize_dim(op, dim, x.ndim());
   if (index.ndim() > 1) fail<ShapeError>("{}: index must have at most 1 dim, got shape {}", op, index.shape());
   const Tensor from = at_least_1d(x);
-  if (x.ndim() == 0 && index.numel() != 1) fail<ShapeError>("{}: index must have 1 element for a 0-d x, got shape {}", op, index.shape());
+  if (x.ndim() == 0 && index.numel() != 1)
+    fail<ShapeError>("{}: index must have 1 element for a 0-d x, got shape {}", op, index.shape());
   const Tensor places = is_meta(x) ? index : checked_indices(op, "index", index, from.shape(d));
   Dims shape = x.shape();
   if (!shape.empty()) shape[d] = index.numel();
@@ -87,7 +97,8 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
   check_index_arguments(op, x, {"index", index});
   const int d = normalize_dim(op, dim, x.ndim());
   const Tensor from = at_least_1d(x), at = at_least_1d(index);
-  if (at.ndim() != from.ndim()) fail<ShapeError>("{}: index must have x's {} dims, got shape {}", op, x.ndim(), index.shape());
+  if (at.ndim() != from.ndim())
+    fail<ShapeError>("{}: index must have x's {} dims, got shape {}", op, x.ndim(), index.shape());
   for (int i = 0; i < at.ndim(); ++i)
     if (i != d && at.shape(i) > from.shape(i))
       fail<ShapeError>("{}: index of shape {} is larger than x of shape {} in dim {}", op, index.shape(), x.shape(), i);
@@ -98,7 +109,8 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index}, {out.target()}}; });
   if (step.shape_only(out.target())) return out.target();
   const Tensor target = at_least_1d(out.target());
-  if (at_once && index::try_gather_along(move_of(from, from.strides(), d, from.shape(d), places, target), x.dtype())) return out.finish();
+  if (at_once && index::try_gather_along(move_of(from, from.strides(), d, from.shape(d), places, target), x.dtype()))
+    return out.finish();
   if (at_once) places = checked_indices(op, "index", at, from.shape(d));
   gather_into(from, from.strides(), d, from.shape(d), places, target);
   return out.finish();
@@ -118,7 +130,8 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
   }
   const Tensor from = at_least_1d(x), at = at_least_1d(indices);
   const int d = normalize_dim(op, *dim, x.ndim());
-  if (at.ndim() != from.ndim()) fail<ShapeError>("{}: indices must have x's {} dims, got shape {}", op, x.ndim(), indices.shape());
+  if (at.ndim() != from.ndim())
+    fail<ShapeError>("{}: indices must have x's {} dims, got shape {}", op, x.ndim(), indices.shape());
   Dims x_sizes = from.shape(), index_sizes = at.shape();
   x_sizes[d] = index_sizes[d] = 1;
   Dims shape = core::broadcast_shapes(op, x_sizes, index_sizes);

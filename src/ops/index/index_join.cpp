@@ -91,13 +91,15 @@ void join_runs(const std::vector<Tensor>& pieces, const Tensor& target, int d) {
 void join_one_by_one(const std::vector<Tensor>& pieces, const Tensor& target, int d) {
   int64_t start = 0;
   for (const Tensor& x : pieces) {
-    if (x.numel() > 0) core::copy_into(x, target.with_layout(x.shape(), target.strides(), target.offset() + start * target.stride(d)));
+    if (x.numel() > 0)
+      core::copy_into(x, target.with_layout(x.shape(), target.strides(), target.offset() + start * target.stride(d)));
     start += x.shape(d);
   }
 }
 
 /// Checked pieces of one rank, joined along d.
-Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<Tensor>& pieces, int d, const Tensor& out_option) {
+Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<Tensor>& pieces, int d,
+            const Tensor& out_option) {
   Dims shape = pieces[0].shape();
   const DType dtype = promoted(op, pieces);
   shape[d] = 0;
@@ -141,16 +143,19 @@ struct Loops {
 Tensor tiled(const char* op, const Tensor& x, const Dims& counts, const Tensor& out_option) {
   for (int64_t n : counts)
     if (n < 0) fail<ValueError>("{}: counts must be >= 0, got {}", op, counts);
-  const size_t rank = std::max(counts.size(), x.shape().size()), x_lead = rank - x.shape().size(), lead = rank - counts.size();
+  const size_t rank = std::max(counts.size(), x.shape().size()), x_lead = rank - x.shape().size(),
+               lead = rank - counts.size();
   Dims shape;
-  for (size_t d = 0; d < rank; ++d) shape.push_back((d < x_lead ? 1 : x.shape()[d - x_lead]) * (d < lead ? 1 : counts[d - lead]));
+  for (size_t d = 0; d < rank; ++d)
+    shape.push_back((d < x_lead ? 1 : x.shape()[d - x_lead]) * (d < lead ? 1 : counts[d - lead]));
   Output out(op, out_option, shape, x.dtype(), x, {&x});
   const Tensor& target = out.target();
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {target}}; });
   if (step.shape_only(target)) return target;
   Loops from, to;
   for (size_t d = 0; d < rank; ++d) {
-    const int64_t size = d < x_lead ? 1 : x.shape()[d - x_lead], times = d < lead ? 1 : counts[d - lead], stride = target.strides()[d];
+    const int64_t size = d < x_lead ? 1 : x.shape()[d - x_lead], times = d < lead ? 1 : counts[d - lead],
+                  stride = target.strides()[d];
     if (times != 1) from.add(times, 0), to.add(times, size * stride);
     if (size != 1) from.add(size, x.strides()[d - x_lead]), to.add(size, stride);
   }
@@ -168,7 +173,8 @@ std::pair<Tensor, int> along(const char* op, const Tensor& x, std::optional<int6
 }
 
 void check_output_size(const std::optional<int64_t>& given, int64_t total) {
-  if (given && *given != total) fail<ValueError>("repeat_interleave: output_size must be the sum of the repeats, {}, got {}", total, *given);
+  if (given && *given != total)
+    fail<ValueError>("repeat_interleave: output_size must be the sum of the repeats, {}, got {}", total, *given);
 }
 
 /// Each place of 0..n-1, counts[i] times. @throws ValueError, ShapeError
@@ -202,7 +208,9 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, const IndexOptions& 
     bool fits = x.ndim() > 0 && x.ndim() == first.ndim();
     for (int k = 0; fits && k < x.ndim(); ++k) fits = k == d || x.shape(k) == first.shape(k);
     if (x.ndim() == 0) fail<ShapeError>("{}: tensors[{}] has no dims; stack joins 0-d tensors", op, i);
-    if (!fits) fail<ShapeError>("{}: tensors[{}] has shape {}, which does not fit tensors[0]'s {} but for dim {}", op, i, x.shape(), first.shape(), d);
+    if (!fits)
+      fail<ShapeError>("{}: tensors[{}] has shape {}, which does not fit tensors[0]'s {} but for dim {}", op, i,
+                       x.shape(), first.shape(), d);
   }
   return join(op, tensors, tensors, d, options.out);
 }
@@ -214,7 +222,8 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim, const IndexOptions
   std::vector<Tensor> pieces;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& x = tensors[i];
-    if (x.shape() != tensors[0].shape()) fail<ShapeError>("{}: tensors[{}] has shape {}, tensors[0] has {}", op, i, x.shape(), tensors[0].shape());
+    if (x.shape() != tensors[0].shape())
+      fail<ShapeError>("{}: tensors[{}] has shape {}, tensors[0] has {}", op, i, x.shape(), tensors[0].shape());
     Dims shape = x.shape(), strides = x.strides();
     strides.insert(d, d < x.ndim() ? x.shape(d) * x.stride(d) : 1);
     shape.insert(d, 1);

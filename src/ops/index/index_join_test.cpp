@@ -63,14 +63,20 @@ TEST(Masks, RowMajorOrderOfTheView) {
 TEST(Masks, BroadcastAndErrors) {
   const Tensor x = tensor_of({2, 3}, float32, {0, 1, 2, 3, 4, 5}), row = tensor_of({3}, boolean, {1, 0, 1});
   EXPECT_EQ(values(masked_select(x, row)), (std::vector<double>{0, 2, 3, 5}));
-  EXPECT_EQ(values(masked_select(narrow(x, 0, 0, 1), tensor_of({2, 1}, boolean, {1, 1}))), (std::vector<double>{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(values(masked_select(narrow(x, 0, 0, 1), tensor_of({2, 1}, boolean, {1, 1}))),
+            (std::vector<double>{0, 1, 2, 0, 1, 2}));
   expect_error<DTypeError>([&] { masked_select(x, x); }, "masked_select: mask must be bool, got float32");
-  expect_error<ShapeError>([&] { masked_scatter(x, row, full({3}, float32, 0)); }, "masked_scatter: source of shape (3,) has 3 elements, mask selects 4");
-  expect_error<DTypeError>([&] { masked_scatter(x, row, full({4}, int32, 0)); }, "masked_scatter: source must have x's dtype float32, got int32");
+  expect_error<ShapeError>([&] { masked_scatter(x, row, full({3}, float32, 0)); },
+                           "masked_scatter: source of shape (3,) has 3 elements, mask selects 4");
+  expect_error<DTypeError>([&] { masked_scatter(x, row, full({4}, int32, 0)); },
+                           "masked_scatter: source must have x's dtype float32, got int32");
   EXPECT_EQ(values(nonzero(tensor_of({4}, float32, {0, -0.0, kNan, 1}))), (std::vector<double>{2, 3}));
   EXPECT_EQ(nonzero(full({}, float32, 1)).shape(), (Dims{1, 0}));
-  expect_error<ShapeError>([&] { index_get(x, {tensor_of({2}, boolean, {1, 1}), tensor_of({2}, boolean, {1, 1})}); },
-                           "index_get: mask indices[1] has shape (2,), which does not fit x of shape (2, 3) at dim 1");
+  expect_error<ShapeError>(
+      [&] {
+        index_get(x, {tensor_of({2}, boolean, {1, 1}), tensor_of({2}, boolean, {1, 1})});
+      },
+      "index_get: mask indices[1] has shape (2,), which does not fit x of shape (2, 3) at dim 1");
 }
 
 TEST(Cat, AllDtypesAndLayouts) {
@@ -124,11 +130,24 @@ TEST(Cat, OutMayBeAPiece) {
 TEST(Cat, Errors) {
   const Tensor two = full({2, 3}, float32, 0), none = full({0}, float32, 0);
   expect_error<ValueError>([&] { cat({}); }, "cat: tensors must not be empty");
-  expect_error<IndexError>([&] { cat({none, none}, 999); }, "cat: dim 999 is out of range for 1 dims (expected -1 to 0)");
-  expect_error<ShapeError>([&] { cat({two, none}, 1); }, "cat: tensors[1] has shape (0,), which does not fit tensors[0]'s (2, 3) but for dim 1");
-  expect_error<ShapeError>([&] { cat({full({}, float32, 0)}); }, "cat: tensors[0] has no dims; stack joins 0-d tensors");
+  expect_error<IndexError>(
+      [&] {
+        cat({none, none}, 999);
+      },
+      "cat: dim 999 is out of range for 1 dims (expected -1 to 0)");
+  expect_error<ShapeError>(
+      [&] {
+        cat({two, none}, 1);
+      },
+      "cat: tensors[1] has shape (0,), which does not fit tensors[0]'s (2, 3) but for dim 1");
+  expect_error<ShapeError>([&] { cat({full({}, float32, 0)}); },
+                           "cat: tensors[0] has no dims; stack joins 0-d tensors");
   expect_error<ShapeError>([&] { stack({two, none}); }, "stack: tensors[1] has shape (0,), tensors[0] has (2, 3)");
-  expect_error<DTypeError>([&] { cat({two.to(uint64), two.to(int64)}); }, "cat: uint64 and int64 have no common dtype; convert one of them");
+  expect_error<DTypeError>(
+      [&] {
+        cat({two.to(uint64), two.to(int64)});
+      },
+      "cat: uint64 and int64 have no common dtype; convert one of them");
 }
 
 TEST(Stack, NewDim) {
@@ -148,14 +167,17 @@ TEST(Tile, RepeatAndInterleave) {
     EXPECT_EQ(values(repeat(x, counts)), want);
     EXPECT_EQ(values(tile(x, counts, {.out = draw.poisoned(shape, x.dtype())})), want);
     const int64_t n = draw.upto(3);
-    EXPECT_EQ(values(repeat_interleave(x, n, {.dim = 1})),
-              mapped(x, {x.shape(0), x.shape(1) * n}, [&](const Dims& at) { return Dims{at[0], at[1] / n}; }));
-    EXPECT_EQ(values(repeat_interleave(x, full({x.shape(0)}, uint8, static_cast<double>(n)), {.dim = 0})), values(repeat_interleave(x, n, {.dim = 0})));
+    EXPECT_EQ(values(repeat_interleave(x, n, {.dim = 1})), mapped(x, {x.shape(0), x.shape(1) * n}, [&](const Dims& at) {
+                return Dims{at[0], at[1] / n};
+              }));
+    EXPECT_EQ(values(repeat_interleave(x, full({x.shape(0)}, uint8, static_cast<double>(n)), {.dim = 0})),
+              values(repeat_interleave(x, n, {.dim = 0})));
   }
   const Tensor x = tensor_of({2, 2}, int32, {1, 2, 3, 4});
   EXPECT_EQ(values(repeat_interleave(x, tensor_of({4}, int64, {0, 2, 1, 0}))), (std::vector<double>{2, 2, 3}));
   EXPECT_EQ(values(tile(x, {2})), (std::vector<double>{1, 2, 1, 2, 3, 4, 3, 4}));
-  expect_error<ShapeError>([&] { repeat(x, {2}); }, "repeat: sizes (2,) must have an entry for each dim of x, which has shape (2, 2)");
+  expect_error<ShapeError>([&] { repeat(x, {2}); },
+                           "repeat: sizes (2,) must have an entry for each dim of x, which has shape (2, 2)");
   expect_error<ValueError>([&] { tile(x, {-1}); }, "tile: counts must be >= 0, got (-1,)");
   expect_error<ValueError>([&] { repeat_interleave(x, -1); }, "repeat_interleave: repeats must be >= 0, got -1");
   expect_error<ShapeError>([&] { repeat_interleave(x, full({3}, int64, 1), {.dim = 0}); },
@@ -167,13 +189,19 @@ TEST(Tile, RepeatAndInterleave) {
 TEST(Flip, AndRoll) {
   Draw draw(4);
   for (int i = 0; i < 100; ++i) {
-    const Tensor x = draw.view({1 + draw.upto(5), 1 + draw.upto(4), 1 + draw.upto(i % 10 ? 6 : 300)}, i % 2 ? float32 : int8);
+    const Tensor x =
+        draw.view({1 + draw.upto(5), 1 + draw.upto(4), 1 + draw.upto(i % 10 ? 6 : 300)}, i % 2 ? float32 : int8);
     const Dims n = x.shape();
-    EXPECT_EQ(values(flip(x, {2, 0})), mapped(x, n, [&](const Dims& at) { return Dims{n[0] - 1 - at[0], at[1], n[2] - 1 - at[2]}; }));
-    EXPECT_EQ(values(flip(x, {-2}, {.out = draw.poisoned(n, x.dtype())})), mapped(x, n, [&](const Dims& at) { return Dims{at[0], n[1] - 1 - at[1], at[2]}; }));
+    EXPECT_EQ(values(flip(x, {2, 0})), mapped(x, n, [&](const Dims& at) {
+                return Dims{n[0] - 1 - at[0], at[1], n[2] - 1 - at[2]};
+              }));
+    EXPECT_EQ(values(flip(x, {-2}, {.out = draw.poisoned(n, x.dtype())})), mapped(x, n, [&](const Dims& at) {
+                return Dims{at[0], n[1] - 1 - at[1], at[2]};
+              }));
     const int64_t a = draw.upto(14) - 7, b = draw.upto(14) - 7;
-    EXPECT_EQ(values(roll(x, {a, b}, {1, 2})),
-              mapped(x, n, [&](const Dims& at) { return Dims{at[0], (at[1] - a + 700 * n[1]) % n[1], (at[2] - b + 700 * n[2]) % n[2]}; }));
+    EXPECT_EQ(values(roll(x, {a, b}, {1, 2})), mapped(x, n, [&](const Dims& at) {
+                return Dims{at[0], (at[1] - a + 700 * n[1]) % n[1], (at[2] - b + 700 * n[2]) % n[2]};
+              }));
   }
   const Tensor x = tensor_of({2, 2}, int32, {1, 2, 3, 4});
   EXPECT_EQ(values(roll(x, {1})), (std::vector<double>{4, 1, 2, 3}));
@@ -186,11 +214,15 @@ TEST(Flip, AndRoll) {
 TEST(OneHot, ClassesFromZero) {
   EXPECT_EQ(values(one_hot(tensor_of({2}, uint8, {2, 0}))), (std::vector<double>{0, 0, 1, 1, 0, 0}));
   EXPECT_EQ(one_hot(full({2, 0}, int64, 0), {.num_classes = 4}).shape(), (Dims{2, 0, 4}));
-  expect_error<IndexError>([&] { one_hot(tensor_of({2}, int64, {0, -1}), {.num_classes = 3}); },
-                           "one_hot: class at (1,) is -1, out of range for size 3 (expected 0 to 2)");
+  expect_error<IndexError>(
+      [&] {
+        one_hot(tensor_of({2}, int64, {0, -1}), {.num_classes = 3});
+      },
+      "one_hot: class at (1,) is -1, out of range for size 3 (expected 0 to 2)");
   expect_error<IndexError>([&] { one_hot(tensor_of({1}, int32, {3}), {.num_classes = 3}); },
                            "one_hot: class at (0,) is 3, out of range for size 3 (expected 0 to 2)");
-  expect_error<ShapeError>([&] { one_hot(full({0}, int64, 0)); }, "one_hot: num_classes is not determined by an empty x of shape (0,); give it");
+  expect_error<ShapeError>([&] { one_hot(full({0}, int64, 0)); },
+                           "one_hot: num_classes is not determined by an empty x of shape (0,); give it");
 }
 
 }  // namespace

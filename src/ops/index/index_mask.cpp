@@ -27,7 +27,8 @@ const core::OpRegistration kOps({
     {"nonzero", "index", OpClass::kIndex, "x [*S] -> int64 [count, ndim]: the places that are not zero, row-major"},
 });
 
-/// Places are counted in chunks of this many, then filled from each chunk's start: the same places for any thread count.
+/// Places are counted in chunks of this many, then filled from each chunk's start: the same places for any thread
+/// count.
 constexpr int64_t kChunk = 1 << 14;
 
 /// Calls fn(position, offset in a, offset in b) for flat positions begin..end of a shape, row-major.
@@ -69,7 +70,8 @@ std::vector<int64_t> chunk_starts(const Dims& shape, const Dims& strides, Truth<
   cpu::parallel_for(chunks, 2, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       int64_t found = 0;
-      walk(shape, strides, strides, c * kChunk, std::min(count, (c + 1) * kChunk), [&](int64_t, int64_t a, int64_t) { found += truth(a); });
+      walk(shape, strides, strides, c * kChunk, std::min(count, (c + 1) * kChunk),
+           [&](int64_t, int64_t a, int64_t) { found += truth(a); });
       starts[c + 1] = found;
     }
   });
@@ -79,7 +81,8 @@ std::vector<int64_t> chunk_starts(const Dims& shape, const Dims& strides, Truth<
 
 /// Calls fn(k, position, offset in a, offset in b) for the k-th true place; a has the truth.
 template <class T, class Fn>
-void for_each_true(const Dims& shape, const Dims& a, const Dims& b, Truth<T> truth, const std::vector<int64_t>& starts, Fn fn) {
+void for_each_true(const Dims& shape, const Dims& a, const Dims& b, Truth<T> truth, const std::vector<int64_t>& starts,
+                   Fn fn) {
   const int64_t count = product(shape);
   cpu::parallel_for(static_cast<int64_t>(starts.size()) - 1, 2, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
@@ -96,7 +99,9 @@ void check_data_dependent(const char* op, const Tensor& x) {
   if (x.device().type == DeviceType::kMeta) fail<UnsupportedError>("{}: the size of the result depends on data", op);
 }
 
-Tensor expanded(const Tensor& x, const Dims& shape) { return x.with_layout(shape, broadcast_strides(x, shape), x.offset()); }
+Tensor expanded(const Tensor& x, const Dims& shape) {
+  return x.with_layout(shape, broadcast_strides(x, shape), x.offset());
+}
 
 /// target[k-th true place] = source[k], for a target and mask of one shape.
 void fill_masked(const Tensor& target, const Tensor& mask, const Tensor& source, const std::vector<int64_t>& starts) {
@@ -115,14 +120,16 @@ struct MaskedScatter {
   std::vector<int64_t> starts;
 };
 
-MaskedScatter check_masked_scatter(const char* op, const Tensor& x, const Tensor& mask, const Tensor& source, const Dims& shape) {
+MaskedScatter check_masked_scatter(const char* op, const Tensor& x, const Tensor& mask, const Tensor& source,
+                                   const Dims& shape) {
   core::check_same_dtype(op, {"x", x}, {"source", source});
   core::check_same_device(op, {{"x", x}, {"mask", mask}, {"source", source}});
   MaskedScatter m{op, expanded(mask, shape), source, {}};
   if (x.device().type == DeviceType::kMeta) return m;
   m.starts = chunk_starts(shape, m.mask.strides(), truth_of<uint8_t>(m.mask));
   if (source.numel() < m.starts.back())
-    fail<ShapeError>("{}: source of shape {} has {} elements, mask selects {}", op, source.shape(), source.numel(), m.starts.back());
+    fail<ShapeError>("{}: source of shape {} has {} elements, mask selects {}", op, source.shape(), source.numel(),
+                     m.starts.back());
   return m;
 }
 
@@ -132,12 +139,14 @@ void index::put_masked(const char* op, const Tensor& x, const Tensor& mask, cons
   const std::vector<int64_t> starts = chunk_starts(mask.shape(), mask.strides(), truth_of<uint8_t>(mask));
   const int64_t count = starts.back();
   if (values.ndim() > 1 || (values.numel() != 1 && values.numel() != count))
-    fail<ShapeError>("{}: values of shape {} cannot broadcast to the indexed shape {}", op, values.shape(), Dims{count});
+    fail<ShapeError>("{}: values of shape {} cannot broadcast to the indexed shape {}", op, values.shape(),
+                     Dims{count});
   core::check_writable(op, "x", x);
   if (values.numel() == 1) {
     masked_fill_(x, mask, values.with_layout({}, {}, values.offset()));
   } else {
-    fill_masked(x, read_first(mask, core::spans_overlap(mask, x)), read_first(values, core::spans_overlap(values, x)), starts);
+    fill_masked(x, read_first(mask, core::spans_overlap(mask, x)), read_first(values, core::spans_overlap(values, x)),
+                starts);
   }
 }
 
@@ -185,7 +194,8 @@ Tensor masked_scatter_(const Tensor& x, const Tensor& mask, const Tensor& source
   core::check_writable(op, "x", x);
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, mask, source}, {x}}; });
   if (step.shape_only(x)) return x;
-  fill_masked(x, index::read_first(m.mask, core::spans_overlap(m.mask, x)), index::read_first(source, core::spans_overlap(source, x)), m.starts);
+  fill_masked(x, index::read_first(m.mask, core::spans_overlap(m.mask, x)),
+              index::read_first(source, core::spans_overlap(source, x)), m.starts);
   return x;
 }
 

@@ -26,8 +26,8 @@ const core::OpRegistration kOps({
     {"one_hot", "index", OpClass::kIndex, "x [*S] -> int64 [*S, classes], 1 at x"},
 });
 
-/// Copies x to out, moved along the dims from `next` on: each splits into the part that stays in order and the part that
-/// comes around.
+/// Copies x to out, moved along the dims from `next` on: each splits into the part that stays in order and the part
+/// that comes around.
 void roll_into(const Tensor& x, const Tensor& out, const Dims& dims, const Dims& shifts, size_t next) {
   if (next == dims.size()) return core::copy_into(x, out);
   const auto d = static_cast<size_t>(dims[next]);
@@ -55,7 +55,8 @@ Tensor roll_flat(const Tensor& x, const Dims& shifts, const Tensor& out_option) 
 
 /// The largest entry + 1.
 int64_t classes_of(const Tensor& x) {
-  if (x.numel() == 0) fail<ShapeError>("one_hot: num_classes is not determined by an empty x of shape {}; give it", x.shape());
+  if (x.numel() == 0)
+    fail<ShapeError>("one_hot: num_classes is not determined by an empty x of shape {}; give it", x.shape());
   const Tensor dense = x.contiguous();
   return core::visit_integer(x.dtype(), [&]<class T>() {
     const T* from = dense.data<T>();
@@ -111,7 +112,8 @@ Tensor one_hot(const Tensor& x, const OneHotOptions& options) {
   core::check_index_dtype(op, {"x", x});
   if (options.num_classes < -1) fail<ValueError>("{}: num_classes must be -1 or >= 0, got {}", op, options.num_classes);
   const bool meta = x.device().type == DeviceType::kMeta;
-  if (meta && options.num_classes == -1) fail<UnsupportedError>("{}: without num_classes the size of the result depends on data", op);
+  if (meta && options.num_classes == -1)
+    fail<UnsupportedError>("{}: without num_classes the size of the result depends on data", op);
   const int64_t classes = options.num_classes >= 0 ? options.num_classes : classes_of(x);
   const Tensor at = meta ? x : index::checked_indices(op, "class", x, classes, true);
   Dims shape = x.shape();

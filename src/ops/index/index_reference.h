@@ -47,7 +47,8 @@ inline Array gather(const Array& x, size_t dim, const Array& index) {
 }
 
 /// put(old, new) at each place that index names, in order.
-inline Array scatter(Array x, size_t dim, const Array& index, const Array& src, const std::function<double(double, double)>& put) {
+inline Array scatter(Array x, size_t dim, const Array& index, const Array& src,
+                     const std::function<double(double, double)>& put) {
   for_each(index.shape, [&](const Dims& at) {
     double& place = x[named(index, at, dim, x.shape[dim])];
     place = put(place, src[at]);
@@ -57,7 +58,8 @@ inline Array scatter(Array x, size_t dim, const Array& index, const Array& src, 
 
 /// How often index names each place of x.
 inline Array counts(const Array& x, size_t dim, const Array& index) {
-  Array ones{index.shape, std::vector<double>(index.values.size(), 1)}, none{x.shape, std::vector<double>(x.values.size(), 0)};
+  Array ones{index.shape, std::vector<double>(index.values.size(), 1)},
+      none{x.shape, std::vector<double>(x.values.size(), 0)};
   return scatter(none, dim, index, ones, [](double a, double b) { return a + b; });
 }
 

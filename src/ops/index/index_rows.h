@@ -7,8 +7,8 @@
 
 namespace tenor::index {
 
-/// A table [*outer, places, *inner] beside a dense [*outer, count, *inner]: row p of the dense side belongs to the table's
-/// row at element offset places[p] * place_stride. Strides count elements; both sides have one element size.
+/// A table [*outer, places, *inner] beside a dense [*outer, count, *inner]: row p of the dense side belongs to the
+/// table's row at element offset places[p] * place_stride. Strides count elements; both sides have one element size.
 struct RowMove {
   Dims outer = {}, inner = {};
   void* table = nullptr;
@@ -28,13 +28,14 @@ void scatter_rows(const RowMove& move, DType dtype);
 /// table row p += alpha * dense row p, in the order of p; dtype is one that operators compute in.
 void add_rows(const RowMove& move, DType dtype, const Scalar& alpha);
 
-/// The same for 16-bit floats, summed in float32 and rounded once, without a float32 copy of the table. False, and nothing
-/// done, where the rows are not dense on both sides or too short to be worth grouping by place.
+/// The same for 16-bit floats, summed in float32 and rounded once, without a float32 copy of the table. False, and
+/// nothing done, where the rows are not dense on both sides or too short to be worth grouping by place.
 bool add_rows_narrow(const RowMove& move, DType dtype, const Scalar& alpha);
-/// out = x at `places` (dense int64 in range) along x's dim d; out's dims from d to d + rank stand for them, row-major when
-/// there are several.
+/// out = x at `places` (dense int64 in range) along x's dim d; out's dims from d to d + rank stand for them, row-major
+/// when there are several.
 void select_rows(const Tensor& x, size_t d, const Tensor& places, const Tensor& out, size_t rank);
 /// dst = src, element by element; src's strides may also be negative or 0.
-void copy_strided(const void* src, const Dims& src_strides, void* dst, const Dims& dst_strides, const Dims& shape, DType dtype);
+void copy_strided(const void* src, const Dims& src_strides, void* dst, const Dims& dst_strides, const Dims& shape,
+                  DType dtype);
 
 }  // namespace tenor::index

@@ -25,7 +25,8 @@ Block make_block(const Dims& shape, const Dims& table, const Dims& dense) {
   Block block;
   for (size_t d : order) {
     if (shape[d] == 1) continue;
-    if (!block.shape.empty() && block.table.back() == shape[d] * table[d] && block.dense.back() == shape[d] * dense[d]) {
+    if (!block.shape.empty() && block.table.back() == shape[d] * table[d] &&
+        block.dense.back() == shape[d] * dense[d]) {
       block.shape.back() *= shape[d];
       block.table.back() = table[d];
       block.dense.back() = dense[d];
@@ -40,14 +41,16 @@ Block make_block(const Dims& shape, const Dims& table, const Dims& dense) {
 
 /// fn(to, from) over the elements of a row, dims first..last; `Copy` says that it only assigns.
 template <class T, class Op>
-void combine_block(const Dims& shape, const Dims& to_strides, const Dims& from_strides, size_t dim, T* to, const T* from, const Op& op) {
+void combine_block(const Dims& shape, const Dims& to_strides, const Dims& from_strides, size_t dim, T* to,
+                   const T* from, const Op& op) {
   if (dim == shape.size()) {
     *to = op(*to, *from);
     return;
   }
   const int64_t n = shape[dim], ts = to_strides[dim], fs = from_strides[dim];
   if (dim + 1 < shape.size()) {
-    for (int64_t i = 0; i < n; ++i) combine_block(shape, to_strides, from_strides, dim + 1, to + i * ts, from + i * fs, op);
+    for (int64_t i = 0; i < n; ++i)
+      combine_block(shape, to_strides, from_strides, dim + 1, to + i * ts, from + i * fs, op);
   } else if (ts == 1 && fs == 1) {
     if constexpr (std::is_same_v<Op, Put>) {
       std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
@@ -131,10 +134,12 @@ void gather_typed(const RowMove& m) {
         for (int64_t p = first; p < last; ++p) dense[p * m.dense_stride] = table[m.places[p] * m.place_stride];
       } else if (block.is_run()) {
         const size_t bytes = static_cast<size_t>(piece.shape[0]) * sizeof(T);
-        for (int64_t p = first; p < last; ++p) std::memcpy(dense + p * m.dense_stride, table + m.places[p] * m.place_stride, bytes);
+        for (int64_t p = first; p < last; ++p)
+          std::memcpy(dense + p * m.dense_stride, table + m.places[p] * m.place_stride, bytes);
       } else {
         for (int64_t p = first; p < last; ++p)
-          combine_block(piece.shape, block.dense, block.table, 0, dense + p * m.dense_stride, table + m.places[p] * m.place_stride, Put());
+          combine_block(piece.shape, block.dense, block.table, 0, dense + p * m.dense_stride,
+                        table + m.places[p] * m.place_stride, Put());
       }
       begin += last - first;
     }
@@ -146,12 +151,14 @@ void write_typed(const RowMove& m, const Op& op) {
   const Block block = make_block(m.inner, m.table_inner, m.dense_inner);
   const Cut cut = cut_writes(m, block, sizeof(T));
   const int64_t past = cut.ranges == 1 || m.count == 0 ? 1 : *std::max_element(m.places, m.places + m.count) + 1;
-  const int64_t bytes = m.count * (3 * cut.row_elements / cut.pieces / cut.ranges * static_cast<int64_t>(sizeof(T)) + 8);
+  const int64_t bytes =
+      m.count * (3 * cut.row_elements / cut.pieces / cut.ranges * static_cast<int64_t>(sizeof(T)) + 8);
   cpu::parallel_for(cut.outer * cut.pieces * cut.ranges, cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t r = item % cut.ranges, i = item / cut.ranges % cut.pieces, o = item / cut.ranges / cut.pieces;
       const Piece piece = piece_of(block, i, cut.pieces);
-      const int64_t low = cut.ranges == 1 ? INT64_MIN : past * r / cut.ranges, high = cut.ranges == 1 ? INT64_MAX : past * (r + 1) / cut.ranges;
+      const int64_t low = cut.ranges == 1 ? INT64_MIN : past * r / cut.ranges,
+                    high = cut.ranges == 1 ? INT64_MAX : past * (r + 1) / cut.ranges;
       T* table = static_cast<T*>(m.table) + offset_at(o, m.outer, m.table_outer) + piece.table;
       const T* dense = static_cast<const T*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + piece.dense;
       if (cut.ranges == 1 && block.shape.empty()) {
@@ -163,7 +170,8 @@ void write_typed(const RowMove& m, const Op& op) {
       }
       for (int64_t p = 0; p < m.count; ++p) {
         if (m.places[p] < low || m.places[p] >= high) continue;
-        combine_block(piece.shape, block.table, block.dense, 0, table + m.places[p] * m.place_stride, dense + p * m.dense_stride, op);
+        combine_block(piece.shape, block.table, block.dense, 0, table + m.places[p] * m.place_stride,
+                      dense + p * m.dense_stride, op);
       }
     }
   });
@@ -188,14 +196,16 @@ template <class T>
 void write_rows(const RowMove& m, const std::vector<int64_t>& rows) {
   const Block block = make_block(m.inner, m.table_inner, m.dense_inner);
   const int64_t count = static_cast<int64_t>(rows.size()), elements = product(m.inner);
-  cpu::parallel_for(product(m.outer) * count, cpu::grain_of(2 * elements * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t p = rows[static_cast<size_t>(i % count)], o = i / count;
-      T* table = static_cast<T*>(m.table) + offset_at(o, m.outer, m.table_outer) + m.places[p] * m.place_stride;
-      const T* dense = static_cast<const T*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + p * m.dense_stride;
-      combine_block(block.shape, block.table, block.dense, 0, table, dense, Put());
-    }
-  });
+  cpu::parallel_for(
+      product(m.outer) * count, cpu::grain_of(2 * elements * static_cast<int64_t>(sizeof(T))),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t p = rows[static_cast<size_t>(i % count)], o = i / count;
+          T* table = static_cast<T*>(m.table) + offset_at(o, m.outer, m.table_outer) + m.places[p] * m.place_stride;
+          const T* dense = static_cast<const T*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + p * m.dense_stride;
+          combine_block(block.shape, block.table, block.dense, 0, table, dense, Put());
+        }
+      });
 }
 
 /// a + alpha * b, rounding twice.
@@ -220,7 +230,8 @@ void scatter_rows(const RowMove& move, DType dtype) {
   if (empty(move)) return;
   // Of long rows only those that stay are written.
   std::vector<int64_t> rows;
-  if (product(move.inner) * static_cast<int64_t>(item_size(dtype)) >= 128 && move.count >= 2 * num_threads()) rows = last_rows(move);
+  if (product(move.inner) * static_cast<int64_t>(item_size(dtype)) >= 128 && move.count >= 2 * num_threads())
+    rows = last_rows(move);
   core::visit_size(dtype, [&]<class T>() {
     if (!rows.empty()) return write_rows<T>(move, rows);
     write_typed<T>(move, Put());
@@ -251,10 +262,16 @@ void select_rows(const Tensor& x, size_t d, const Tensor& places, const Tensor& 
   gather_rows(move, x.dtype());
 }
 
-void copy_strided(const void* src, const Dims& src_strides, void* dst, const Dims& dst_strides, const Dims& shape, DType dtype) {
+void copy_strided(const void* src, const Dims& src_strides, void* dst, const Dims& dst_strides, const Dims& shape,
+                  DType dtype) {
   const int64_t here = 0;
-  RowMove move{.inner = shape, .table = const_cast<void*>(src), .table_inner = src_strides, .places = &here, .dense = dst,
-               .dense_inner = dst_strides, .count = 1};
+  RowMove move{.inner = shape,
+               .table = const_cast<void*>(src),
+               .table_inner = src_strides,
+               .places = &here,
+               .dense = dst,
+               .dense_inner = dst_strides,
+               .count = 1};
   gather_rows(move, dtype);
 }
 

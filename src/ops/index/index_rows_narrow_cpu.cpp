@@ -1,4 +1,5 @@
-// add_rows_narrow: rows of 16-bit floats grouped by the place they go to, each place summed in float32 and rounded once.
+// add_rows_narrow: rows of 16-bit floats grouped by the place they go to, each place summed in float32 and rounded
+// once.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -41,7 +42,8 @@ Groups group_by_place(const int64_t* places, int64_t count) {
     std::stable_sort(g.rows.begin(), g.rows.end(), [&](int64_t a, int64_t b) { return places[a] < places[b]; });
   }
   for (int64_t i = 0; i < count; ++i)
-    if (i == 0 || places[g.rows[static_cast<size_t>(i)]] != places[g.rows[static_cast<size_t>(i) - 1]]) g.starts.push_back(i);
+    if (i == 0 || places[g.rows[static_cast<size_t>(i)]] != places[g.rows[static_cast<size_t>(i) - 1]])
+      g.starts.push_back(i);
   g.starts.push_back(count);
   return g;
 }
@@ -51,7 +53,8 @@ struct Adder {
   cpu::Converter widen, narrow;
   float alpha;
 
-  void operator()(uint16_t* table, const uint16_t* dense, int64_t dense_stride, const int64_t* first, const int64_t* last, int64_t n) const {
+  void operator()(uint16_t* table, const uint16_t* dense, int64_t dense_stride, const int64_t* first,
+                  const int64_t* last, int64_t n) const {
     float sums[kPiece], from[kPiece];
     widen(table, sums, static_cast<size_t>(n));
     for (; first != last; ++first) {
@@ -82,14 +85,16 @@ bool add_rows_narrow(const RowMove& m, DType dtype, const Scalar& alpha) {
   const Groups groups = group_by_place(m.places, m.count);
   const auto places = static_cast<int64_t>(groups.starts.size()) - 1;
   const int64_t pieces = (columns + kPiece - 1) / kPiece;
-  const Adder add{cpu::Converter(dtype, float32), cpu::Converter(float32, dtype), static_cast<float>(alpha.as_double())};
+  const Adder add{cpu::Converter(dtype, float32), cpu::Converter(float32, dtype),
+                  static_cast<float>(alpha.as_double())};
   const int64_t bytes = 8 * std::min(columns, kPiece) * (m.count / places + 1);
   cpu::parallel_for(outer * pieces * places, cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t c = item % pieces, g = item / pieces % places, o = item / pieces / places;
       const int64_t* rows = groups.rows.data() + groups.starts[static_cast<size_t>(g)];
       const int64_t* past = groups.rows.data() + groups.starts[static_cast<size_t>(g) + 1];
-      auto* table = static_cast<uint16_t*>(m.table) + offset_at(o, m.outer, m.table_outer) + m.places[*rows] * m.place_stride + c * kPiece;
+      auto* table = static_cast<uint16_t*>(m.table) + offset_at(o, m.outer, m.table_outer) +
+                    m.places[*rows] * m.place_stride + c * kPiece;
       const auto* dense = static_cast<const uint16_t*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + c * kPiece;
       add(table, dense, m.dense_stride, rows, past, std::min(kPiece, columns - c * kPiece));
     }

@@ -26,7 +26,8 @@ using index::Combine;
 const core::OpRegistration kOps({
     {"scatter", "index", OpClass::kIndex, "x with src's elements written at index along dim; the last write wins"},
     {"scatter_add", "index", OpClass::kIndex, "x with src's elements added at index along dim, in index order"},
-    {"scatter_reduce", "index", OpClass::kIndex, "x combined with src's elements at index along dim: sum, prod, mean, amax, amin"},
+    {"scatter_reduce", "index", OpClass::kIndex,
+     "x combined with src's elements at index along dim: sum, prod, mean, amax, amin"},
     {"index_add", "index", OpClass::kIndex, "x[..., index[i], ...] += alpha * source[..., i, ...], in index order"},
 });
 
@@ -39,7 +40,8 @@ Kind kind_of(std::string_view reduce) {
   if (reduce == "mean") return Kind::kMean;
   if (reduce == "amax") return Kind::kMax;
   if (reduce == "amin") return Kind::kMin;
-  fail<ValueError>("scatter_reduce: reduce must be 'sum', 'prod', 'mean', 'amax' or 'amin', got '{}'", std::string(reduce));
+  fail<ValueError>("scatter_reduce: reduce must be 'sum', 'prod', 'mean', 'amax' or 'amin', got '{}'",
+                   std::string(reduce));
 }
 
 /// A checked scatter. `src` has the index's shape.
@@ -56,26 +58,32 @@ Tensor source_of(const char* op, const Tensor& x, const Tensor& at, const Operan
   const Tensor& given = src.tensor();
   if (!src.is_tensor() || (given.ndim() == 0 && at.ndim() > 0 && given.dtype() != x.dtype())) {
     const bool meta = x.device().type == DeviceType::kMeta;
-    const Tensor one = meta ? Tensor::empty({}, x.dtype(), x.device()) : src.is_tensor() ? given.to(x.dtype()) : core::scalar_tensor(op, "src", src.scalar(), x.dtype(), x.device());
+    const Tensor one = meta              ? Tensor::empty({}, x.dtype(), x.device())
+                       : src.is_tensor() ? given.to(x.dtype())
+                                         : core::scalar_tensor(op, "src", src.scalar(), x.dtype(), x.device());
     return one.with_layout(at.shape(), Dims(at.shape().size(), 0), one.offset());
   }
   core::check_same_device(op, {{"x", x}, {"src", given}});
   core::check_same_dtype(op, {"x", x}, {"src", given});
   if (given.ndim() == 0) return given.with_layout(at.shape(), Dims(at.shape().size(), 0), given.offset());
-  if (given.ndim() != at.ndim()) fail<ShapeError>("{}: src must have index's {} dims, got shape {}", op, at.ndim(), given.shape());
+  if (given.ndim() != at.ndim())
+    fail<ShapeError>("{}: src must have index's {} dims, got shape {}", op, at.ndim(), given.shape());
   for (int i = 0; i < at.ndim(); ++i)
     if (at.shape(i) > given.shape(i))
-      fail<ShapeError>("{}: index of shape {} is larger than src of shape {} in dim {}", op, at.shape(), given.shape(), i);
+      fail<ShapeError>("{}: index of shape {} is larger than src of shape {} in dim {}", op, at.shape(), given.shape(),
+                       i);
   return given.with_layout(at.shape(), given.strides(), given.offset());
 }
 
-Scatter check_scatter(const char* op, Kind kind, const Tensor& x, int64_t dim, const Tensor& index, const Operand& src, bool include_self) {
+Scatter check_scatter(const char* op, Kind kind, const Tensor& x, int64_t dim, const Tensor& index, const Operand& src,
+                      bool include_self) {
   check_given(op, {"x", x});
   core::check_index_dtype(op, {"index", index});
   core::check_same_device(op, {{"x", x}, {"index", index}});
   const int d = normalize_dim(op, dim, x.ndim());
   const Tensor to = at_least_1d(x), at = at_least_1d(index);
-  if (at.ndim() != to.ndim()) fail<ShapeError>("{}: index must have x's {} dims, got shape {}", op, x.ndim(), index.shape());
+  if (at.ndim() != to.ndim())
+    fail<ShapeError>("{}: index must have x's {} dims, got shape {}", op, x.ndim(), index.shape());
   for (int i = 0; i < at.ndim(); ++i)
     if (i != d && at.shape(i) > to.shape(i))
       fail<ShapeError>("{}: index of shape {} is larger than x of shape {} in dim {}", op, index.shape(), x.shape(), i);
@@ -85,8 +93,14 @@ Scatter check_scatter(const char* op, Kind kind, const Tensor& x, int64_t dim, c
 }
 
 index::AlongMove move_of(const Scatter& s, const Tensor& table, const Tensor& dense) {
-  return {.shape = s.index.shape(), .dim = s.dim, .size = table.shape(s.dim), .index = s.index.data<int64_t>(), .table = table.raw(),
-          .table_strides = table.strides(), .dense = dense.raw(), .dense_strides = dense.strides()};
+  return {.shape = s.index.shape(),
+          .dim = s.dim,
+          .size = table.shape(s.dim),
+          .index = s.index.data<int64_t>(),
+          .table = table.raw(),
+          .table_strides = table.strides(),
+          .dense = dense.raw(),
+          .dense_strides = dense.strides()};
 }
 
 /// One value at every position of the scatter.
@@ -108,10 +122,14 @@ Scalar identity_of(Kind kind, DType dtype) {
 
 Combine combine_of(Kind kind) {
   switch (kind) {
-    case Kind::kProd: return Combine::kMultiply;
-    case Kind::kMax: return Combine::kMaximum;
-    case Kind::kMin: return Combine::kMinimum;
-    default: return Combine::kAdd;
+    case Kind::kProd:
+      return Combine::kMultiply;
+    case Kind::kMax:
+      return Combine::kMaximum;
+    case Kind::kMin:
+      return Combine::kMinimum;
+    default:
+      return Combine::kAdd;
   }
 }
 
@@ -119,7 +137,8 @@ Combine combine_of(Kind kind) {
 template <class T>
 T mean_of(core::Compute<T> sum, int64_t count) {
   if (count <= 1) return core::cast<T>(sum);
-  if constexpr (std::is_floating_point_v<core::Compute<T>>) return core::cast<T>(static_cast<double>(sum) / static_cast<double>(count));
+  if constexpr (std::is_floating_point_v<core::Compute<T>>)
+    return core::cast<T>(static_cast<double>(sum) / static_cast<double>(count));
   if constexpr (std::is_unsigned_v<T>) return core::cast<T>(static_cast<uint64_t>(sum) / static_cast<uint64_t>(count));
   const auto wide = static_cast<int64_t>(sum);
   return core::cast<T>(wide / count - (wide % count < 0));
@@ -143,7 +162,8 @@ void run_scatter(const Scatter& s, const Tensor& target) {
   const DType wide = compute_dtype(target.dtype());
   const bool mean = s.kind == Kind::kMean;
   const index::AlongMove direct = move_of(s, target, s.src);
-  if (!mean && s.include_self && index::takes_lines(direct, target.dtype())) return index::combine_lines(direct, target.dtype(), combine_of(s.kind));
+  if (!mean && s.include_self && index::takes_lines(direct, target.dtype()))
+    return index::combine_lines(direct, target.dtype(), combine_of(s.kind));
   const Tensor scratch = mean ? target.to(wide).contiguous() : target.to(wide);
   const Tensor sums = mean && scratch.raw() == target.raw() ? scratch.clone() : scratch;
   if (!s.include_self) index::scatter_along(move_of(s, sums, constant(s, identity_of(s.kind, wide), wide)), wide);
@@ -177,7 +197,8 @@ Tensor scattered_in_place(Scatter s) {
   return s.x;
 }
 
-// ---- index_add ----------------------------------------------------------------------------------------------------------
+// ---- index_add
+// ----------------------------------------------------------------------------------------------------------
 
 struct RowAdd {
   int dim;
@@ -185,7 +206,8 @@ struct RowAdd {
   Scalar alpha;
 };
 
-RowAdd check_index_add(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+RowAdd check_index_add(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                       const Scalar& alpha) {
   check_given(op, {"x", x});
   core::check_index_dtype(op, {"index", index});
   check_given(op, {"source", source});
@@ -197,8 +219,10 @@ RowAdd check_index_add(const char* op, const Tensor& x, int64_t dim, const Tenso
   Dims expected = to.shape();
   expected[d] = index.numel();
   if (from.shape() != expected)
-    fail<ShapeError>("{}: source must have shape {} (x's, with index's size in dim {}), got {}", op, expected, d, source.shape());
-  if (alpha.is_float() && !is_float(x.dtype())) fail<ValueError>("{}: alpha must be an integer for {} x, got {}", op, x.dtype(), alpha.as_double());
+    fail<ShapeError>("{}: source must have shape {} (x's, with index's size in dim {}), got {}", op, expected, d,
+                     source.shape());
+  if (alpha.is_float() && !is_float(x.dtype()))
+    fail<ValueError>("{}: alpha must be an integer for {} x, got {}", op, x.dtype(), alpha.as_double());
   core::check_fits(op, "alpha", alpha, x.dtype());
   RowAdd a{d, x, index, from, alpha};
   if (x.device().type != DeviceType::kMeta) a.index = checked_indices(op, "index", index, to.shape(d));
@@ -250,29 +274,37 @@ Tensor scatter_add_(const Tensor& x, int64_t dim, const Tensor& index, const Ope
 }
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Operand& src, std::string_view reduce,
                       const ScatterReduceOptions& options) {
-  return scattered(check_scatter("scatter_reduce", kind_of(reduce), x, dim, index, src, options.include_self), options.out);
+  return scattered(check_scatter("scatter_reduce", kind_of(reduce), x, dim, index, src, options.include_self),
+                   options.out);
 }
 Tensor scatter_reduce_(const Tensor& x, int64_t dim, const Tensor& index, const Operand& src, std::string_view reduce,
                        const ScatterReduceOptions& options) {
-  return scattered_in_place(check_scatter("scatter_reduce_", kind_of(reduce), x, dim, index, src, options.include_self));
+  return scattered_in_place(
+      check_scatter("scatter_reduce_", kind_of(reduce), x, dim, index, src, options.include_self));
 }
 
-Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const IndexAddOptions& options) {
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                 const IndexAddOptions& options) {
   const char* op = "index_add";
   const RowAdd a = check_index_add(op, x, dim, index, source, options.alpha);
   core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &index, &source});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index, source}, {out.target()}, 0, {}, index::scratch_copies(x)}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x, index, source}, {out.target()}, 0, {}, index::scratch_copies(x)};
+  });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(x, out.target());
   run_index_add(a, at_least_1d(out.target()));
   return out.finish();
 }
 
-Tensor index_add_(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const IndexAddOptions& options) {
+Tensor index_add_(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                  const IndexAddOptions& options) {
   const char* op = "index_add_";
   RowAdd a = check_index_add(op, x, dim, index, source, options.alpha);
   core::check_writable(op, "x", x);
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index, source}, {x}, 0, {}, index::scratch_copies(x)}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x, index, source}, {x}, 0, {}, index::scratch_copies(x)};
+  });
   if (step.shape_only(x)) return x;
   a.source = index::read_first(a.source, core::spans_overlap(a.source, x));
   a.index = index::read_first(a.index, core::spans_overlap(a.index, x));

@@ -1,10 +1,11 @@
 // Reading, writing and adding at named places, against the float64 reference.
+#include "tenor/index.h"
+
 #include <functional>
 
 #include "src/core/step.h"
 #include "src/core/testing.h"
 #include "src/ops/index/index_reference.h"
-#include "tenor/index.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -39,7 +40,9 @@ Tensor index_of(Draw& draw, const Dims& shape, int64_t n) {
   return small(draw, shape, dtype, is_signed(dtype) ? -n : 0, n - 1);
 }
 
-void expect_values(const Tensor& got, const std::vector<double>& want, const std::string& what) { ASSERT_EQ(values(got), want) << what; }
+void expect_values(const Tensor& got, const std::vector<double>& want, const std::string& what) {
+  ASSERT_EQ(values(got), want) << what;
+}
 
 /// A gather's or scatter's arguments.
 struct Case {
@@ -50,9 +53,11 @@ Case case_of(Draw& draw, DType dtype, int64_t most = 6) {
   const Dims shape = shape_of(draw, 1 + draw.upto(3), most);
   const int dim = static_cast<int>(draw.upto(static_cast<int64_t>(shape.size()) - 1));
   Dims at = shape, source;
-  for (size_t d = 0; d < at.size(); ++d) at[d] = static_cast<int>(d) == dim ? draw.upto(9) : draw.upto(at[d] - 1) + (draw.upto(15) != 0);
+  for (size_t d = 0; d < at.size(); ++d)
+    at[d] = static_cast<int>(d) == dim ? draw.upto(9) : draw.upto(at[d] - 1) + (draw.upto(15) != 0);
   for (int64_t n : at) source.push_back(n + draw.upto(1));
-  return {small(draw, shape, dtype), index_of(draw, at, shape[static_cast<size_t>(dim)]), small(draw, source, dtype), dim};
+  return {small(draw, shape, dtype), index_of(draw, at, shape[static_cast<size_t>(dim)]), small(draw, source, dtype),
+          dim};
 }
 /// src, as large as the index.
 Array source_of(const Case& c) {
@@ -67,7 +72,8 @@ TEST(Gather, EveryDtypeAndLayout) {
   for (int i = 0; i < 400; ++i) {
     const DType dtype = kMoved[draw.upto(9)];
     const Case c = case_of(draw, dtype);
-    const std::vector<double> want = reference::gather(array_of(c.x), static_cast<size_t>(c.dim), array_of(c.index)).values;
+    const std::vector<double> want =
+        reference::gather(array_of(c.x), static_cast<size_t>(c.dim), array_of(c.index)).values;
     expect_values(gather(c.x, c.dim, c.index), want, describe(c.x));
     const Tensor out = draw.poisoned(c.index.shape(), dtype);
     expect_values(gather(c.x, c.dim - c.x.ndim(), c.index, {.out = out}), want, describe(c.x));
@@ -86,7 +92,8 @@ TEST(IndexSelect, EveryDtypeAndLayout) {
     const Tensor got = index_select(x, static_cast<int64_t>(dim), index);
     ASSERT_EQ(got.shape(), want.shape);
     expect_values(got, want.values, describe(x));
-    expect_values(index_select(x, static_cast<int64_t>(dim), index, {.out = draw.poisoned(want.shape, dtype)}), want.values, describe(x));
+    expect_values(index_select(x, static_cast<int64_t>(dim), index, {.out = draw.poisoned(want.shape, dtype)}),
+                  want.values, describe(x));
     if (dim == 0) expect_values(embedding(index, x), want.values, describe(x));
     std::vector<Tensor> entries(dim);
     entries.push_back(index);
@@ -104,7 +111,8 @@ TEST(TakeAlongDim, BroadcastsOutsideOfDim) {
   const Tensor x = small(draw, {3, 1, 4}, float32), index = index_of(draw, {1, 5, 6}, 4);
   const Tensor wide_x = expand(x, {3, 5, 4}), wide_index = expand(index, {3, 5, 6});
   EXPECT_EQ(values(take_along_dim(x, index, 2)), values(gather(wide_x, 2, wide_index)));
-  EXPECT_EQ(values(take_along_dim(x, tensor_of({2}, int64, {-1, 0}))), (std::vector<double>{values(x).back(), values(x)[0]}));
+  EXPECT_EQ(values(take_along_dim(x, tensor_of({2}, int64, {-1, 0}))),
+            (std::vector<double>{values(x).back(), values(x)[0]}));
 }
 
 TEST(Scatter, TheLastWriteWins) {
@@ -112,10 +120,12 @@ TEST(Scatter, TheLastWriteWins) {
   for (int i = 0; i < 300; ++i) {
     const Case c = case_of(draw, kMoved[draw.upto(9)]);
     const std::vector<double> before = values(c.x);
-    const auto want = reference::scatter(array_of(c.x), static_cast<size_t>(c.dim), array_of(c.index), source_of(c), [](double, double b) { return b; });
+    const auto want = reference::scatter(array_of(c.x), static_cast<size_t>(c.dim), array_of(c.index), source_of(c),
+                                         [](double, double b) { return b; });
     expect_values(scatter(c.x, c.dim, c.index, c.src), want.values, describe(c.x));
     EXPECT_EQ(values(c.x), before);
-    expect_values(scatter(c.x, c.dim, c.index, c.src, {.out = draw.poisoned(c.x.shape(), c.x.dtype())}), want.values, describe(c.x));
+    expect_values(scatter(c.x, c.dim, c.index, c.src, {.out = draw.poisoned(c.x.shape(), c.x.dtype())}), want.values,
+                  describe(c.x));
     scatter_(c.x, c.dim, c.index, c.src);
     expect_values(c.x, want.values, "in place");
   }
@@ -137,7 +147,10 @@ TEST(ScatterReduce, EveryReductionAndDtype) {
     const auto d = static_cast<size_t>(c.dim);
     const Array n = reference::counts(array_of(c.x), d, array_of(c.index));
     Array start = array_of(c.x);
-    const double identity = name == std::string("prod") ? 1 : name == std::string("amax") ? -kInf : name == std::string("amin") ? kInf : 0;
+    const double identity = name == std::string("prod")   ? 1
+                            : name == std::string("amax") ? -kInf
+                            : name == std::string("amin") ? kInf
+                                                          : 0;
     for (size_t k = 0; !include_self && k < n.values.size(); ++k)
       if (n.values[k] > 0) start.values[k] = identity;
     Array want = reference::scatter(start, d, array_of(c.index), source_of(c), put);
@@ -154,20 +167,29 @@ TEST(ScatterReduce, EveryReductionAndDtype) {
 }
 
 TEST(ScatterReduce, NanWinsExtremes) {
-  const Tensor x = full({1}, float32, 0), index = tensor_of({3}, int64, {0, 0, 0}), src = tensor_of({3}, float32, {1, kNan, 2});
-  for (const char* reduce : {"amax", "amin", "sum", "prod", "mean"}) EXPECT_TRUE(std::isnan(values(scatter_reduce(x, 0, index, src, reduce))[0])) << reduce;
+  const Tensor x = full({1}, float32, 0), index = tensor_of({3}, int64, {0, 0, 0}),
+               src = tensor_of({3}, float32, {1, kNan, 2});
+  for (const char* reduce : {"amax", "amin", "sum", "prod", "mean"})
+    EXPECT_TRUE(std::isnan(values(scatter_reduce(x, 0, index, src, reduce))[0])) << reduce;
 }
 
 TEST(ScatterAdd, IntegersWrapAndFloorTheirMean) {
   const Tensor index = tensor_of({2}, int64, {0, 0});
   for (DType dtype : {int16, uint16, int32, uint8}) {  // also where 16-bit floats would take lines of float32
-    const Tensor rows = full({64, 2}, int64, 0), most = full({64, 2}, dtype, dtype == uint8 ? 255 : dtype == int32 ? 2147483647 : dtype == int16 ? 32767 : 65535);
+    const Tensor rows = full({64, 2}, int64, 0), most = full({64, 2}, dtype,
+                                                             dtype == uint8   ? 255
+                                                             : dtype == int32 ? 2147483647
+                                                             : dtype == int16 ? 32767
+                                                                              : 65535);
     const Tensor got = scatter_add(full({64, 3}, dtype, 3), 1, rows, most);
     EXPECT_EQ(values(select(got, 1, 0)), std::vector<double>(64, 1)) << describe(got);
-    EXPECT_EQ(values(index_add(full({1, 64}, dtype, 3), 0, index, transpose(most, 0, 1))), std::vector<double>(64, 1)) << describe(got);
+    EXPECT_EQ(values(index_add(full({1, 64}, dtype, 3), 0, index, transpose(most, 0, 1))), std::vector<double>(64, 1))
+        << describe(got);
   }
   EXPECT_EQ(values(scatter_add(full({1}, int8, 100), 0, index, full({2}, int8, 100))), std::vector<double>{44});
-  EXPECT_EQ(values(scatter_reduce(full({1}, int32, 0), 0, index, tensor_of({2}, int32, {-4, -5}), "mean", {.include_self = false})), std::vector<double>{-5});
+  EXPECT_EQ(values(scatter_reduce(full({1}, int32, 0), 0, index, tensor_of({2}, int32, {-4, -5}), "mean",
+                                  {.include_self = false})),
+            std::vector<double>{-5});
 }
 
 TEST(IndexAdd, EveryDtypeAndLayout) {
@@ -182,7 +204,8 @@ TEST(IndexAdd, EveryDtypeAndLayout) {
     shape[dim] = index.numel();
     const Tensor source = small(draw, shape, dtype);
     const int64_t alpha = 1 + draw.upto(1);
-    const Array want = reference::index_add(array_of(x), dim, values(index), array_of(source), static_cast<double>(alpha));
+    const Array want =
+        reference::index_add(array_of(x), dim, values(index), array_of(source), static_cast<double>(alpha));
     expect_values(index_add(x, static_cast<int64_t>(dim), index, source, {.alpha = alpha}), want.values, describe(x));
     index_add_(x, static_cast<int64_t>(dim), index, source, {.alpha = alpha});
     expect_values(x, want.values, "in place");
@@ -201,7 +224,9 @@ TEST(Sums, NarrowFloatsRoundOnce) {
     for (double v : values(x)) sums.push_back(static_cast<float>(v));
     const std::vector<double> rows = values(source);
     for (int64_t p = 0; p < count; ++p)
-      for (int64_t j = 0; j < width; ++j) sums[static_cast<size_t>(at[static_cast<size_t>(p)]) * width + j] += static_cast<float>(rows[static_cast<size_t>(p * width + j)]);
+      for (int64_t j = 0; j < width; ++j)
+        sums[static_cast<size_t>(at[static_cast<size_t>(p)]) * width + j] +=
+            static_cast<float>(rows[static_cast<size_t>(p * width + j)]);
     std::vector<double> want;
     for (float s : sums) want.push_back(rounded(s, dtype));
     const Tensor index = tensor_of({count}, int64, at);
@@ -210,7 +235,8 @@ TEST(Sums, NarrowFloatsRoundOnce) {
     const Tensor wide = expand(unsqueeze(index, 1), {count, width});
     expect_values(scatter_add(x, 0, wide, source), want, "scatter_add dim 0");
     const auto turned = [](const Tensor& t) { return transpose(t, 0, 1); };
-    expect_values(turned(scatter_add(turned(x).contiguous(), 1, turned(wide), turned(source))), want, "scatter_add dim 1");
+    expect_values(turned(scatter_add(turned(x).contiguous(), 1, turned(wide), turned(source))), want,
+                  "scatter_add dim 1");
     index_add_(x, 0, index, source);
     expect_values(x, want, "index_add_");
   }
@@ -219,7 +245,8 @@ TEST(Sums, NarrowFloatsRoundOnce) {
 TEST(IndexPut, WritesAndAddsWithSeveralArrays) {
   Draw draw(8);
   for (DType dtype : {int32, float32, bfloat16}) {
-    const Tensor x = small(draw, {4, 5, 3}, dtype), rows = tensor_of({2, 1}, int32, {-1, 1}), columns = tensor_of({3}, int64, {0, 2, 0});
+    const Tensor x = small(draw, {4, 5, 3}, dtype), rows = tensor_of({2, 1}, int32, {-1, 1}),
+                 columns = tensor_of({3}, int64, {0, 2, 0});
     const Tensor put_values = small(draw, {2, 3, 3}, dtype);
     std::vector<double> written = values(x), added = values(x);
     for (size_t r = 0; r < 2; ++r)
@@ -231,7 +258,8 @@ TEST(IndexPut, WritesAndAddsWithSeveralArrays) {
         }
     expect_values(index_put(x, {rows, columns}, put_values), written, "write");
     expect_values(index_put(x, {rows, columns}, put_values, {.accumulate = true}), added, "add");
-    expect_values(index_get(index_put(x, {rows, columns}, 7), {rows, columns}), std::vector<double>(18, 7), "one value");
+    expect_values(index_get(index_put(x, {rows, columns}, 7), {rows, columns}), std::vector<double>(18, 7),
+                  "one value");
     index_put_(x, {rows, columns}, put_values, {.accumulate = true});
     expect_values(x, added, "in place");
   }
@@ -256,8 +284,10 @@ TEST(IndexPut, AMaskOfTheWholeShape) {
     EXPECT_EQ(values(x), filled);
   }
   const Tensor x = full({2, 2}, float32, 0), all = full({2, 2}, boolean, 1);
-  expect_error<ShapeError>([&] { index_put_(x, {all}, full({3}, float32, 0)); }, "index_put_: values of shape (3,) cannot broadcast to the indexed shape (4,)");
-  expect_error<DTypeError>([&] { index_put_(x, {all}, full({4}, int32, 0)); }, "index_put_: values must have x's dtype float32, got int32");
+  expect_error<ShapeError>([&] { index_put_(x, {all}, full({3}, float32, 0)); },
+                           "index_put_: values of shape (3,) cannot broadcast to the indexed shape (4,)");
+  expect_error<DTypeError>([&] { index_put_(x, {all}, full({4}, int32, 0)); },
+                           "index_put_: values must have x's dtype float32, got int32");
 }
 
 TEST(IndexGet, KeepsTheDimensionOrder) {
@@ -282,14 +312,18 @@ TEST(Writes, DoNotDependOnTheThreads) {
   Draw draw(9);
   const Tensor x = draw.dense({50, 300}, float32), source = draw.dense({4000, 300}, float32);
   const Tensor index = small(draw, {4000}, int64, 0, 49), wide = small(draw, {4000, 300}, int64, 0, 49);
-  const Tensor line = draw.dense({1000}, float32), long_source = draw.dense({60000}, float32), long_index = small(draw, {60000}, int32, -1000, 999);
+  const Tensor line = draw.dense({1000}, float32), long_source = draw.dense({60000}, float32),
+               long_index = small(draw, {60000}, int32, -1000, 999);
   std::vector<std::vector<Tensor>> results;
   for (int threads : {1, 2, 3, 8}) {
     const Threads scope(threads);
-    results.push_back({index_add(x, 0, index, source), scatter_add(x, 0, wide, source), scatter(x, 0, wide, source),
-                       scatter_add(line, 0, long_index, long_source), index_add(line, 0, long_index, long_source),
-                       index_put(x, {index}, source), scatter_add(x, 1, transpose(narrow(wide, 0, 0, 50), 0, 1).contiguous().with_layout({50, 300}, {300, 1}, 0), x),
-                       index_add(x.to(bfloat16), 0, index, source.to(bfloat16)), scatter_add(x.to(float16), 0, wide, source.to(float16))});
+    results.push_back(
+        {index_add(x, 0, index, source), scatter_add(x, 0, wide, source), scatter(x, 0, wide, source),
+         scatter_add(line, 0, long_index, long_source), index_add(line, 0, long_index, long_source),
+         index_put(x, {index}, source),
+         scatter_add(x, 1, transpose(narrow(wide, 0, 0, 50), 0, 1).contiguous().with_layout({50, 300}, {300, 1}, 0), x),
+         index_add(x.to(bfloat16), 0, index, source.to(bfloat16)),
+         scatter_add(x.to(float16), 0, wide, source.to(float16))});
   }
   for (const auto& other : results)
     for (size_t i = 0; i < other.size(); ++i) EXPECT_TRUE(same_bits(other[i], results[0][i])) << i;
@@ -298,35 +332,72 @@ TEST(Writes, DoNotDependOnTheThreads) {
 TEST(Errors, NameOperatorValueAndPosition) {
   const Tensor x = tensor_of({2, 3}, float32, {0, 1, 2, 3, 4, 5});
   const Tensor bad = tensor_of({2, 2}, int32, {0, 1, 3, 0});
-  expect_error<IndexError>([&] { gather(x, 1, bad); }, "gather: index at (1, 0) is 3, out of range for size 3 (expected -3 to 2)");
-  expect_error<IndexError>([&] { index_select(x, 0, tensor_of({2}, int64, {1, -3})); },
-                           "index_select: index at (1,) is -3, out of range for size 2 (expected -2 to 1)");
-  expect_error<IndexError>([&] { embedding(tensor_of({1}, uint64, {18446744073709549568.0}), x); },
-                           "embedding: index at (0,) is 18446744073709549568, out of range for size 2 (expected -2 to 1)");
+  expect_error<IndexError>([&] { gather(x, 1, bad); },
+                           "gather: index at (1, 0) is 3, out of range for size 3 (expected -3 to 2)");
+  expect_error<IndexError>(
+      [&] {
+        index_select(x, 0, tensor_of({2}, int64, {1, -3}));
+      },
+      "index_select: index at (1,) is -3, out of range for size 2 (expected -2 to 1)");
+  expect_error<IndexError>(
+      [&] { embedding(tensor_of({1}, uint64, {18446744073709549568.0}), x); },
+      "embedding: index at (0,) is 18446744073709549568, out of range for size 2 (expected -2 to 1)");
   const std::vector<double> before = values(x);
-  expect_error<IndexError>([&] { scatter_(x, 1, bad, 1.0); }, "scatter_: index at (1, 0) is 3, out of range for size 3 (expected -3 to 2)");
-  expect_error<IndexError>([&] { index_put_(x, {tensor_of({2}, int64, {0, 2})}, 1.0); },
-                           "index_put_: index at (1,) is 2, out of range for size 2 (expected -2 to 1)");
+  expect_error<IndexError>([&] { scatter_(x, 1, bad, 1.0); },
+                           "scatter_: index at (1, 0) is 3, out of range for size 3 (expected -3 to 2)");
+  expect_error<IndexError>(
+      [&] {
+        index_put_(x, {tensor_of({2}, int64, {0, 2})}, 1.0);
+      },
+      "index_put_: index at (1,) is 2, out of range for size 2 (expected -2 to 1)");
   EXPECT_EQ(values(x), before);
   expect_error<DTypeError>([&] { gather(x, 1, x); }, "gather: index must be an integer array, got float32");
-  expect_error<ShapeError>([&] { gather(x, 1, tensor_of({1}, int64, {0})); }, "gather: index must have x's 2 dims, got shape (1,)");
-  expect_error<ShapeError>([&] { gather(x, 1, full({3, 1}, int64, 0)); }, "gather: index of shape (3, 1) is larger than x of shape (2, 3) in dim 0");
-  expect_error<DTypeError>([&] { scatter(x, 1, full({1, 1}, int64, 0), full({1, 1}, int32, 0)); }, "scatter: src must have x's dtype float32, got int32");
-  expect_error<ShapeError>([&] { scatter(x, 1, full({1, 2}, int64, 0), full({1, 1}, float32, 0)); },
-                           "scatter: index of shape (1, 2) is larger than src of shape (1, 1) in dim 1");
-  expect_error<ValueError>([&] { scatter(x.to(int8), 1, full({1, 2}, int64, 0), 200); }, "scatter: src 200 does not fit int8");
-  expect_error<ValueError>([&] { scatter_reduce(x, 1, full({1, 2}, int64, 0), 1.0, "max"); },
-                           "scatter_reduce: reduce must be 'sum', 'prod', 'mean', 'amax' or 'amin', got 'max'");
+  expect_error<ShapeError>([&] { gather(x, 1, tensor_of({1}, int64, {0})); },
+                           "gather: index must have x's 2 dims, got shape (1,)");
+  expect_error<ShapeError>(
+      [&] {
+        gather(x, 1, full({3, 1}, int64, 0));
+      },
+      "gather: index of shape (3, 1) is larger than x of shape (2, 3) in dim 0");
+  expect_error<DTypeError>(
+      [&] {
+        scatter(x, 1, full({1, 1}, int64, 0), full({1, 1}, int32, 0));
+      },
+      "scatter: src must have x's dtype float32, got int32");
+  expect_error<ShapeError>(
+      [&] {
+        scatter(x, 1, full({1, 2}, int64, 0), full({1, 1}, float32, 0));
+      },
+      "scatter: index of shape (1, 2) is larger than src of shape (1, 1) in dim 1");
+  expect_error<ValueError>(
+      [&] {
+        scatter(x.to(int8), 1, full({1, 2}, int64, 0), 200);
+      },
+      "scatter: src 200 does not fit int8");
+  expect_error<ValueError>(
+      [&] {
+        scatter_reduce(x, 1, full({1, 2}, int64, 0), 1.0, "max");
+      },
+      "scatter_reduce: reduce must be 'sum', 'prod', 'mean', 'amax' or 'amin', got 'max'");
   expect_error<ShapeError>([&] { index_add(x, 0, full({1}, int64, 0), x); },
                            "index_add: source must have shape (1, 3) (x's, with index's size in dim 0), got (2, 3)");
   expect_error<ValueError>([&] { index_add(x.to(int32), 0, full({2}, int64, 0), x.to(int32), {.alpha = 0.5}); },
                            "index_add: alpha must be an integer for int32 x, got 0.5");
-  expect_error<IndexError>([&] { index_get(x, {bad, bad, bad}); }, "index_get: too many indices: 3 for x of shape (2, 3)");
-  expect_error<ShapeError>([&] { index_put(x, {full({2}, int64, 0)}, full({2, 2}, float32, 0)); },
-                           "index_put: values of shape (2, 2) cannot broadcast to the indexed shape (2, 3)");
-  expect_error<ValueError>([&] { scatter_(expand(full({1}, float32, 0), {3}), 0, full({1}, int64, 0), 1.0); },
-                           "scatter_: x has elements that share memory (shape (3,), strides (0,)), so it cannot be written");
-  expect_error<ShapeError>([&] { index_select(x, 0, bad); }, "index_select: index must have at most 1 dim, got shape (2, 2)");
+  expect_error<IndexError>(
+      [&] {
+        index_get(x, {bad, bad, bad});
+      },
+      "index_get: too many indices: 3 for x of shape (2, 3)");
+  expect_error<ShapeError>(
+      [&] {
+        index_put(x, {full({2}, int64, 0)}, full({2, 2}, float32, 0));
+      },
+      "index_put: values of shape (2, 2) cannot broadcast to the indexed shape (2, 3)");
+  expect_error<ValueError>(
+      [&] { scatter_(expand(full({1}, float32, 0), {3}), 0, full({1}, int64, 0), 1.0); },
+      "scatter_: x has elements that share memory (shape (3,), strides (0,)), so it cannot be written");
+  expect_error<ShapeError>([&] { index_select(x, 0, bad); },
+                           "index_select: index must have at most 1 dim, got shape (2, 2)");
 }
 
 TEST(Empty, SizesOfZero) {
@@ -335,7 +406,8 @@ TEST(Empty, SizesOfZero) {
   EXPECT_EQ(gather(x, 0, full({0, 3}, int64, 0)).shape(), (Dims{0, 3}));
   EXPECT_EQ(index_add(full({2}, float32, 1), 0, none, full({0}, float32, 0)).numel(), 2);
   EXPECT_EQ(embedding(full({2, 0}, int64, 0), full({5, 4}, float32, 0)).shape(), (Dims{2, 0, 4}));
-  expect_error<IndexError>([&] { index_select(x, 0, full({1}, int64, 0)); }, "index_select: index at (0,) is 0, out of range for size 0 (expected 0 to -1)");
+  expect_error<IndexError>([&] { index_select(x, 0, full({1}, int64, 0)); },
+                           "index_select: index at (0,) is 0, out of range for size 0 (expected 0 to -1)");
 }
 
 TEST(ZeroDims, CountAsOne) {
@@ -356,7 +428,8 @@ class Recorder final : public core::Tracer {
 /// Shapes without memory: every operator states one step and touches nothing.
 TEST(ShapeOnly, OneStepEach) {
   const Device meta{DeviceType::kMeta};
-  const Tensor x = Tensor::empty({4, 5}, float32, meta), index = Tensor::empty({3}, int64, meta), wide = Tensor::empty({4, 3}, int64, meta);
+  const Tensor x = Tensor::empty({4, 5}, float32, meta), index = Tensor::empty({3}, int64, meta),
+               wide = Tensor::empty({4, 3}, int64, meta);
   const Tensor src = Tensor::empty({4, 3}, float32, meta), mask = Tensor::empty({4, 5}, boolean, meta);
   Recorder recorder;
   const core::TracerGuard guard(&recorder);
@@ -379,9 +452,11 @@ TEST(ShapeOnly, OneStepEach) {
   EXPECT_EQ(roll(x, {1}).shape(), x.shape());
   EXPECT_EQ(flip(x, {0}).shape(), x.shape());
   EXPECT_EQ(one_hot(index, {.num_classes = 7}).shape(), (Dims{3, 7}));
-  EXPECT_EQ(recorder.names, (std::vector<std::string>{"index_select", "embedding", "gather", "take_along_dim", "take_along_dim", "scatter", "scatter_reduce",
-                                                      "scatter_add_", "index_add", "index_get", "index_put", "masked_scatter", "cat", "stack", "tile",
-                                                      "repeat_interleave", "roll", "flip", "one_hot"}));
+  EXPECT_EQ(recorder.names,
+            (std::vector<std::string>{"index_select", "embedding", "gather", "take_along_dim", "take_along_dim",
+                                      "scatter", "scatter_reduce", "scatter_add_", "index_add", "index_get",
+                                      "index_put", "masked_scatter", "cat", "stack", "tile", "repeat_interleave",
+                                      "roll", "flip", "one_hot"}));
   EXPECT_THROW(nonzero(x), UnsupportedError);
   EXPECT_THROW(masked_select(x, mask), UnsupportedError);
   EXPECT_THROW(one_hot(index), UnsupportedError);
@@ -392,7 +467,8 @@ TEST(Large, OffsetsPast31Bits) {
   const int64_t n = (int64_t{1} << 31) + 100;
   const Tensor x = Tensor::empty({n}, uint8);
   x.data<uint8_t>()[n - 1] = 9;
-  EXPECT_EQ(values(index_select(x, 0, tensor_of({2}, int64, {-1, static_cast<double>(n - 1)}))), (std::vector<double>{9, 9}));
+  EXPECT_EQ(values(index_select(x, 0, tensor_of({2}, int64, {-1, static_cast<double>(n - 1)}))),
+            (std::vector<double>{9, 9}));
   scatter_(x, 0, tensor_of({1}, int64, {static_cast<double>(n - 2)}), 8);
   EXPECT_EQ(x.data<uint8_t>()[n - 2], 8);
 }
