@@ -20,5 +20,6 @@
 #include "tenor/scalar.h"
 #include "tenor/scan.h"
 #include "tenor/sort.h"
+#include "tenor/stream.h"
 #include "tenor/tensor.h"
 #include "tenor/view.h"

@@ -8,7 +8,7 @@ UNARY = {
     "neg": lambda x: -x, "abs": np.abs, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2,
     "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
     "tanh": np.tanh, "atan": np.arctan, "asinh": np.arcsinh, "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "relu": lambda x: np.where(x < 0, 0 * x, x), "floor": np.floor, "ceil": np.ceil, "round": np.round, "trunc": np.trunc,
+    "relu": lambda x: np.where(x < 0, 0.0, x), "floor": np.floor, "ceil": np.ceil, "round": np.round, "trunc": np.trunc,
     "reciprocal": lambda x: 1 / x, "erf": erf, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
 }
 BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "maximum": np.maximum, "minimum": np.minimum}
