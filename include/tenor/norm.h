@@ -1,11 +1,11 @@
 // Row operators that normalise: a statistic of each row (or group, or channel), then one pass that applies it.
 //
 // x is float16, bfloat16, float32 or float64. Statistics and affine are computed in float32 (float64 for float64) and
-// rounded once, to x's dtype. gamma, beta, mean, variance are float32 or x's dtype. The result keeps x's shape, dtype and
-// dense dimension order; out= may be an input. A row's bits depend on that row alone. Class 3, one pass over memory: x is
-// read once, the result written once, as long as a row stays in cache; strided rows are gathered into cache.
-// Errors, all before anything is written: DTypeError for other dtypes (integers too), ShapeError for sizes, ValueError for
-// option values, IndexError for a dim out of range.
+// rounded once, to x's dtype. gamma, beta, mean, variance are float32 or x's dtype. The result keeps x's shape, dtype
+// and dense dimension order; out= may be an input. A row's bits depend on that row alone. Class 3, one pass over
+// memory: x is read once, the result written once, as long as a row stays in cache; strided rows are gathered into
+// cache. Errors, all before anything is written: DTypeError for other dtypes (integers too), ShapeError for sizes,
+// ValueError for option values, IndexError for a dim out of range.
 #pragma once
 
 #include "tenor/tensor.h"
@@ -42,7 +42,8 @@ struct AddRmsNormOptions {
 };
 /// new_residual = x + residual, rounded to x's dtype; y = rms_norm(new_residual, gamma): bit for bit the unfused pair.
 /// x and residual have one shape and dtype.
-AddNormResult add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const AddRmsNormOptions& options = {});
+AddNormResult add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
+                           const AddRmsNormOptions& options = {});
 
 struct AddLayerNormOptions {
   Tensor beta = {};
@@ -50,7 +51,8 @@ struct AddLayerNormOptions {
   AddNormResult out = {};
 };
 /// As add_rms_norm, with layer_norm.
-AddNormResult add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const AddLayerNormOptions& options = {});
+AddNormResult add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
+                             const AddLayerNormOptions& options = {});
 
 struct SoftmaxOptions {
   int64_t dim = -1;

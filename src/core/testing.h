@@ -31,7 +31,8 @@ inline int64_t offset_of(const Tensor& x, int64_t i) {
 inline std::vector<double> values(const Tensor& x) {
   std::vector<double> out(static_cast<size_t>(x.numel()));
   core::visit(x.dtype(), [&]<class T>() {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(core::widen(x.data<T>()[offset_of(x, static_cast<int64_t>(i))]));
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<double>(core::widen(x.data<T>()[offset_of(x, static_cast<int64_t>(i))]));
   });
   return out;
 }
@@ -39,7 +40,8 @@ inline std::vector<double> values(const Tensor& x) {
 /// Writes them, each rounded to x's dtype.
 inline void assign(const Tensor& x, const std::vector<double>& elements) {
   core::visit(x.dtype(), [&]<class T>() {
-    for (size_t i = 0; i < elements.size(); ++i) x.data<T>()[offset_of(x, static_cast<int64_t>(i))] = core::cast<T>(elements[i]);
+    for (size_t i = 0; i < elements.size(); ++i)
+      x.data<T>()[offset_of(x, static_cast<int64_t>(i))] = core::cast<T>(elements[i]);
   });
 }
 
@@ -73,7 +75,9 @@ inline Tensor list(const std::vector<double>& elements, DType dtype = float32) {
 }
 
 /// Any NaN for any other, zeros by their sign.
-inline bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
+inline bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
 
 /// Random tensors.
 class Draw {
@@ -124,10 +128,14 @@ class Draw {
 /// What one rounding to dtype, after arithmetic in float32 (float64), leaves of precision.
 inline double unit(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return 1e-13;
-    case DType::kFloat32: return 2e-6;
-    case DType::kFloat16: return 0x1p-10;
-    default: return 0x1p-7;
+    case DType::kFloat64:
+      return 1e-13;
+    case DType::kFloat32:
+      return 2e-6;
+    case DType::kFloat16:
+      return 0x1p-10;
+    default:
+      return 0x1p-7;
   }
 }
 
@@ -137,13 +145,16 @@ inline double rounded(double value, DType dtype) {
 }
 
 /// Every element within `units` units of `want`, relative, and within `floor` absolute; NaN and infinities exact.
-inline void expect_close(const Tensor& got, const std::vector<double>& want, const std::string& what, double units = 1, double floor = 2e-6) {
+inline void expect_close(const Tensor& got, const std::vector<double>& want, const std::string& what, double units = 1,
+                         double floor = 2e-6) {
   const std::vector<double> have = values(got);
   ASSERT_EQ(have.size(), want.size()) << what;
   const double relative = units * unit(got.dtype()), least = got.dtype() == float64 ? 1e-13 : floor;
   for (size_t i = 0; i < want.size(); ++i) {
     const double w = std::isinf(rounded(want[i], got.dtype())) ? rounded(want[i], got.dtype()) : want[i];
-    const bool same = std::isnan(w) ? std::isnan(have[i]) : std::isinf(w) ? have[i] == w : std::abs(have[i] - w) <= relative * std::abs(w) + least;
+    const bool same = std::isnan(w)   ? std::isnan(have[i])
+                      : std::isinf(w) ? have[i] == w
+                                      : std::abs(have[i] - w) <= relative * std::abs(w) + least;
     ASSERT_TRUE(same) << what << ": element " << i << " is " << have[i] << ", expected " << w;
   }
 }

@@ -35,9 +35,11 @@ struct PartVector {
   }
 };
 
-/// body(i, io) for i = 0, Lanes(d), ... below n, where io.load(d, p + i) and io.store(d, v, p + i) stay within n elements:
+/// body(i, io) for i = 0, Lanes(d), ... below n, where io.load(d, p + i) and io.store(d, v, p + i) stay within n
+/// elements:
 ///
-///     for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR { io.store(d, hn::Add(io.load(d, x + i), io.load(d, b + i)), y + i); });
+///     for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR { io.store(d, hn::Add(io.load(d, x + i), io.load(d, b + i)), y +
+///     i); });
 template <class D, class Body>
 HWY_INLINE void for_lanes(D d, size_t n, Body body) {
   const size_t lanes = hn::Lanes(d);

@@ -9,11 +9,11 @@
 namespace tenor::cpu {
 namespace {
 
-constexpr int64_t kBlockBytes = 128 << 10;    // work of one kernel call, where rows are short
-constexpr int64_t kGatherBytes = 1 << 20;     // of strided rows gathered at a time, where that is more than a cache line
-constexpr int64_t kScratchBytes = 4 << 20;    // the most that strided rows gather at a time, beyond one row
-constexpr int64_t kCutElements = 16384;       // a piece of a row that may be cut
-constexpr int64_t kTransposed = 128;          // elements of each row transposed at a time
+constexpr int64_t kBlockBytes = 128 << 10;  // work of one kernel call, where rows are short
+constexpr int64_t kGatherBytes = 1 << 20;   // of strided rows gathered at a time, where that is more than a cache line
+constexpr int64_t kScratchBytes = 4 << 20;  // the most that strided rows gather at a time, beyond one row
+constexpr int64_t kCutElements = 16384;     // a piece of a row that may be cut
+constexpr int64_t kTransposed = 128;        // elements of each row transposed at a time
 constexpr int64_t kLine = 64;
 
 /// One loop of a strided copy, in bytes.
@@ -29,7 +29,8 @@ void copy_dims(const char* from, char* to, const CopyDim* dims, size_t count) {
     for (int64_t i = 0; i < dims->size; ++i)
       *reinterpret_cast<T*>(to + i * dims->to) = *reinterpret_cast<const T*>(from + i * dims->from);
   } else {
-    for (int64_t i = 0; i < dims->size; ++i) copy_dims<T>(from + i * dims->from, to + i * dims->to, dims + 1, count - 1);
+    for (int64_t i = 0; i < dims->size; ++i)
+      copy_dims<T>(from + i * dims->from, to + i * dims->to, dims + 1, count - 1);
   }
 }
 
@@ -52,16 +53,21 @@ void copy_strided(int64_t item, const char* from, char* to, const std::vector<Co
     return;
   }
   switch (item) {
-    case 1: return copy_dims<uint8_t>(from, to, dims.data(), dims.size());
-    case 2: return copy_dims<uint16_t>(from, to, dims.data(), dims.size());
-    case 4: return copy_dims<uint32_t>(from, to, dims.data(), dims.size());
-    default: return copy_dims<uint64_t>(from, to, dims.data(), dims.size());
+    case 1:
+      return copy_dims<uint8_t>(from, to, dims.data(), dims.size());
+    case 2:
+      return copy_dims<uint16_t>(from, to, dims.data(), dims.size());
+    case 4:
+      return copy_dims<uint32_t>(from, to, dims.data(), dims.size());
+    default:
+      return copy_dims<uint64_t>(from, to, dims.data(), dims.size());
   }
 }
 
 /// Memory of one thread, aligned to a cache line.
 struct Scratch {
-  explicit Scratch(int64_t bytes) : data(bytes > 0 ? std::aligned_alloc(kLine, static_cast<size_t>(bytes + kLine - 1) / kLine * kLine) : nullptr) {
+  explicit Scratch(int64_t bytes)
+      : data(bytes > 0 ? std::aligned_alloc(kLine, static_cast<size_t>(bytes + kLine - 1) / kLine * kLine) : nullptr) {
     if (bytes > 0 && !data) throw OutOfMemoryError("no memory to gather strided rows in");
   }
   ~Scratch() { std::free(data); }
@@ -155,8 +161,8 @@ class RowPlan {
     blocks_ = (inner_ + rows_ - 1) / rows_;
   }
 
-  /// Bytes from row to row of a gathered operand: an odd count of cache lines, so that rows do not share cache sets; without
-  /// a gap where rows interleave with a dim of their own, so that both move as one plane.
+  /// Bytes from row to row of a gathered operand: an odd count of cache lines, so that rows do not share cache sets;
+  /// without a gap where rows interleave with a dim of their own, so that both move as one plane.
   int64_t pitch(size_t k) const {
     const int64_t bytes = piece_ * operand(k).item;
     return unit_run(k) > 1 ? bytes : ((bytes + kLine - 1) / kLine | 1) * kLine;
@@ -215,7 +221,8 @@ class RowPlan {
 
   int64_t offset(size_t k, int64_t rest, int64_t start, int64_t begin) const {
     int64_t bytes = row_start_ > 0 ? start * strides_[k][row_start_ - 1] : 0;
-    for (size_t d = row_start_ > 0 ? row_start_ - 1 : 0; d-- > 0; rest /= sizes_[d]) bytes += rest % sizes_[d] * strides_[k][d];
+    for (size_t d = row_start_ > 0 ? row_start_ - 1 : 0; d-- > 0; rest /= sizes_[d])
+      bytes += rest % sizes_[d] * strides_[k][d];
     return begin > 0 ? bytes + begin * strides_[k].back() : bytes;
   }
 
@@ -224,7 +231,7 @@ class RowPlan {
   std::vector<Dims> strides_;  // of each operand, bytes
   std::vector<bool> dense_;
   size_t row_start_ = 0;
-  int64_t length_ = 1, inner_ = 1, rest_ = 1;      // of a row; rows = rest_ * inner_
+  int64_t length_ = 1, inner_ = 1, rest_ = 1;  // of a row; rows = rest_ * inner_
   int64_t piece_ = 1, pieces_ = 1, rows_ = 1, blocks_ = 1;
 };
 

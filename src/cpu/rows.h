@@ -1,5 +1,6 @@
-// RowWalk: several tensors of one shape, walked row by row by kernels that see dense rows only. Rows that lie strided are
-// gathered into scratch memory that stays in cache, a cache line's worth of neighbouring rows at a time, and scattered back.
+// RowWalk: several tensors of one shape, walked row by row by kernels that see dense rows only. Rows that lie strided
+// are gathered into scratch memory that stays in cache, a cache line's worth of neighbouring rows at a time, and
+// scattered back.
 #pragma once
 
 #include <vector>
@@ -13,10 +14,10 @@ inline constexpr int kMaxRowOperands = 4;
 
 /// What a kernel gets: `count` rows of `length` elements, dense, of every operand.
 struct RowBlock {
-  int64_t first;   ///< index of the first row, row-major over the dims outside of the rows
+  int64_t first;  ///< index of the first row, row-major over the dims outside of the rows
   int64_t count;
   int64_t length;
-  int64_t begin;   ///< place of the first element within its whole row (0 unless rows may be cut)
+  int64_t begin;  ///< place of the first element within its whole row (0 unless rows may be cut)
   char* data[kMaxRowOperands];
   int64_t step[kMaxRowOperands];  ///< bytes from row to row
 
@@ -36,9 +37,13 @@ struct RowBlock {
 /// An output may show exactly the elements of an input, as long as the kernel reads a place before it writes it.
 class RowWalk {
  public:
-  enum class Rows : uint8_t { kWhole, kMayBeCut };  ///< cut: for elementwise kernels, so that one long row feeds all cores
+  enum class Rows : uint8_t {
+    kWhole,
+    kMayBeCut
+  };  ///< cut: for elementwise kernels, so that one long row feeds all cores
 
-  RowWalk(const Dims& shape, int row_dims, Rows rows = Rows::kWhole) : shape_(shape), row_dims_(row_dims), rows_(rows) {}
+  RowWalk(const Dims& shape, int row_dims, Rows rows = Rows::kWhole)
+      : shape_(shape), row_dims_(row_dims), rows_(rows) {}
   void read(const Tensor& x) { add(x, false); }
   void write(const Tensor& x) { add(x, true); }
   /// Calls kernel(block) from several threads until every row has been visited.
@@ -47,8 +52,8 @@ class RowWalk {
  private:
   struct Operand {
     char* data;
-    int64_t item;   // bytes
-    Dims strides;   // bytes, in the order of shape_
+    int64_t item;  // bytes
+    Dims strides;  // bytes, in the order of shape_
     bool written;
   };
   friend class RowPlan;

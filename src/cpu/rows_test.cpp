@@ -15,7 +15,8 @@ using namespace testing;
 void add_place(const RowBlock& block, int64_t whole) {
   for (int64_t r = 0; r < block.count; ++r)
     for (int64_t i = 0; i < block.length; ++i)
-      block.row<double>(1, r)[i] = block.row<const double>(0, r)[i] + static_cast<double>((block.first + r) * whole + block.begin + i);
+      block.row<double>(1, r)[i] =
+          block.row<const double>(0, r)[i] + static_cast<double>((block.first + r) * whole + block.begin + i);
 }
 
 TEST(RowWalk, VisitsEveryElementOfAnyLayout) {
@@ -53,7 +54,8 @@ TEST(RowWalk, OffsetsBeyondTwoToThe31) {
     walk.read(seen);
     walk.write(out.with_layout(seen.shape(), contiguous_strides(seen.shape()), 0));
     walk.run([](const RowBlock& block) {
-      for (int64_t r = 0; r < block.count; ++r) std::memcpy(block.row<Float16>(1, r), block.row<Float16>(0, r), static_cast<size_t>(block.length) * 2);
+      for (int64_t r = 0; r < block.count; ++r)
+        std::memcpy(block.row<Float16>(1, r), block.row<Float16>(0, r), static_cast<size_t>(block.length) * 2);
     });
     EXPECT_EQ(values(out), std::vector<double>(30, 2));
   }
@@ -72,7 +74,8 @@ TEST(DenseVector, ConvertsWhatIsNotDenseComputeType) {
   EXPECT_EQ(DenseVector(x, float32).data(), x.raw());
   EXPECT_EQ(DenseVector().data(), nullptr);
   EXPECT_EQ(DenseVector(Tensor(), float32).data(), nullptr);
-  const DenseVector shifted(x, float32, 1), wide(x.to(bfloat16), float64), strided(select(full({3, 2}, float16, 5), 1, 1), float32);
+  const DenseVector shifted(x, float32, 1), wide(x.to(bfloat16), float64),
+      strided(select(full({3, 2}, float16, 5), 1, 1), float32);
   EXPECT_EQ(static_cast<const float*>(shifted.data())[2], 4);
   EXPECT_EQ(static_cast<const double*>(wide.data())[1], 2);
   EXPECT_EQ(static_cast<const float*>(strided.data())[2], 5);

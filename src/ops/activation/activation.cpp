@@ -21,8 +21,10 @@ using core::StepScope;
 using cpu::RowBlock;
 
 const core::OpRegistration kOps({
-    {"silu_mul", "activation", OpClass::kElementwise, "x[..., 2d] -> silu(x[..., :d]) * x[..., d:], or silu(gate) * up"},
-    {"gelu_mul", "activation", OpClass::kElementwise, "x[..., 2d] -> gelu(x[..., :d]) * x[..., d:], or gelu(gate) * up"},
+    {"silu_mul", "activation", OpClass::kElementwise,
+     "x[..., 2d] -> silu(x[..., :d]) * x[..., d:], or silu(gate) * up"},
+    {"gelu_mul", "activation", OpClass::kElementwise,
+     "x[..., 2d] -> gelu(x[..., :d]) * x[..., d:], or gelu(gate) * up"},
 });
 
 /// x's last axis from `start`, `count` long.
@@ -46,7 +48,8 @@ Tensor ordered_like(const Tensor& x, const Tensor& like) {
 }
 
 /// The operands' dims merged into rows as long as they can be.
-void walk_gated(const Tensor& gate, const Tensor& up, const Tensor& out, cpu::FunctionRef<void(const RowBlock&)> kernel) {
+void walk_gated(const Tensor& gate, const Tensor& up, const Tensor& out,
+                cpu::FunctionRef<void(const RowBlock&)> kernel) {
   const Tensor to = ordered_like(out, out);
   const bool dense = gate.is_contiguous() && up.is_contiguous() && out.is_contiguous();
   cpu::RowWalk walk(to.shape(), dense ? to.ndim() : std::min(to.ndim(), 1), cpu::RowWalk::Rows::kMayBeCut);
@@ -60,7 +63,8 @@ using Kernel = void (*)(const RowBlock&, DType);
 
 Tensor gated_halves(const char* op, const Tensor& x, const Tensor& given, Kernel kernel) {
   core::check_float(op, {"x", x});
-  if (x.ndim() == 0 || x.shape(-1) % 2 != 0) fail<ShapeError>("{}: x must have a last axis of even length, got shape {}", op, x.shape());
+  if (x.ndim() == 0 || x.shape(-1) % 2 != 0)
+    fail<ShapeError>("{}: x must have a last axis of even length, got shape {}", op, x.shape());
   const int64_t half = x.shape(-1) / 2;
   const Tensor gate = part(x, 0, half), up = part(x, half, half);
   Output out(op, given, gate.shape(), x.dtype(), x, {&gate, &up}, {.elementwise = true});
@@ -90,11 +94,15 @@ Kernel gelu_kernel(const std::string& approximate) {
 
 }  // namespace
 
-Tensor silu_mul(const Tensor& x, const SiluMulOptions& o) { return gated_halves("silu_mul", x, o.out, cpu::silu_mul_rows); }
+Tensor silu_mul(const Tensor& x, const SiluMulOptions& o) {
+  return gated_halves("silu_mul", x, o.out, cpu::silu_mul_rows);
+}
 Tensor silu_mul(const Tensor& gate, const Tensor& up, const SiluMulOptions& o) {
   return gated_pair("silu_mul", gate, up, o.out, cpu::silu_mul_rows);
 }
-Tensor gelu_mul(const Tensor& x, const GeluMulOptions& o) { return gated_halves("gelu_mul", x, o.out, gelu_kernel(o.approximate)); }
+Tensor gelu_mul(const Tensor& x, const GeluMulOptions& o) {
+  return gated_halves("gelu_mul", x, o.out, gelu_kernel(o.approximate));
+}
 Tensor gelu_mul(const Tensor& gate, const Tensor& up, const GeluMulOptions& o) {
   return gated_pair("gelu_mul", gate, up, o.out, gelu_kernel(o.approximate));
 }

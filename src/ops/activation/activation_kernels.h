@@ -1,4 +1,5 @@
-// Entry points of the CPU kernels of this family: single-threaded, over a block of dense rows; operands gate, up, result.
+// Entry points of the CPU kernels of this family: single-threaded, over a block of dense rows; operands gate, up,
+// result.
 #pragma once
 
 #include "src/cpu/rows.h"

@@ -31,7 +31,8 @@ TEST(Activation, MatchesTheReferenceOnRandomShapesAndStrides) {
     silu_mul(gate, up, {.out = out});
     expect_close(out, gated(gate, up, reference::silu), "silu_mul " + what, 1, 1e-7);
     expect_close(gelu_mul(gate, up), gated(gate, up, reference::gelu), "gelu_mul " + what, 1, 1e-7);
-    expect_close(gelu_mul(gate, up, {.approximate = "tanh"}), gated(gate, up, reference::gelu_tanh), "gelu_mul tanh " + what, 1, 1e-7);
+    expect_close(gelu_mul(gate, up, {.approximate = "tanh"}), gated(gate, up, reference::gelu_tanh),
+                 "gelu_mul tanh " + what, 1, 1e-7);
     Dims both = shape;
     both.back() *= 2;
     const Tensor x = draw.view(both, dtype);
@@ -46,11 +47,14 @@ TEST(Activation, TailsAndLimits) {
   const Tensor gate = tensor_of({14}, float64, gates), ones = full({14}, float64, 1);
   for (DType dtype : kFloats) {
     const Tensor g = gate.to(dtype), one = ones.to(dtype);
-    const double floor = dtype == float16 ? 0x1p-24 : dtype == bfloat16 ? 1e-40 : 1e-42;  // below e^-87 the weight is subnormal
+    const double floor = dtype == float16    ? 0x1p-24
+                         : dtype == bfloat16 ? 1e-40
+                                             : 1e-42;  // below e^-87 the weight is subnormal
     expect_close(silu_mul(g, one), gated(g, one, reference::silu), "silu", 2, floor);
     expect_close(gelu_mul(g, one), gated(g, one, reference::gelu), "gelu", 2, floor);
     // The exponent's rounding grows with it: e^-u at u = 20 loses about five bits in float32.
-    expect_close(gelu_mul(g, one, {.approximate = "tanh"}), gated(g, one, reference::gelu_tanh), "gelu tanh", 16, floor);
+    expect_close(gelu_mul(g, one, {.approximate = "tanh"}), gated(g, one, reference::gelu_tanh), "gelu tanh", 16,
+                 floor);
   }
   EXPECT_EQ(values(silu_mul(full({1}, float32, -kInf), full({1}, float32, 3)))[0], 0);
 }
@@ -78,13 +82,35 @@ TEST(Activation, AnElementsBitsAreItsOwn) {
 
 TEST(Activation, Errors) {
   const Tensor x = full({2, 4}, float32, 1);
-  expect_error<ShapeError>([] { silu_mul(full({2, 5}, float32, 0)); }, "silu_mul: x must have a last axis of even length, got shape (2, 5)");
-  expect_error<ShapeError>([] { gelu_mul(full({}, float32, 0)); }, "gelu_mul: x must have a last axis of even length, got shape ()");
-  expect_error<ShapeError>([&] { silu_mul(x, full({2, 3}, float32, 0)); }, "silu_mul: up must have shape (2, 4), got (2, 3)");
-  expect_error<ShapeError>([&] { silu_mul(x, full({1, 4}, float32, 0)); }, "silu_mul: up must have shape (2, 4), got (1, 4)");
-  expect_error<DTypeError>([&] { silu_mul(x, full({2, 4}, float16, 0)); }, "silu_mul: up must have gate's dtype float32, got float16");
-  expect_error<DTypeError>([] { silu_mul(full({2, 4}, int64, 0)); }, "silu_mul: x must be float16, bfloat16, float32 or float64, got int64");
-  expect_error<ValueError>([&] { gelu_mul(x, {.approximate = "fast"}); }, "gelu_mul: approximate must be 'none' or 'tanh', got 'fast'");
+  expect_error<ShapeError>(
+      [] {
+        silu_mul(full({2, 5}, float32, 0));
+      },
+      "silu_mul: x must have a last axis of even length, got shape (2, 5)");
+  expect_error<ShapeError>([] { gelu_mul(full({}, float32, 0)); },
+                           "gelu_mul: x must have a last axis of even length, got shape ()");
+  expect_error<ShapeError>(
+      [&] {
+        silu_mul(x, full({2, 3}, float32, 0));
+      },
+      "silu_mul: up must have shape (2, 4), got (2, 3)");
+  expect_error<ShapeError>(
+      [&] {
+        silu_mul(x, full({1, 4}, float32, 0));
+      },
+      "silu_mul: up must have shape (2, 4), got (1, 4)");
+  expect_error<DTypeError>(
+      [&] {
+        silu_mul(x, full({2, 4}, float16, 0));
+      },
+      "silu_mul: up must have gate's dtype float32, got float16");
+  expect_error<DTypeError>(
+      [] {
+        silu_mul(full({2, 4}, int64, 0));
+      },
+      "silu_mul: x must be float16, bfloat16, float32 or float64, got int64");
+  expect_error<ValueError>([&] { gelu_mul(x, {.approximate = "fast"}); },
+                           "gelu_mul: approximate must be 'none' or 'tanh', got 'fast'");
 }
 
 }  // namespace

@@ -20,9 +20,12 @@ using cpu::RowBlock;
 using cpu::RowWalk;
 
 const core::OpRegistration kOps({
-    {"group_norm", "norm", OpClass::kReduction, "x[N, C, *S]: each group of channels normalised with its *S, then gamma[C], beta[C]"},
-    {"instance_norm", "norm", OpClass::kReduction, "x[N, C, *S]: each channel normalised over its *S, then gamma[C], beta[C]"},
-    {"batch_norm", "norm", OpClass::kElementwise, "x[N, C, *S] -> (x - mean[C]) / sqrt(variance[C] + epsilon) * gamma[C] + beta[C]"},
+    {"group_norm", "norm", OpClass::kReduction,
+     "x[N, C, *S]: each group of channels normalised with its *S, then gamma[C], beta[C]"},
+    {"instance_norm", "norm", OpClass::kReduction,
+     "x[N, C, *S]: each channel normalised over its *S, then gamma[C], beta[C]"},
+    {"batch_norm", "norm", OpClass::kElementwise,
+     "x[N, C, *S] -> (x - mean[C]) / sqrt(variance[C] + epsilon) * gamma[C] + beta[C]"},
 });
 
 void check_channels(const char* op, const Tensor& x, const ChannelNormOptions& o) {
@@ -90,7 +93,8 @@ void run_batch_norm(const Tensor& x, const Tensor& out, const cpu::BatchParamete
   RowWalk walk(from.shape(), last ? 1 : x.ndim() - 2);
   walk.read(from);
   walk.write(last ? cpu::dim_last(out, 1) : out);
-  walk.run([&](const RowBlock& block) { last ? cpu::batch_norm_channels(block, p) : cpu::batch_norm_planes(block, p); });
+  walk.run(
+      [&](const RowBlock& block) { last ? cpu::batch_norm_channels(block, p) : cpu::batch_norm_planes(block, p); });
 }
 
 }  // namespace
@@ -111,7 +115,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
   check_channels("batch_norm", x, o);
   check_vector("batch_norm", {"mean", mean}, x, x.shape(1));
   check_vector("batch_norm", {"variance", variance}, x, x.shape(1));
-  Output out("batch_norm", o.out, x.shape(), x.dtype(), x, {&x, &mean, &variance, &o.gamma, &o.beta}, {.elementwise = true});
+  Output out("batch_norm", o.out, x.shape(), x.dtype(), x, {&x, &mean, &variance, &o.gamma, &o.beta},
+             {.elementwise = true});
   StepScope step([&] {
     return Step{"batch_norm", OpClass::kElementwise, {x, mean, variance, o.gamma, o.beta}, {out.target()}, x.numel()};
   });

@@ -16,7 +16,8 @@ size_t channel_of(const Tensor& x, size_t i) {
   return i / places % static_cast<size_t>(x.shape(1));
 }
 
-std::vector<double> group_reference(const Tensor& x, int64_t groups, const Row& gamma, const Row& beta, double epsilon) {
+std::vector<double> group_reference(const Tensor& x, int64_t groups, const Row& gamma, const Row& beta,
+                                    double epsilon) {
   const std::vector<double> all = values(x);
   std::vector<double> out;
   const size_t n = static_cast<size_t>(x.numel() / x.shape(0) / groups);
@@ -31,11 +32,13 @@ std::vector<double> group_reference(const Tensor& x, int64_t groups, const Row& 
   return out;
 }
 
-std::vector<double> batch_reference(const Tensor& x, const Row& mean, const Row& variance, const Row& gamma, const Row& beta, double epsilon) {
+std::vector<double> batch_reference(const Tensor& x, const Row& mean, const Row& variance, const Row& gamma,
+                                    const Row& beta, double epsilon) {
   std::vector<double> out = values(x);
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t c = channel_of(x, i);
-    out[i] = (out[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * (gamma.empty() ? 1 : gamma[c]) + (beta.empty() ? 0 : beta[c]);
+    out[i] = (out[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * (gamma.empty() ? 1 : gamma[c]) +
+             (beta.empty() ? 0 : beta[c]);
   }
   return out;
 }
@@ -48,13 +51,15 @@ TEST(ChannelNorm, MatchesTheReferenceOnRandomShapesAndStrides) {
     Dims shape{1 + draw.upto(2), channels};
     for (int64_t d = draw.upto(3); d > 0; --d) shape.push_back(1 + draw.upto(d == 1 ? 40 : 4));
     const Tensor x = draw.view(shape, dtype), out = draw.poisoned(shape, dtype);
-    const Tensor gamma = draw.coin() ? draw.view({channels}, parameters) : Tensor(), beta = draw.coin() ? draw.view({channels}, parameters) : Tensor();
+    const Tensor gamma = draw.coin() ? draw.view({channels}, parameters) : Tensor(),
+                 beta = draw.coin() ? draw.view({channels}, parameters) : Tensor();
     const Row g = gamma.defined() ? values(gamma) : Row(), b = beta.defined() ? values(beta) : Row();
     const std::string what = std::string(name(dtype)) + to_string(shape) + to_string(x.strides());
     const ChannelNormOptions options{.gamma = gamma, .beta = beta, .epsilon = 1e-2, .out = out};
     group_norm(x, groups, options);
     expect_close(out, group_reference(x, groups, g, b, 1e-2), "group_norm " + what, 1, 4e-6);
-    expect_close(instance_norm(x, {.gamma = gamma, .beta = beta, .epsilon = 1e-2}), group_reference(x, channels, g, b, 1e-2), "instance_norm " + what, 1, 4e-6);
+    expect_close(instance_norm(x, {.gamma = gamma, .beta = beta, .epsilon = 1e-2}),
+                 group_reference(x, channels, g, b, 1e-2), "instance_norm " + what, 1, 4e-6);
     std::vector<double> spread = draw.normals(channels);
     for (double& v : spread) v = v * v;
     const Tensor mean = draw.view({channels}, parameters), variance = tensor_of({channels}, parameters, spread);
@@ -69,7 +74,8 @@ TEST(ChannelNorm, LayoutAndThreadsDoNotChangeTheBits) {
     const Tensor x = draw.dense({3, 12, 7, 5}, dtype), vector = full({12}, float32, 1.5);
     const Tensor last = permute(permute(x, {0, 2, 3, 1}).contiguous(), {0, 3, 1, 2});
     const ChannelNormOptions options{.gamma = vector, .beta = vector};
-    const Tensor group = group_norm(x, 4, options), instance = instance_norm(x, options), batch = batch_norm(x, vector, vector, options);
+    const Tensor group = group_norm(x, 4, options), instance = instance_norm(x, options),
+                 batch = batch_norm(x, vector, vector, options);
     for (int threads : {1, 3}) {
       const Threads use(threads);
       EXPECT_TRUE(same_bits(group_norm(last, 4, options), group));
@@ -99,11 +105,22 @@ TEST(ChannelNorm, Errors) {
     expect_error<ValueError>([&] { group_norm(x, groups); },
                              "group_norm: groups must be > 0 and divide x's 6 channels, got " + std::to_string(groups));
   expect_error<ShapeError>([&] { group_norm(six, 2); }, "group_norm: x must have shape [N, C, ...], got (6,)");
-  expect_error<ShapeError>([&] { instance_norm(x, {.gamma = full({4}, float32, 1)}); }, "instance_norm: gamma must have shape (6,), got (4,)");
-  expect_error<ValueError>([&] { instance_norm(x, {.epsilon = -1}); }, "instance_norm: epsilon must be finite and > 0, got -1");
-  expect_error<DTypeError>([&] { batch_norm(x, full({6}, float16, 1), six); }, "batch_norm: mean must be float32 or x's dtype float32, got float16");
-  expect_error<ShapeError>([&] { batch_norm(x, six, full({6, 1}, float32, 1)); }, "batch_norm: variance must have shape (6,), got (6, 1)");
-  expect_error<DTypeError>([&] { batch_norm(full({2, 6}, uint8, 1), six, six); }, "batch_norm: x must be float16, bfloat16, float32 or float64, got uint8");
+  expect_error<ShapeError>([&] { instance_norm(x, {.gamma = full({4}, float32, 1)}); },
+                           "instance_norm: gamma must have shape (6,), got (4,)");
+  expect_error<ValueError>([&] { instance_norm(x, {.epsilon = -1}); },
+                           "instance_norm: epsilon must be finite and > 0, got -1");
+  expect_error<DTypeError>([&] { batch_norm(x, full({6}, float16, 1), six); },
+                           "batch_norm: mean must be float32 or x's dtype float32, got float16");
+  expect_error<ShapeError>(
+      [&] {
+        batch_norm(x, six, full({6, 1}, float32, 1));
+      },
+      "batch_norm: variance must have shape (6,), got (6, 1)");
+  expect_error<DTypeError>(
+      [&] {
+        batch_norm(full({2, 6}, uint8, 1), six, six);
+      },
+      "batch_norm: x must be float16, bfloat16, float32 or float64, got uint8");
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
-/// 1 / sqrt(mean_square + epsilon), from double to C in one rounding; finite, so that a row of zeros stays zero under the
-/// smallest epsilon.
+/// 1 / sqrt(mean_square + epsilon), from double to C in one rounding; finite, so that a row of zeros stays zero under
+/// the smallest epsilon.
 template <class C>
 HWY_INLINE C inverse_root(double mean_square, double epsilon) {
   const double root = 1.0 / std::sqrt(mean_square + epsilon);
@@ -38,7 +38,8 @@ HWY_INLINE Moments<C> row_moments(const T* x, size_t n, double epsilon) {
   const C mean = static_cast<C>(static_cast<double>(reduce_row(x, n, C(0), itself, AddOp())) / static_cast<double>(n));
   const auto m = hn::Set(d, mean);
   const auto deviation = [m](auto, auto v) HWY_ATTR { return hn::Sub(v, m); };
-  const C shift = static_cast<C>(static_cast<double>(reduce_row(x, n, C(0), deviation, AddOp())) / static_cast<double>(n));
+  const C shift =
+      static_cast<C>(static_cast<double>(reduce_row(x, n, C(0), deviation, AddOp())) / static_cast<double>(n));
   const auto s = hn::Set(d, shift);
   const auto squared = [m, s](auto, auto v) HWY_ATTR {
     const auto e = hn::Sub(hn::Sub(v, m), s);

@@ -21,8 +21,10 @@ using cpu::RowBlock;
 using cpu::RowWalk;
 
 const core::OpRegistration kOps({
-    {"layer_norm", "norm", OpClass::kReduction, "x[..., H] -> (x - mean) / sqrt(variance + epsilon) * gamma[H] + beta[H]"},
-    {"rms_norm", "norm", OpClass::kReduction, "x[..., H] -> x / sqrt(mean(x^2) + epsilon) * (gamma[H] + weight_offset)"},
+    {"layer_norm", "norm", OpClass::kReduction,
+     "x[..., H] -> (x - mean) / sqrt(variance + epsilon) * gamma[H] + beta[H]"},
+    {"rms_norm", "norm", OpClass::kReduction,
+     "x[..., H] -> x / sqrt(mean(x^2) + epsilon) * (gamma[H] + weight_offset)"},
     {"add_layer_norm", "norm", OpClass::kReduction, "x, residual [..., H] -> layer_norm(x + residual), x + residual"},
     {"add_rms_norm", "norm", OpClass::kReduction, "x, residual [..., H] -> rms_norm(x + residual), x + residual"},
 });
@@ -42,7 +44,8 @@ void check_row_norm(const RowNorm& norm, const Tensor& x) {
   check_vector(norm.op, {"gamma", norm.gamma}, x, x.shape(-1));
   check_optional_vector(norm.op, {"beta", norm.beta}, x, x.shape(-1));
   core::check_positive(norm.op, "epsilon", norm.epsilon);
-  if (!std::isfinite(norm.weight_offset)) fail<ValueError>("{}: weight_offset must be finite, got {}", norm.op, norm.weight_offset);
+  if (!std::isfinite(norm.weight_offset))
+    fail<ValueError>("{}: weight_offset must be finite, got {}", norm.op, norm.weight_offset);
 }
 
 using RowKernel = void (*)(const RowBlock&, const cpu::NormParameters&);
@@ -57,7 +60,9 @@ void run_row_norm(const RowNorm& norm, RowWalk& walk, DType dtype, RowKernel ker
 Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKernel kernel) {
   check_row_norm(norm, x);
   Output out(norm.op, given, x.shape(), x.dtype(), x, {&x, &norm.gamma, &norm.beta}, {.elementwise = true});
-  StepScope step([&] { return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()}; });
+  StepScope step([&] {
+    return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()};
+  });
   if (step.shape_only(out.target())) return out.target();
   RowWalk walk(x.shape(), 1);
   walk.read(x);
@@ -66,8 +71,8 @@ Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKe
   return out.finish();
 }
 
-/// @throws ValueError when two results would share elements. Equal strides are compared exactly (two interleaved halves of
-/// one buffer are fine), others by their spans.
+/// @throws ValueError when two results would share elements. Equal strides are compared exactly (two interleaved halves
+/// of one buffer are fine), others by their spans.
 void check_distinct(const char* op, const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || !core::spans_overlap(a, b)) return;
   const auto item = static_cast<int64_t>(item_size(a.dtype()));
@@ -81,18 +86,21 @@ void check_distinct(const char* op, const Tensor& a, const Tensor& b) {
   fail<ValueError>("{}: the two tensors of out share memory", op);
 }
 
-AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& residual, const AddNormResult& given, RowKernel kernel) {
+AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& residual, const AddNormResult& given,
+                           RowKernel kernel) {
   check_row_norm(norm, x);
   core::check_same_dtype(norm.op, {"x", x}, {"residual", residual});
   core::check_same_device(norm.op, {{"x", x}, {"residual", residual}});
   core::check_shape(norm.op, {"residual", residual}, x.shape());
-  if (given.y.defined() != given.new_residual.defined()) fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
+  if (given.y.defined() != given.new_residual.defined())
+    fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
   check_distinct(norm.op, given.y, given.new_residual);
   const std::initializer_list<const Tensor*> inputs = {&x, &residual, &norm.gamma, &norm.beta};
   Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[0]"});
   Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[1]"});
   StepScope step([&] {
-    return Step{norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()};
+    return Step{
+        norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()};
   });
   if (step.shape_only(y.target())) return {y.target(), sum.target()};
   RowWalk walk(x.shape(), 1);
@@ -115,10 +123,12 @@ Tensor rms_norm(const Tensor& x, const Tensor& gamma, const RmsNormOptions& o) {
 }
 
 AddNormResult add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const AddRmsNormOptions& o) {
-  return add_row_norm({"add_rms_norm", gamma, {}, o.epsilon, o.weight_offset}, x, residual, o.out, cpu::add_rms_norm_rows);
+  return add_row_norm({"add_rms_norm", gamma, {}, o.epsilon, o.weight_offset}, x, residual, o.out,
+                      cpu::add_rms_norm_rows);
 }
 
-AddNormResult add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const AddLayerNormOptions& o) {
+AddNormResult add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
+                             const AddLayerNormOptions& o) {
   return add_row_norm({"add_layer_norm", gamma, o.beta, o.epsilon, 0}, x, residual, o.out, cpu::add_layer_norm_rows);
 }
 

@@ -1,4 +1,5 @@
-// layer_norm and rms_norm, alone and behind an addition. A row is read several times, but only the first time from memory.
+// layer_norm and rms_norm, alone and behind an addition. A row is read several times, but only the first time from
+// memory.
 #include "src/core/visit.h"
 #include "src/ops/norm/norm_kernels.h"
 
@@ -71,10 +72,16 @@ HWY_EXPORT(rms_norm_block);
 HWY_EXPORT(add_layer_norm_block);
 HWY_EXPORT(add_rms_norm_block);
 
-void layer_norm_rows(const RowBlock& block, const NormParameters& p) { HWY_DYNAMIC_DISPATCH(layer_norm_block)(block, p); }
+void layer_norm_rows(const RowBlock& block, const NormParameters& p) {
+  HWY_DYNAMIC_DISPATCH(layer_norm_block)(block, p);
+}
 void rms_norm_rows(const RowBlock& block, const NormParameters& p) { HWY_DYNAMIC_DISPATCH(rms_norm_block)(block, p); }
-void add_layer_norm_rows(const RowBlock& block, const NormParameters& p) { HWY_DYNAMIC_DISPATCH(add_layer_norm_block)(block, p); }
-void add_rms_norm_rows(const RowBlock& block, const NormParameters& p) { HWY_DYNAMIC_DISPATCH(add_rms_norm_block)(block, p); }
+void add_layer_norm_rows(const RowBlock& block, const NormParameters& p) {
+  HWY_DYNAMIC_DISPATCH(add_layer_norm_block)(block, p);
+}
+void add_rms_norm_rows(const RowBlock& block, const NormParameters& p) {
+  HWY_DYNAMIC_DISPATCH(add_rms_norm_block)(block, p);
+}
 
 }  // namespace tenor::cpu
 #endif  // HWY_ONCE

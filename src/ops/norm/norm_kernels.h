@@ -1,5 +1,5 @@
-// Entry points of the CPU kernels of this family: single-threaded, over a block of dense rows. `dtype` is that of x; vector
-// parameters are dense and of its compute type (float, or double for float64), or null.
+// Entry points of the CPU kernels of this family: single-threaded, over a block of dense rows. `dtype` is that of x;
+// vector parameters are dense and of its compute type (float, or double for float64), or null.
 #pragma once
 
 #include "src/cpu/rows.h"

@@ -45,10 +45,14 @@ inline Row normalize(Row x, double p, double epsilon) {
   double norm = p == -INFINITY ? INFINITY : 0;
   for (double v : x) {
     const double a = std::abs(v);
-    if (std::isnan(a) || std::isnan(norm)) norm = NAN;
-    else if (p == INFINITY) norm = std::max(norm, a);
-    else if (p == -INFINITY) norm = std::min(norm, a);
-    else norm += p == 0 ? a != 0 : std::pow(a, p);
+    if (std::isnan(a) || std::isnan(norm))
+      norm = NAN;
+    else if (p == INFINITY)
+      norm = std::max(norm, a);
+    else if (p == -INFINITY)
+      norm = std::min(norm, a);
+    else
+      norm += p == 0 ? a != 0 : std::pow(a, p);
   }
   if (std::isfinite(p) && p != 0) norm = std::pow(norm, 1 / p);
   for (double& v : x) v /= std::isnan(norm) ? norm : std::max(norm, epsilon);

@@ -45,8 +45,12 @@ Case draw_case(Draw& draw, DType dtype) {
   for (int64_t d = draw.upto(3); d > 0; --d) shape.push_back(draw.upto(4));
   shape.push_back(kLengths[draw.upto(std::size(kLengths) - 1)]);
   const DType parameters = draw.coin() ? dtype : float32;
-  return {draw.view(shape, dtype), draw.view(shape, dtype), draw.view({shape.back()}, parameters),
-          draw.coin() ? draw.view({shape.back()}, parameters) : Tensor(), draw.coin() ? 1e-5 : 0.1, draw.coin() ? 1.0 : 0.0,
+  return {draw.view(shape, dtype),
+          draw.view(shape, dtype),
+          draw.view({shape.back()}, parameters),
+          draw.coin() ? draw.view({shape.back()}, parameters) : Tensor(),
+          draw.coin() ? 1e-5 : 0.1,
+          draw.coin() ? 1.0 : 0.0,
           std::string(name(dtype)) + to_string(shape) + " strides of x"};
 }
 
@@ -62,9 +66,11 @@ TEST(Norm, MatchesTheReferenceOnRandomShapesAndStrides) {
     const double units = 1, floor = c.x.dtype() == float32 ? 4e-6 : 2e-6;
     layer_norm(c.x, c.gamma, {.beta = c.beta, .epsilon = c.epsilon, .out = out});
     expect_close(out, by_row(c.x, layer), "layer_norm " + c.what, units, floor);
-    expect_close(rms_norm(c.x, c.gamma, {.epsilon = c.epsilon, .weight_offset = c.offset}), by_row(c.x, rms), "rms_norm " + c.what, units, floor);
+    expect_close(rms_norm(c.x, c.gamma, {.epsilon = c.epsilon, .weight_offset = c.offset}), by_row(c.x, rms),
+                 "rms_norm " + c.what, units, floor);
     const Tensor sum = rounded_sum(c.x, c.residual);
-    const AddNormResult fused = add_layer_norm(c.x, c.residual, c.gamma, {.beta = c.beta, .epsilon = c.epsilon, .out = {out, sum_out}});
+    const AddNormResult fused =
+        add_layer_norm(c.x, c.residual, c.gamma, {.beta = c.beta, .epsilon = c.epsilon, .out = {out, sum_out}});
     EXPECT_TRUE(same_bits(fused.new_residual, sum)) << c.what;
     EXPECT_TRUE(same_bits(fused.y, layer_norm(sum, c.gamma, {.beta = c.beta, .epsilon = c.epsilon}))) << c.what;
   }
@@ -74,7 +80,8 @@ TEST(Norm, FusedAdditionHasTheBitsOfItsSteps) {
   Draw draw(2);
   for (DType dtype : kFloats)
     for (int64_t length : {1, 5, 100, 4100}) {
-      const Tensor x = draw.view({3, length}, dtype), residual = draw.view({3, length}, dtype), gamma = draw.view({length}, float32);
+      const Tensor x = draw.view({3, length}, dtype), residual = draw.view({3, length}, dtype),
+                   gamma = draw.view({length}, float32);
       const AddNormResult fused = add_rms_norm(x, residual, gamma, {.weight_offset = 1});
       const Tensor sum = rounded_sum(x, residual);
       EXPECT_TRUE(same_bits(fused.new_residual, sum));
@@ -85,7 +92,8 @@ TEST(Norm, FusedAdditionHasTheBitsOfItsSteps) {
 TEST(Norm, WritesOverItsInputs) {
   Draw draw(3);
   for (DType dtype : kFloats) {
-    const Tensor x = draw.dense({6, 129}, dtype), residual = draw.dense({6, 129}, dtype), gamma = draw.dense({129}, float32);
+    const Tensor x = draw.dense({6, 129}, dtype), residual = draw.dense({6, 129}, dtype),
+                 gamma = draw.dense({129}, float32);
     const AddNormResult apart = add_rms_norm(x, residual, gamma);
     const Tensor normed = layer_norm(x, gamma, {.beta = gamma});
     for (bool swapped : {false, true}) {
@@ -112,7 +120,8 @@ TEST(Norm, WritesOverItsInputs) {
 TEST(Norm, ARowsBitsAreItsOwn) {
   Draw draw(4);
   for (DType dtype : kFloats) {
-    const Tensor x = draw.dense({65, 777}, dtype), gamma = draw.dense({777}, float32), beta = draw.dense({777}, float32);
+    const Tensor x = draw.dense({65, 777}, dtype), gamma = draw.dense({777}, float32),
+                 beta = draw.dense({777}, float32);
     const Tensor all = layer_norm(x, gamma, {.beta = beta}), root = rms_norm(x, gamma);
     for (int64_t r : {0, 7, 64}) {
       EXPECT_TRUE(same_bits(layer_norm(narrow(x, 0, r, 1), gamma, {.beta = beta}), narrow(all, 0, r, 1)));
@@ -131,7 +140,8 @@ TEST(Norm, ARowsBitsAreItsOwn) {
 TEST(Norm, KeepsTheDimensionOrder) {
   const Tensor x = full({4, 3, 8}, float32, 1), gamma = full({8}, float32, 1);
   EXPECT_EQ(rms_norm(permute(x, {1, 0, 2}), gamma).strides(), Dims({8, 24, 1}));
-  EXPECT_EQ(rms_norm(full({8, 4, 3}, float32, 1).with_layout({4, 3, 8}, {3, 1, 12}, 0), gamma).strides(), Dims({3, 1, 12}));
+  EXPECT_EQ(rms_norm(full({8, 4, 3}, float32, 1).with_layout({4, 3, 8}, {3, 1, 12}, 0), gamma).strides(),
+            Dims({3, 1, 12}));
 }
 
 TEST(Norm, LargeMeansAndSmallNumbers) {
@@ -148,7 +158,8 @@ TEST(Norm, LargeMeansAndSmallNumbers) {
   }
   expect_close(rms_norm(full({3, 9}, float16, 60000), nine), std::vector<double>(27, 1), "squares beyond float16");
   const Tensor one = full({4, 1}, float32, 7);
-  expect_close(layer_norm(one, full({1}, float32, 3), {.beta = full({1}, float32, 5)}), std::vector<double>(4, 5), "one element");
+  expect_close(layer_norm(one, full({1}, float32, 3), {.beta = full({1}, float32, 5)}), std::vector<double>(4, 5),
+               "one element");
 }
 
 TEST(Norm, NanAndInfinityStayInTheirRow) {
@@ -167,29 +178,63 @@ TEST(Norm, NanAndInfinityStayInTheirRow) {
 TEST(Norm, EmptyBatches) {
   const Tensor gamma = full({5}, float32, 1);
   EXPECT_EQ(layer_norm(Tensor::empty({0, 5}, float32), gamma).shape(), Dims({0, 5}));
-  EXPECT_EQ(add_rms_norm(Tensor::empty({2, 0, 5}, float16), Tensor::empty({2, 0, 5}, float16), gamma).y.shape(), Dims({2, 0, 5}));
+  EXPECT_EQ(add_rms_norm(Tensor::empty({2, 0, 5}, float16), Tensor::empty({2, 0, 5}, float16), gamma).y.shape(),
+            Dims({2, 0, 5}));
 }
 
 TEST(Norm, Errors) {
   const Tensor x = full({2, 4}, float16, 1), gamma = full({4}, float32, 1);
-  expect_error<DTypeError>([&] { rms_norm(full({2, 4}, int32, 1), gamma); }, "rms_norm: x must be float16, bfloat16, float32 or float64, got int32");
-  expect_error<ShapeError>([&] { layer_norm(full({2, 0}, float32, 0), full({0}, float32, 0)); },
-                           "layer_norm: x must have a last axis of length > 0, got shape (2, 0)");
+  expect_error<DTypeError>(
+      [&] {
+        rms_norm(full({2, 4}, int32, 1), gamma);
+      },
+      "rms_norm: x must be float16, bfloat16, float32 or float64, got int32");
+  expect_error<ShapeError>(
+      [&] {
+        layer_norm(full({2, 0}, float32, 0), full({0}, float32, 0));
+      },
+      "layer_norm: x must have a last axis of length > 0, got shape (2, 0)");
   expect_error<ShapeError>([&] { layer_norm(full({}, float32, 0), full({1}, float32, 0)); },
                            "layer_norm: x must have a last axis of length > 0, got shape ()");
-  expect_error<DTypeError>([&] { rms_norm(x, full({4}, float64, 1)); }, "rms_norm: gamma must be float32 or x's dtype float16, got float64");
+  expect_error<DTypeError>([&] { rms_norm(x, full({4}, float64, 1)); },
+                           "rms_norm: gamma must be float32 or x's dtype float16, got float64");
   expect_error<DTypeError>([&] { rms_norm(x, {}); }, "rms_norm: gamma is required, got nothing");
-  expect_error<ShapeError>([&] { rms_norm(x, full({5}, float32, 1)); }, "rms_norm: gamma must have shape (4,), got (5,)");
-  expect_error<ShapeError>([&] { layer_norm(x, gamma, {.beta = full({1, 4}, float32, 1)}); }, "layer_norm: beta must have shape (4,), got (1, 4)");
-  expect_error<ValueError>([&] { layer_norm(x, gamma, {.epsilon = 0}); }, "layer_norm: epsilon must be finite and > 0, got 0");
+  expect_error<ShapeError>([&] { rms_norm(x, full({5}, float32, 1)); },
+                           "rms_norm: gamma must have shape (4,), got (5,)");
+  expect_error<ShapeError>(
+      [&] {
+        layer_norm(x, gamma, {.beta = full({1, 4}, float32, 1)});
+      },
+      "layer_norm: beta must have shape (4,), got (1, 4)");
+  expect_error<ValueError>([&] { layer_norm(x, gamma, {.epsilon = 0}); },
+                           "layer_norm: epsilon must be finite and > 0, got 0");
   for (double bad : {-1e-6, kNan, kInf}) EXPECT_THROW(rms_norm(x, gamma, {.epsilon = bad}), ValueError);
   EXPECT_THROW(rms_norm(x, gamma, {.weight_offset = kNan}), ValueError);
-  expect_error<ShapeError>([&] { add_rms_norm(x, full({1, 4}, float16, 1), gamma); }, "add_rms_norm: residual must have shape (2, 4), got (1, 4)");
-  expect_error<DTypeError>([&] { add_layer_norm(x, full({2, 4}, float32, 1), gamma); },
-                           "add_layer_norm: residual must have x's dtype float16, got float32");
-  expect_error<ValueError>([&] { add_rms_norm(x, x, gamma, {.out = {x, {}}}); }, "add_rms_norm: out must hold both y and new_residual");
-  expect_error<ValueError>([&] { add_rms_norm(x, x, gamma, {.out = {x, x}}); }, "add_rms_norm: the two tensors of out share memory");
-  expect_error<ShapeError>([&] { rms_norm(x, gamma, {.out = full({4, 2}, float16, 0)}); }, "rms_norm: out must have shape (2, 4), got (4, 2)");
+  expect_error<ShapeError>(
+      [&] {
+        add_rms_norm(x, full({1, 4}, float16, 1), gamma);
+      },
+      "add_rms_norm: residual must have shape (2, 4), got (1, 4)");
+  expect_error<DTypeError>(
+      [&] {
+        add_layer_norm(x, full({2, 4}, float32, 1), gamma);
+      },
+      "add_layer_norm: residual must have x's dtype float16, got float32");
+  expect_error<ValueError>(
+      [&] {
+        add_rms_norm(x, x, gamma, {.out = {x, {}}});
+      },
+      "add_rms_norm: out must hold both y and new_residual");
+  expect_error<ValueError>(
+      [&] {
+        add_rms_norm(x, x, gamma, {.out = {x, x}});
+      },
+      "add_rms_norm: the two tensors of out share memory");
+  expect_error<ShapeError>(
+      [&] {
+        rms_norm(x, gamma, {.out = full({4, 2}, float16, 0)});
+      },
+      "rms_norm: out must have shape (2, 4), got (4, 2)");
   EXPECT_THROW(rms_norm(x, gamma, {.out = full({2, 4}, float32, 0)}), DTypeError);
   EXPECT_EQ(values(x), std::vector<double>(8, 1));
   // Two interleaved halves of one buffer share no element.

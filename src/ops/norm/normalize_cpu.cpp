@@ -27,15 +27,20 @@ template <class T, class C = core::Compute<T>>
 HWY_INLINE C row_norm(const T* x, size_t n, double p) {
   const ComputeTag<T> d;
   const auto magnitude = [](auto, auto v) HWY_ATTR { return hn::Abs(v); };
-  if (p == 2) return std::sqrt(reduce_row(x, n, C(0), [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); }, AddOp()));
+  if (p == 2)
+    return std::sqrt(reduce_row(
+        x, n, C(0), [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); }, AddOp()));
   if (p == 1) return reduce_row(x, n, C(0), magnitude, AddOp());
   if (p == kInfinity<double>) return reduce_row(x, n, C(0), magnitude, ExtremeOp<true>());
   if (p == -kInfinity<double>) return reduce_row(x, n, kInfinity<C>, magnitude, ExtremeOp<false>());
   if (p == 0) {
-    const auto counted = [d](auto, auto v) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(v, hn::Zero(d)), hn::Set(d, C(1))); };
+    const auto counted = [d](auto, auto v)
+                             HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(v, hn::Zero(d)), hn::Set(d, C(1))); };
     return reduce_row(x, n, C(0), counted, AddOp());
   }
-  const auto power = [&](int64_t i) { return static_cast<C>(std::pow(std::abs(static_cast<double>(core::widen(x[i]))), p)); };
+  const auto power = [&](int64_t i) {
+    return static_cast<C>(std::pow(std::abs(static_cast<double>(core::widen(x[i]))), p));
+  };
   const C sum = core::ordered_reduce(static_cast<int64_t>(n), C(0), power, [](C a, C b) { return a + b; });
   return static_cast<C>(std::pow(static_cast<double>(sum), 1 / p));
 }

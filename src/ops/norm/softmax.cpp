@@ -24,7 +24,8 @@ const core::OpRegistration kOps({
 });
 
 /// An operator over dim `dim` of x whose result has x's shape.
-Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& given, cpu::FunctionRef<void(const RowBlock&)> kernel) {
+Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& given,
+                 cpu::FunctionRef<void(const RowBlock&)> kernel) {
   const int d = core::normalize_dim(op, dim, x.ndim());
   Output out(op, given, x.shape(), x.dtype(), x, {&x}, {.elementwise = true});
   StepScope step([&] { return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
@@ -46,19 +47,22 @@ Tensor softmax(const Tensor& x, const SoftmaxOptions& o) {
 
 Tensor log_softmax(const Tensor& x, const SoftmaxOptions& o) {
   core::check_float("log_softmax", {"x", x});
-  return along_dim("log_softmax", x, o.dim, o.out, [&](const RowBlock& block) { cpu::log_softmax_rows(block, x.dtype()); });
+  return along_dim("log_softmax", x, o.dim, o.out,
+                   [&](const RowBlock& block) { cpu::log_softmax_rows(block, x.dtype()); });
 }
 
 Tensor softmax_last_axis(const Tensor& x, const SoftmaxLastAxisOptions& o) {
   core::check_float("softmax_last_axis", {"x", x});
   check_last_axis("softmax_last_axis", x);
-  return along_dim("softmax_last_axis", x, -1, o.out, [&](const RowBlock& block) { cpu::softmax_rows(block, x.dtype()); });
+  return along_dim("softmax_last_axis", x, -1, o.out,
+                   [&](const RowBlock& block) { cpu::softmax_rows(block, x.dtype()); });
 }
 
 Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
   core::check_float("normalize", {"x", x});
   if (std::isnan(o.p)) fail<ValueError>("normalize: p must be a number, got {}", o.p);
-  if (!(std::isfinite(o.epsilon) && o.epsilon >= 0)) fail<ValueError>("normalize: epsilon must be finite and >= 0, got {}", o.epsilon);
+  if (!(std::isfinite(o.epsilon) && o.epsilon >= 0))
+    fail<ValueError>("normalize: epsilon must be finite and >= 0, got {}", o.epsilon);
   return along_dim("normalize", x, o.dim, o.out,
                    [&](const RowBlock& block) { cpu::normalize_rows(block, x.dtype(), o.p, o.epsilon); });
 }

@@ -38,17 +38,20 @@ template <class T, class C = core::Compute<T>>
 HWY_INLINE C exp_row(const T* x, C* e, size_t n, C top) {
   const ComputeTag<T> d;
   const auto t = hn::Set(d, top);
-  return reduce_row(x, n, C(0), [&](auto, auto v) HWY_ATTR {
-    const auto value = math::exp(d, hn::Sub(v, t));
-    hn::StoreU(value, d, e);  // elements come in order
-    e += hn::Lanes(d);
-    return value;
-  }, AddOp());
+  return reduce_row(
+      x, n, C(0),
+      [&](auto, auto v) HWY_ATTR {
+        const auto value = math::exp(d, hn::Sub(v, t));
+        hn::StoreU(value, d, e);  // elements come in order
+        e += hn::Lanes(d);
+        return value;
+      },
+      AddOp());
 }
 
-/// Division by one divisor >= 1. float: the bits of IEEE division, as the quotient by the reciprocal, corrected once by its
-/// exact remainder (Markstein 1990), which holds while the remainder does not underflow. Where the quotient is rounded to 16
-/// bits anyway, by the reciprocal alone.
+/// Division by one divisor >= 1. float: the bits of IEEE division, as the quotient by the reciprocal, corrected once by
+/// its exact remainder (Markstein 1990), which holds while the remainder does not underflow. Where the quotient is
+/// rounded to 16 bits anyway, by the reciprocal alone.
 template <class T, class D = ComputeTag<T>>
 class Divisor {
  public:
@@ -98,7 +101,8 @@ void log_softmax_block(const RowBlock& block, DType dtype) {
       const T* x = block.row<const T>(0, r);
       T* y = block.row<T>(1, r);
       const auto top = hn::Set(d, row_max(x, n));
-      const C sum = reduce_row(x, n, C(0), [&](auto, auto v) HWY_ATTR { return math::exp(d, hn::Sub(v, top)); }, AddOp());
+      const C sum = reduce_row(
+          x, n, C(0), [&](auto, auto v) HWY_ATTR { return math::exp(d, hn::Sub(v, top)); }, AddOp());
       const auto log_sum = hn::Set(d, static_cast<C>(std::log(static_cast<double>(sum))));
       for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR {
         io.store(d, hn::Sub(hn::Sub(io.load(d, x + i), top), log_sum), y + i);

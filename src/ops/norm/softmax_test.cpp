@@ -40,19 +40,25 @@ TEST(Softmax, MatchesTheReferenceOnRandomShapesAndStrides) {
     const std::string what = std::string(name(dtype)) + to_string(shape) + " dim " + std::to_string(dim);
     softmax(x, {.dim = dim, .out = out});
     expect_close(out, along(x, dim, [](Row r) { return reference::softmax(r, false); }), "softmax " + what, 1, 1e-7);
-    expect_close(log_softmax(x, {.dim = dim - ndim}), along(x, dim, [](Row r) { return reference::softmax(r, true); }), "log_softmax " + what);
+    expect_close(log_softmax(x, {.dim = dim - ndim}), along(x, dim, [](Row r) { return reference::softmax(r, true); }),
+                 "log_softmax " + what);
     constexpr double kOrders[] = {2, 1, kInf, -kInf, 0, 3, 0.5, -1};
     const double p = kOrders[draw.upto(7)];
-    expect_close(normalize(x, {.p = p, .dim = dim}), along(x, dim, [&](Row r) { return reference::normalize(r, p, 1e-12); }),
+    expect_close(normalize(x, {.p = p, .dim = dim}),
+                 along(x, dim, [&](Row r) { return reference::normalize(r, p, 1e-12); }),
                  "normalize " + std::to_string(p) + " " + what, 2, 1e-7);
   }
 }
 
 TEST(Softmax, RowsWithoutADistribution) {
-  const Tensor x = tensor_of({6, 3}, float32, {-kInf, -kInf, -kInf, -kInf, 2, -kInf, 0, kInf, 0, 0, kNan, -kInf, kNan, -kInf, -kInf, 1e4, 1e4, -1e4});
-  const std::vector<double> want = {kNan, kNan, kNan, 0, 1, 0, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, 0.5, 0.5, 0};
-  const std::vector<double> logs = {kNan, kNan, kNan, -kInf, 0, -kInf, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan,
-                                    -std::log(2), -std::log(2), -20000 - std::log(2)};
+  const Tensor x =
+      tensor_of({6, 3}, float32,
+                {-kInf, -kInf, -kInf, -kInf, 2, -kInf, 0, kInf, 0, 0, kNan, -kInf, kNan, -kInf, -kInf, 1e4, 1e4, -1e4});
+  const std::vector<double> want = {kNan, kNan, kNan, 0,    1,    0,    kNan, kNan, kNan,
+                                    kNan, kNan, kNan, kNan, kNan, kNan, 0.5,  0.5,  0};
+  const std::vector<double> logs = {
+      kNan, kNan, kNan, -kInf, 0,    -kInf, kNan,         kNan,         kNan,
+      kNan, kNan, kNan, kNan,  kNan, kNan,  -std::log(2), -std::log(2), -20000 - std::log(2)};
   for (DType dtype : kFloats) {
     const Tensor t = x.to(dtype);
     expect_close(softmax(t), want, "softmax");
@@ -96,10 +102,18 @@ TEST(Softmax, EdgesOfShapes) {
   EXPECT_EQ(softmax(Tensor::empty({3, 0}, float32)).shape(), Dims({3, 0}));
   EXPECT_EQ(log_softmax(Tensor::empty({0, 3}, float32), {.dim = 0}).shape(), Dims({0, 3}));
   EXPECT_EQ(values(softmax(expand(full({1, 4}, float32, 3), {3, 4}))), std::vector<double>(12, 0.25));
-  expect_error<ShapeError>([] { softmax_last_axis(Tensor::empty({3, 0}, float32)); },
-                           "softmax_last_axis: x must have a last axis of length > 0, got shape (3, 0)");
-  expect_error<IndexError>([] { softmax(full({2, 3}, float32, 0), {.dim = 2}); }, "softmax: dim 2 is out of range for 2 dims (expected -2 to 1)");
-  expect_error<DTypeError>([] { log_softmax(full({2}, int64, 0)); }, "log_softmax: x must be float16, bfloat16, float32 or float64, got int64");
+  expect_error<ShapeError>(
+      [] {
+        softmax_last_axis(Tensor::empty({3, 0}, float32));
+      },
+      "softmax_last_axis: x must have a last axis of length > 0, got shape (3, 0)");
+  expect_error<IndexError>(
+      [] {
+        softmax(full({2, 3}, float32, 0), {.dim = 2});
+      },
+      "softmax: dim 2 is out of range for 2 dims (expected -2 to 1)");
+  expect_error<DTypeError>([] { log_softmax(full({2}, int64, 0)); },
+                           "log_softmax: x must be float16, bfloat16, float32 or float64, got int64");
 }
 
 TEST(Normalize, DividesByTheNormOrEpsilon) {
@@ -113,7 +127,8 @@ TEST(Normalize, DividesByTheNormOrEpsilon) {
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(v[i]) && std::isfinite(v[3 + i])) << p;
   }
   expect_error<ValueError>([&] { normalize(x, {.p = kNan}); }, "normalize: p must be a number, got nan");
-  expect_error<ValueError>([&] { normalize(x, {.epsilon = -1}); }, "normalize: epsilon must be finite and >= 0, got -1");
+  expect_error<ValueError>([&] { normalize(x, {.epsilon = -1}); },
+                           "normalize: epsilon must be finite and >= 0, got -1");
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ using core::Step;
 using core::StepScope;
 
 const core::OpRegistration kOps({
-    {"rope", "rope", OpClass::kElementwise, "x[..., S, H, D]: pairs (a, b) of a head -> (a cos - b sin, b cos + a sin) at its position"},
+    {"rope", "rope", OpClass::kElementwise,
+     "x[..., S, H, D]: pairs (a, b) of a head -> (a cos - b sin, b cos + a sin) at its position"},
 });
 
 void check_table(Named table, const Tensor& x, int64_t columns) {
@@ -29,7 +30,8 @@ void check_table(Named table, const Tensor& x, int64_t columns) {
   core::check_same_device("rope", {{"x", x}, table});
   core::check_ndim("rope", table, 2);
   if (table.tensor.shape(1) != columns)
-    fail<ShapeError>("rope: {} must have rotary_dim/2 = {} columns, got shape {}", table.name, columns, table.tensor.shape());
+    fail<ShapeError>("rope: {} must have rotary_dim/2 = {} columns, got shape {}", table.name, columns,
+                     table.tensor.shape());
 }
 
 /// Checks the arguments; returns rotary_dim.
@@ -65,7 +67,9 @@ void check_positions(const Tensor& x, const Tensor& cos, const Tensor& positions
   bool fits = positions.ndim() >= 1 && positions.ndim() <= static_cast<int>(tokens.size());
   for (int d = 1; fits && d <= positions.ndim(); ++d)
     fits = positions.shape(-d) == tokens[tokens.size() - d] || positions.shape(-d) == 1;
-  if (!fits) fail<ShapeError>("rope: positions must be [S] or broadcast to {}, x's shape before [H, D], got {}", tokens, positions.shape());
+  if (!fits)
+    fail<ShapeError>("rope: positions must be [S] or broadcast to {}, x's shape before [H, D], got {}", tokens,
+                     positions.shape());
 }
 
 /// Reads the positions. @throws IndexError for one outside the tables.
@@ -100,10 +104,18 @@ Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const RopeOpt
   const bool traced = x.device().type == DeviceType::kMeta;
   const Positions positions = traced ? Positions{{}, 1} : read_positions(x, cos, o.positions);
   Output out("rope", o.out, x.shape(), x.dtype(), x, {&x, &cos, &sin, &o.positions}, {.elementwise = true});
-  StepScope step([&] { return Step{"rope", OpClass::kElementwise, {x, cos, sin, o.positions}, {out.target()}, x.numel()}; });
+  StepScope step([&] {
+    return Step{"rope", OpClass::kElementwise, {x, cos, sin, o.positions}, {out.target()}, x.numel()};
+  });
   if (step.shape_only(out.target())) return out.target();
-  const cpu::RopeParameters p{x.dtype(),   &cos, &sin, rotary_dim, o.interleaved, std::max<int64_t>(x.shape(-2), 1),
-                              positions.values.empty() ? nullptr : positions.values.data(), positions.period};
+  const cpu::RopeParameters p{x.dtype(),
+                              &cos,
+                              &sin,
+                              rotary_dim,
+                              o.interleaved,
+                              std::max<int64_t>(x.shape(-2), 1),
+                              positions.values.empty() ? nullptr : positions.values.data(),
+                              positions.period};
   cpu::RowWalk walk(x.shape(), 1);
   walk.read(x);
   walk.write(out.target());

@@ -6,7 +6,8 @@
 namespace tenor::reference {
 
 /// `cos` and `sin` are one position's row, [rotary_dim/2].
-inline std::vector<double> rope(std::vector<double> head, const std::vector<double>& cos, const std::vector<double>& sin, bool interleaved) {
+inline std::vector<double> rope(std::vector<double> head, const std::vector<double>& cos,
+                                const std::vector<double>& sin, bool interleaved) {
   const size_t half = cos.size();
   for (size_t i = 0; i < half; ++i) {
     double& a = head[interleaved ? 2 * i : i];
