@@ -9,11 +9,12 @@
 namespace tenor::cpu {
 namespace {
 
-constexpr int64_t kBlockBytes = 128 << 10;  // work of one kernel call, where rows are short
-constexpr int64_t kGatherBytes = 1 << 20;   // of strided rows gathered at a time, where that is more than a cache line
-constexpr int64_t kScratchBytes = 4 << 20;  // the most that strided rows gather at a time, beyond one row
-constexpr int64_t kCutElements = 16384;     // a piece of a row that may be cut
-constexpr int64_t kTransposed = 128;        // elements of each row transposed at a time
+constexpr int64_t kBlockBytes = 128 << 10;   // work of one kernel call, where rows are short
+constexpr int64_t kThreadBytes = 256 << 10;  // the least traffic that is worth a thread's start
+constexpr int64_t kGatherBytes = 1 << 20;    // of strided rows gathered at a time, where that is more than a cache line
+constexpr int64_t kScratchBytes = 4 << 20;   // the most that strided rows gather at a time, beyond one row
+constexpr int64_t kCutElements = 16384;      // a piece of a row that may be cut
+constexpr int64_t kTransposed = 128;         // elements of each row transposed at a time
 constexpr int64_t kLine = 64;
 
 /// One loop of a strided copy, in bytes.
@@ -95,10 +96,11 @@ class RowPlan {
 
   void run(FunctionRef<void(const RowBlock&)> kernel) const {
     const int64_t units = rest_ * blocks_ * pieces_;
-    parallel_for(units, grain_of(rows_ * piece_ * row_item_bytes()), [&](int64_t begin, int64_t end) {
-      const Scratch scratch(scratch_bytes());
-      for (int64_t u = begin; u < end; ++u) run_unit(u, static_cast<char*>(scratch.data), kernel);
-    });
+    parallel_for(units, std::max<int64_t>(1, kThreadBytes / (rows_ * piece_ * row_item_bytes())),
+                 [&](int64_t begin, int64_t end) {
+                   const Scratch scratch(scratch_bytes());
+                   for (int64_t u = begin; u < end; ++u) run_unit(u, static_cast<char*>(scratch.data), kernel);
+                 });
   }
 
  private:
