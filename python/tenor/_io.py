@@ -116,6 +116,8 @@ def _elements(shape, where):
     good = isinstance(shape, (tuple, list)) and all(type(s) is int and 0 <= s < 1 << 63 for s in shape)
     if not good or len(shape) > 64:
         raise _broken(where, f"not a shape: {str(shape)[:80]}")
+    if math.prod(s for s in shape if s) >= 1 << 60:  # of any dtype, and even if a zero hides it
+        raise _broken(where, f"sizes beyond 64 bits: {str(shape)[:80]}")
     return math.prod(shape)
 
 

@@ -134,6 +134,7 @@ BROKEN_NPY = {
     "huge": npy(good_header(shape=(1 << 40, 1 << 10))),
     "huge beyond 64 bits": npy(good_header(shape=(1 << 62, 1 << 62))),
     "huge times zero": npy(good_header(shape=(1 << 63, 0))),
+    "huge and a zero": npy(good_header(shape=(1 << 40, 1 << 40, 0))),
     "negative": npy(good_header(shape=(-1, 3))),
     "shape of floats": npy(good_header(shape=(2.0, 3))),
     "shape of bools": npy(good_header(shape=(True, 6)), bytes(24)),

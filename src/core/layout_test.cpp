@@ -118,7 +118,11 @@ TEST(Tensor, WrapChecksAndCleansWhatItIsGiven) {
   EXPECT_THROW(Tensor::wrap(memory, kCpu, float32, {2, 3}, {1}), ShapeError);
   EXPECT_THROW(Tensor::wrap(memory, kCpu, float32, {2, 3}, {-3, 1}), ValueError);
   EXPECT_THROW(Tensor::empty({int64_t{1} << 40, int64_t{1} << 40}, float32), OutOfMemoryError);
-  EXPECT_NO_THROW(Tensor::empty({int64_t{1} << 40, int64_t{1} << 40, 0}, float32));
+  EXPECT_THROW(Tensor::empty({int64_t{1} << 40, int64_t{1} << 40, 0}, float32), OutOfMemoryError);
+  EXPECT_NO_THROW(Tensor::empty({int64_t{1} << 40, 0}, float32));
+  const Tensor one = Tensor::wrap(memory, kCpu, float32, {1, 1});
+  EXPECT_THROW(one.with_layout({int64_t{1} << 40, int64_t{1} << 40}, {0, 0}, 0), ShapeError);
+  EXPECT_EQ(one.with_layout({int64_t{1} << 40, 1 << 20}, {0, 0}, 0).numel(), int64_t{1} << 60);
   const Tensor junk = Tensor::wrap(memory, kCpu, float32, {1, 3, 1}, {-9, 1, int64_t{1} << 50});
   EXPECT_TRUE(junk.is_contiguous());
   EXPECT_FALSE(Tensor::wrap(memory, kCpu, float32, {2, 3}, {6, 2}).is_contiguous());

@@ -11,17 +11,20 @@ namespace {
 
 constexpr size_t kMaxRank = 64;
 
+/// Whether the sizes times `unit` can be counted in 64 bits. A zero among them hides nothing: every order of multiplying
+/// must be safe.
+bool countable(const Dims& shape, int64_t unit) {
+  for (int64_t size : shape)
+    if (size > 0 && __builtin_mul_overflow(unit, size, &unit)) return false;
+  return true;
+}
+
 void check_sizes(const Dims& shape, DType dtype) {
   if (shape.size() > kMaxRank) core::fail<ShapeError>("tensor: at most {} dims, got {}", kMaxRank, shape.size());
-  int64_t bytes = static_cast<int64_t>(item_size(dtype));
-  bool empty = false;
-  for (int64_t size : shape) {
-    if (size < 0) core::fail<ShapeError>("tensor: sizes must be >= 0, got {}", shape);
-    empty = empty || size == 0;
-  }
   for (int64_t size : shape)
-    if (!empty && __builtin_mul_overflow(bytes, size, &bytes))
-      core::fail<OutOfMemoryError>("tensor: shape {} of {} exceeds the address space", shape, dtype);
+    if (size < 0) core::fail<ShapeError>("tensor: sizes must be >= 0, got {}", shape);
+  if (!countable(shape, static_cast<int64_t>(item_size(dtype))))
+    core::fail<OutOfMemoryError>("tensor: shape {} of {} exceeds the address space", shape, dtype);
 }
 
 /// The tensor on the host, if it has one element.
@@ -96,6 +99,7 @@ bool Tensor::is_contiguous() const {
 }
 
 Tensor Tensor::with_layout(Dims shape, Dims strides, int64_t offset) const {
+  if (!countable(shape, 1)) core::fail<ShapeError>("view: shape {} has more elements than 64 bits can count", shape);
   Tensor x;
   x.storage_ = storage_;
   x.shape_ = std::move(shape);
