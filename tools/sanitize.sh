@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1
-export TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tools/tsan.supp
+export TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1:suppressions=$PWD/tools/tsan.supp
 
 presets=("$@")
 [ $# -gt 0 ] || presets=(asan-ubsan tsan)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
 
 #include "tenor/device.h"
 
@@ -47,12 +48,13 @@ void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> 
   const int64_t ranges = std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
   if (ranges <= 1 || in_parallel()) return fn(0, n);
   std::exception_ptr error;
+  std::mutex error_mutex;
   on_threads(static_cast<int>(ranges), [&](int thread, int threads) {
     for (int64_t r = thread; r < ranges; r += threads) {  // every range, however few the threads
       try {
         fn(n * r / ranges, n * (r + 1) / ranges);
       } catch (...) {
-#pragma omp critical(tenor_parallel_for)
+        std::lock_guard lock(error_mutex);
         error = std::current_exception();
       }
     }
