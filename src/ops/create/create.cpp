@@ -98,6 +98,12 @@ void check_finite(const char* op, const char* argument, const Scalar& value) {
     fail<ValueError>("{}: {} must be finite, got {}", op, argument, value.as_double());
 }
 
+/// An integer scalar's value.
+__int128 exact(const Scalar& value) {
+  if (value.kind() == Scalar::Kind::kUInt) return static_cast<uint64_t>(value.as_int());
+  return value.as_int();
+}
+
 int64_t arange_count(const Scalar& start, const Scalar& end, const Scalar& step) {
   const char* op = "arange";
   check_finite(op, "start", start);
@@ -112,8 +118,9 @@ int64_t arange_count(const Scalar& start, const Scalar& end, const Scalar& step)
     if (count > 9e18) fail<ValueError>("{}: {} values are too many", op, count);
     return static_cast<int64_t>(count);
   }
-  const __int128 span = static_cast<__int128>(end.as_int()) - start.as_int(), stride = step.as_int();
-  return static_cast<int64_t>((span + stride - (stride > 0 ? 1 : -1)) / stride);
+  const __int128 stride = exact(step), count = (exact(end) - exact(start) + stride - (stride > 0 ? 1 : -1)) / stride;
+  if (count > INT64_MAX) fail<ValueError>("{}: {} values are too many", op, static_cast<double>(count));
+  return static_cast<int64_t>(count);
 }
 
 }  // namespace
@@ -145,7 +152,9 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   const DType dtype = dtype_for(options, floats ? float32 : int64);
   if (count > 0 && !floats) {
     core::check_fits(op, "start", start, dtype);
-    core::check_fits(op, "the last value", Scalar(static_cast<int64_t>(start.as_int() + (count - 1) * step.as_int())),
+    const __int128 last = exact(start) + (count - 1) * exact(step);
+    core::check_fits(op, "the last value",
+                     last > INT64_MAX ? Scalar(static_cast<uint64_t>(last)) : Scalar(static_cast<int64_t>(last)),
                      dtype);
   }
   return written(op, target_of(op, {count}, dtype, options), [&](const Tensor& target) {

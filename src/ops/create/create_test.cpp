@@ -109,6 +109,13 @@ TEST(Pad, EveryModeAndLayout) {
   }
 }
 
+TEST(Create, SizesBeyondSixtyFourBitsAreRefused) {
+  EXPECT_THROW(pad(ones({3}), {INT64_MAX, 1}), OutOfMemoryError);
+  EXPECT_THROW(arange(INT64_MIN, INT64_MAX), ValueError);
+  EXPECT_EQ(arange(UINT64_MAX - 2, UINT64_MAX, 1, {.dtype = uint64}).data<uint64_t>()[1], UINT64_MAX - 1);
+  EXPECT_THROW(zeros({int64_t{1} << 40, int64_t{1} << 40}), OutOfMemoryError);
+}
+
 TEST(Pad, NothingIsLeftOfX) {
   const Threads one(1);
   EXPECT_EQ(values(pad(ones({2, 2}), {-2, 2}, {.value = 3})), std::vector<double>(4, 3));

@@ -8,6 +8,7 @@
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
 #include "src/cpu/parallel.h"
+#include "src/ops/index/index_check.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/create.h"
 
@@ -134,8 +135,8 @@ Tensor pad(const Tensor& x, const Dims& pad, const PadOptions& options) {
     const size_t pair = 2 * static_cast<size_t>(x.ndim() - 1 - d);
     const int64_t n = x.shape(d), before = pair < pad.size() ? pad[pair] : 0,
                   after = pair < pad.size() ? pad[pair + 1] : 0;
-    shape[d] = n + before + after;
-    if (n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0)
+    shape[d] = index::plus(op, index::plus(op, n, before), after);
+    if (index::plus(op, n + std::min<int64_t>(before, 0), std::min<int64_t>(after, 0)) < 0)
       fail<ShapeError>("{}: pad {} cuts more than the size {} of dim {}", op, pad, n, d);
     check_border(mode, "leading", before, n, d);
     check_border(mode, "trailing", after, n, d);

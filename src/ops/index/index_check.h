@@ -18,6 +18,20 @@ inline Tensor read_first(const Tensor& x, bool overlaps) { return overlaps ? x.c
 /// x as it is, or a 0-d tensor as one of one element.
 inline Tensor at_least_1d(const Tensor& x) { return x.ndim() > 0 ? x : x.with_layout({1}, {1}, x.offset()); }
 
+/// size * times and a + b as sizes. @throws OutOfMemoryError beyond 64 bits
+inline int64_t times(const char* op, int64_t size, int64_t count) {
+  int64_t out;
+  if (__builtin_mul_overflow(size, count, &out))
+    core::fail<OutOfMemoryError>("{}: size {} times {} exceeds the address space", op, size, count);
+  return out;
+}
+inline int64_t plus(const char* op, int64_t a, int64_t b) {
+  int64_t out;
+  if (__builtin_add_overflow(a, b, &out))
+    core::fail<OutOfMemoryError>("{}: sizes {} and {} together exceed the address space", op, a, b);
+  return out;
+}
+
 /// @throws DTypeError unless it is bool.
 inline void check_mask(const char* op, core::Named x) {
   core::check_given(op, x);

@@ -103,7 +103,7 @@ Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<
   Dims shape = pieces[0].shape();
   const DType dtype = promoted(op, pieces);
   shape[d] = 0;
-  for (const Tensor& x : pieces) shape[d] += x.shape(d);
+  for (const Tensor& x : pieces) shape[d] = index::plus(op, shape[d], x.shape(d));
   Output out(op, out_option, shape, dtype, pieces[0], {});
   Tensor target = out.target();
   bool shared = false;
@@ -147,7 +147,7 @@ Tensor tiled(const char* op, const Tensor& x, const Dims& counts, const Tensor& 
                lead = rank - counts.size();
   Dims shape;
   for (size_t d = 0; d < rank; ++d)
-    shape.push_back((d < x_lead ? 1 : x.shape()[d - x_lead]) * (d < lead ? 1 : counts[d - lead]));
+    shape.push_back(index::times(op, d < x_lead ? 1 : x.shape()[d - x_lead], d < lead ? 1 : counts[d - lead]));
   Output out(op, out_option, shape, x.dtype(), x, {&x});
   const Tensor& target = out.target();
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {target}}; });
@@ -188,7 +188,7 @@ Tensor repeated_places(const Tensor& repeats, int64_t n) {
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
     if (count[i * step] < 0) fail<ValueError>("{}: repeats must be >= 0, got {} at {}", op, count[i * step], i * step);
-    total += count[i * step];
+    total = index::plus(op, total, count[i * step]);
   }
   Tensor places = Tensor::empty({total}, int64);
   auto* to = places.data<int64_t>();
@@ -250,7 +250,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, const RepeatInterleav
   if (repeats < 0) fail<ValueError>("{}: repeats must be >= 0, got {}", op, repeats);
   const auto [from, d] = along(op, x, options.dim);
   Dims shape = from.shape();
-  shape[d] *= repeats;
+  shape[d] = index::times(op, shape[d], repeats);
   check_output_size(options.output_size, shape[d]);
   Output out(op, options.out, shape, x.dtype(), from, {&x, &from});
   const Tensor& target = out.target();

@@ -211,6 +211,15 @@ TEST(Flip, AndRoll) {
   expect_error<ValueError>([&] { roll(x, {1, 2}, {0}); }, "roll: shifts (1, 2) and dims (0,) differ in length");
 }
 
+TEST(Sizes, BeyondSixtyFourBitsAreRefused) {
+  const Tensor x = full({4}, int8, 1), wide = expand(full({1}, int8, 1), {INT64_MAX});
+  EXPECT_THROW(tile(x, {int64_t{1} << 62}), OutOfMemoryError);
+  EXPECT_THROW(repeat_interleave(x, int64_t{1} << 62), OutOfMemoryError);
+  EXPECT_THROW(repeat_interleave(x, full({4}, int64, 0x1p62)), OutOfMemoryError);
+  EXPECT_THROW(cat({wide, x}), OutOfMemoryError);
+  EXPECT_THROW(one_hot(tensor_of({1}, int64, {0x1p63})), OutOfMemoryError);
+}
+
 TEST(OneHot, ClassesFromZero) {
   EXPECT_EQ(values(one_hot(tensor_of({2}, uint8, {2, 0}))), (std::vector<double>{0, 0, 1, 1, 0, 0}));
   EXPECT_EQ(one_hot(full({2, 0}, int64, 0), {.num_classes = 4}).shape(), (Dims{2, 0, 4}));

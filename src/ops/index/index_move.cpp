@@ -60,7 +60,8 @@ int64_t classes_of(const Tensor& x) {
   const Tensor dense = x.contiguous();
   return core::visit_integer(x.dtype(), [&]<class T>() {
     const T* from = dense.data<T>();
-    return std::max<int64_t>(static_cast<int64_t>(*std::max_element(from, from + dense.numel())) + 1, 0);
+    const auto most = static_cast<int64_t>(*std::max_element(from, from + dense.numel()));
+    return std::max<int64_t>(index::plus("one_hot", most, 1), 0);
   });
 }
 
