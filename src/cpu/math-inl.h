@@ -50,8 +50,8 @@ HWY_INLINE V polynomial(D d, V x, double c0, C... rest) {
 /// 1 / x to 1 ulp, for finite x within [2^-100, 2^100]: inside formulas whose own error is larger than that.
 template <class D, class V>
 HWY_INLINE V reciprocal_bounded(D d, V x) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
-  if constexpr (kIsFloat32<D>) {  // 12 bits or more, doubled by a Newton step
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if constexpr (kIsFloat32<D>) {  // 14 bits, doubled by a Newton step; AVX2's 12 would leave an error of several ulp
     const V r = hn::ApproximateReciprocal(x);
     return hn::MulAdd(hn::NegMulAdd(x, r, constant(d, 1)), r, r);
   }
