@@ -14,7 +14,9 @@ void check_writable(const char* op, const char* argument, const Tensor& x) {
 
 Output::Output(const char* op, const Tensor& out, const Dims& shape, DType dtype, const Tensor& like,
                std::initializer_list<const Tensor*> inputs, OutputRules rules) {
-  if (like.device().type == DeviceType::kCuda && !rules.cuda)
+  // Of a creation operator, `like` is undefined: its memory, already made, comes as `out`.
+  const bool on_cuda = like.device().type == DeviceType::kCuda || out.device().type == DeviceType::kCuda;
+  if (on_cuda && !rules.cuda)
     fail<UnsupportedError>("{}: has no CUDA kernel yet; move the arguments to the CPU first", op);
   if (!out.defined()) {
     target_ = Tensor::empty(shape, dtype, like.device(), rules.contiguous ? Dims() : result_strides(shape, like));

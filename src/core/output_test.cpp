@@ -145,6 +145,14 @@ TEST(Step, ShapesWithoutMemory) {
 // ---- DLPack
 // -----------------------------------------------------------------------------------------------------------
 
+TEST(Output, RefusesCudaMemoryWithoutACudaKernel) {
+  // The address is never followed: the refusal comes before anything is read or written.
+  const Tensor far = Tensor::wrap(reinterpret_cast<void*>(uintptr_t{4096}), {DeviceType::kCuda, 0}, float32, {2});
+  EXPECT_THROW(Output("relu", {}, {2}, float32, far, {&far}), UnsupportedError);
+  EXPECT_THROW(Output("zeros", far, {2}, float32, {}), UnsupportedError);  // a creation operator has no input
+  EXPECT_NO_THROW(Output("relu", far, {2}, float32, far, {&far}, {.elementwise = true, .cuda = true}));
+}
+
 TEST(DLPack, RoundTripOfBothForms) {
   const Tensor x = at(3, {2, 3}, {1, 4});
   for (bool versioned : {false, true}) {

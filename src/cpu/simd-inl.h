@@ -24,8 +24,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using ComputeTag = hn::ScalableTag<core::Compute<T>>;
 
-#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-inline constexpr bool kVectorFloat16 = false;  // Highway's emulated conversion does not round to nearest even
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4
+inline constexpr bool kVectorFloat16 = false;  // without F16C Highway emulates the conversion, neither to nearest even nor with infinities
 #else
 inline constexpr bool kVectorFloat16 = true;
 #endif

@@ -11,13 +11,15 @@ def dtype_of(name):
 
 def attention_case(dtype, b, h, hkv, sq, sk, d, causal=False, target=None):
     shapes = (b, h, sq, d), (b, hkv, sk, d), (b, hkv, sk, d)
-    pairs = b * h * (sum(min(sk, i + sk - sq + 1) for i in range(sq)) if causal else sq * sk)
-    name = f"B{b} H{h}" + (f" G{hkv}" if hkv != h else "") + f" S{sq}" + (f" of {sk}" if sk != sq else "") + f" D{d}" + " causal" * causal
+    # PyTorch's is_causal counts from the top left; the same here, so that both compute the same rows.
+    causal = causal and ("top_left" if sq != sk else True)
+    pairs = b * h * (sum(min(sk, i + 1) for i in range(sq)) if causal else sq * sk)
+    name = f"B{b} H{h}" + (f" G{hkv}" if hkv != h else "") + f" S{sq}" + (f" of {sk}" if sk != sq else "") + f" D{d}" + (" causal" if causal else "")
     return dict(
         target=target, op="attention", case=name, dtype=dtype,
         make=lambda rng: tuple(rng.standard_normal(s).astype(dtype_of(dtype)) for s in shapes),
         run=lambda tn, q, k, v: tn.attention(q, k, v, causal=causal),
-        peer=lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal and sq > 1, enable_gqa=h != hkv),
+        peer=lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=bool(causal), enable_gqa=h != hkv),
         bytes=dtype_of(dtype).itemsize * (2 * b * h * sq * d + 2 * b * hkv * sk * d), flops=4 * pairs * d)
 
 
