@@ -9,6 +9,7 @@ configure_package_config_file(cmake/tenorConfig.cmake.in ${CMAKE_CURRENT_BINARY_
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tenor)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/tenorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tenorConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/tenorConfigVersion.cmake
+              cmake/TenorOneDNN.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tenor)
 file(RELATIVE_PATH TENOR_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 set(TENOR_PC_PRIVATE "-lhwy -lgomp -lstdc++ -lm")

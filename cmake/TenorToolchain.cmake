@@ -19,8 +19,8 @@ find_package(fmt REQUIRED)
 
 set(TENOR_HAS_ONEDNN OFF)
 if(NOT TENOR_ONEDNN STREQUAL "OFF")
-  find_package(dnnl QUIET)
-  if(dnnl_FOUND)
+  include(${CMAKE_CURRENT_LIST_DIR}/TenorOneDNN.cmake)
+  if(TARGET DNNL::dnnl)
     set(TENOR_HAS_ONEDNN ON)
   elseif(TENOR_ONEDNN STREQUAL "ON")
     message(FATAL_ERROR "TENOR_ONEDNN=ON, but oneDNN was not found (Debian: libdnnl-dev)")
@@ -57,7 +57,8 @@ option(TENOR_NATIVE "Build the CPU kernels for this machine's instruction set al
 function(tenor_compile_flags target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -ffp-contract=off -fno-math-errno>)
   # constexpr functions of the standard library (bit_cast, numeric_limits) serve device code too.
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+  target_compile_options(${target} PRIVATE
+                         $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr> $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>)
   if(TENOR_WERROR)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
   endif()

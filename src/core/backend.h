@@ -10,6 +10,15 @@
 
 namespace tenor::core {
 
+#if TENOR_HAS_CUDA
+inline constexpr bool kHasCuda = true;
+#else
+inline constexpr bool kHasCuda = false;
+#endif
+/// Where an operator forks: `if constexpr (kHasCuda) { if (on_cuda(x)) return launch_it(...); }`. In a build without CUDA the
+/// discarded branch names no kernel, so nothing is missing when linking.
+inline bool on_cuda(const Tensor& x) { return x.device().type == DeviceType::kCuda; }
+
 class Backend {
  public:
   virtual ~Backend() = default;

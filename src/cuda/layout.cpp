@@ -8,28 +8,34 @@
 
 namespace tenor::cuda {
 
-PairLayout collapse(const Dims& shape, const Dims& strides_a, const Dims& strides_b) {
+Divider make_divider(int64_t d) {
+  Divider out;
+  out.divisor = static_cast<uint32_t>(d);
+  while ((int64_t{1} << out.shift) < d) ++out.shift;
+  out.magic = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << out.shift) - static_cast<uint64_t>(d))) / static_cast<uint64_t>(d) + 1);
+  return out;
+}
+
+void collapse_into(const char* op, const Dims& shape, const Dims* strides, int n, int lead, int& ndim, int64_t& count,
+                   int64_t* size, int64_t (*stride)[kMaxDims], Divider* divider) {
   std::vector<size_t> order(shape.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // By what is written: its smallest stride innermost, so that neighbouring threads write neighbouring elements.
-  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return strides_b[x] > strides_b[y]; });
-  PairLayout out;
+  if (lead >= 0)
+    std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return strides[lead][x] > strides[lead][y]; });
+  ndim = 0;
+  count = 1;
   for (size_t d : order) {
-    out.count *= shape[d];
+    count *= shape[d];
     if (shape[d] == 1) continue;
-    const int last = out.ndim - 1;
-    if (last >= 0 && out.a[last] == shape[d] * strides_a[d] && out.b[last] == shape[d] * strides_b[d]) {
-      out.size[last] *= shape[d];
-      out.a[last] = strides_a[d];
-      out.b[last] = strides_b[d];
-      continue;
-    }
-    if (out.ndim == kMaxDims) core::fail<UnsupportedError>("copy: more than {} dims that do not merge, shape {}", kMaxDims, shape);
-    out.size[out.ndim] = shape[d];
-    out.a[out.ndim] = strides_a[d];
-    out.b[out.ndim++] = strides_b[d];
+    const auto merges = [&](int t) { return stride[t][ndim - 1] == shape[d] * strides[t][d]; };
+    bool merge = ndim > 0;
+    for (int t = 0; merge && t < n; ++t) merge = merges(t);
+    if (!merge && ndim == kMaxDims) core::fail<UnsupportedError>("{}: more than {} dims that do not merge, shape {}", op, kMaxDims, shape);
+    if (!merge) size[ndim++] = 1;
+    size[ndim - 1] *= shape[d];
+    for (int t = 0; t < n; ++t) stride[t][ndim - 1] = strides[t][d];
   }
-  return out;
+  for (int d = 0; count > 0 && count <= INT32_MAX && d < ndim; ++d) divider[d] = make_divider(size[d]);
 }
 
 }  // namespace tenor::cuda
