@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/core/text.h"
+#include "tenor/error.h"
 
 namespace tenor::cuda {
 
