@@ -1,7 +1,7 @@
 """Reductions, scans and orders against NumPy in float64."""
 import numpy as np
-from draw import BOOL, FLOATS, INTS, tolerance, wide
-from outcome import Each, Refused, Same
+from tenor.checking.draw import BOOL, FLOATS, INTS, tolerance, wide
+from tenor.checking.outcome import Each, Refused, Same
 
 
 def some_dims(draw, x):

@@ -1,8 +1,8 @@
 """Row operators against their formulas in float64."""
 import numpy as np
-from draw import FLOATS, tolerance, wide
-from outcome import Each, Refused, Same
-from scipy_free import erf
+from tenor.checking.draw import FLOATS, tolerance, wide
+from tenor.checking.outcome import Each, Refused, Same
+from tenor.checking.scipy_free import erf
 
 
 def row(draw, special=0.0):

@@ -1,7 +1,7 @@
 """Contractions against NumPy in float64."""
 import numpy as np
-from draw import FLOATS, INTS, tolerance, wide
-from outcome import Refused, Same
+from tenor.checking.draw import FLOATS, INTS, tolerance, wide
+from tenor.checking.outcome import Refused, Same
 
 LENGTHS = [0, 1, 1, 2, 3, 5, 8, 17, 33, 64, 130]
 

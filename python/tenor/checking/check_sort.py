@@ -1,9 +1,9 @@
-"""kthvalue, median, unique, searchsorted, bincount. (sort and topk are in fuzz_reduce.py.)"""
+"""kthvalue, median, unique, searchsorted, bincount. (sort and topk are in check_reduce.py.)"""
 import numpy as np
 
-from draw import BOOL, FLOATS, INTS, wide
-from fuzz_reduce import stable_order
-from outcome import Each, Refused, Same
+from tenor.checking.draw import BOOL, FLOATS, INTS, wide
+from tenor.checking.check_reduce import stable_order
+from tenor.checking.outcome import Each, Refused, Same
 
 
 def is_nan(x):

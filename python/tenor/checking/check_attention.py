@@ -1,7 +1,7 @@
 """attention against its formula in float64, options in any combination."""
 import numpy as np
-from draw import BOOL, FLOATS, tolerance, wide
-from outcome import Each, Refused, Same
+from tenor.checking.draw import BOOL, FLOATS, tolerance, wide
+from tenor.checking.outcome import Each, Refused, Same
 
 
 def reference(q, k, v, mask, bias, scale, causal, window, softcap, sinks):

@@ -1,8 +1,8 @@
 """Views against NumPy's."""
 import numpy as np
 
-from draw import FLOATS, INTS
-from outcome import Refused, Same
+from tenor.checking.draw import FLOATS, INTS
+from tenor.checking.outcome import Refused, Same
 
 
 def some(draw, low=0):

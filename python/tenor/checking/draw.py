@@ -1,4 +1,4 @@
-"""Random arrays for the fuzzer: shapes, dtypes, layouts and special values, all from one seeded generator."""
+"""Random arrays for the checks: shapes, dtypes, layouts and special values, all from one seeded generator."""
 import ml_dtypes
 import numpy as np
 
@@ -9,13 +9,14 @@ SIZES = [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130]
 
 
 class Draw:
-    """One draw's choices."""
+    """One draw's choices. Where operators are picked by name, `prefer` is taken whenever it is among them."""
 
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, seed, prefer=None):
+        self.rng, self.prefer = np.random.default_rng(seed), prefer
 
     def pick(self, items):
-        return items[int(self.rng.integers(len(items)))]
+        item = items[int(self.rng.integers(len(items)))]
+        return self.prefer if self.prefer is not None and isinstance(item, str) and self.prefer in items else item
 
     def chance(self, p):
         return self.rng.random() < p

@@ -1,7 +1,12 @@
 """What a draw must end in."""
 import numpy as np
 
-from draw import wide
+from tenor.checking.draw import wide
+
+
+def host(x):
+    """Any array as NumPy's, from any device."""
+    return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
 
 
 class Same:
@@ -11,7 +16,7 @@ class Same:
         self.got, self.want, self.tol, self.note = got, want, tol, note
 
     def check(self, _tenor):
-        got, want = np.asarray(self.got), np.asarray(self.want)
+        got, want = host(self.got), np.asarray(self.want)
         assert got.shape == want.shape, f"{self.note} shape {got.shape}, expected {want.shape}"
         got, want = wide(got), wide(want)
         if self.tol == 0 and got.dtype.kind != "f":

@@ -1,7 +1,7 @@
 """Data-driven movement against NumPy."""
 import numpy as np
-from draw import BOOL, FLOATS, INTS, tolerance, wide
-from outcome import Each, Refused, Same
+from tenor.checking.draw import BOOL, FLOATS, INTS, tolerance, wide
+from tenor.checking.outcome import Each, Refused, Same
 
 INDEX_TYPES = [np.int8, np.int16, np.int32, np.int64, np.uint8]
 
