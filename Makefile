@@ -16,13 +16,13 @@ setup:
 
 demo: build
 	$(BIN)/python examples/sentence_embedding/main.py
-	$(BIN)/python -m tenor.demo
+	$(BIN)/tenor demo
 
 test: build
 	bash tools/test.sh $(BUILD)
 
 bench: build
-	$(BIN)/python -m tenor.bench
+	$(BIN)/tenor bench
 
 sanitize: setup
 	bash tools/sanitize.sh

@@ -1,6 +1,6 @@
 """Benchmarks: every family's cases against PyTorch in the same run, with the share of this machine's limit.
 
-    python -m tenor.bench [OP ...] [--vs torch] [--threads N] [--record FILE] [--json]
+    tenor bench [OP ...] [--vs torch] [--device cuda] [--targets FILE] [--record FILE] [--json]
 
 A family lists its cases in src/ops/<family>/<family>_bench.py as `CASES`, each a dict:
 
@@ -10,31 +10,30 @@ A family lists its cases in src/ops/<family>/<family>_bench.py as `CASES`, each 
     peer(torch, *args)  the same with PyTorch, on its tensors (optional)
     bytes, flops      what must move (each input read once, each output written once), or what must be computed
     target            the row's id in targets.json, where there is one (optional)
+    device            "cpu" or "cuda" for a case of one device alone (optional)
 
 Each round times both libraries in turn; the medians over the rounds are compared, so that a slow moment of the machine
-meets both.
+meets both. On the CPU a clock times single calls; on CUDA events do, the L2 cache flushed before each.
 """
-import argparse
 import datetime
 import glob
 import importlib.util
-import json
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 
 import tenor
+from tenor import _bench_timers
 
 
 def bench_files():
     """The families' bench files: of the source tree this package lies in, or installed beside it."""
     here = os.path.dirname(os.path.abspath(__file__))
-    found = glob.glob(os.path.join(here, "benches", "*_bench.py"))
     root = os.environ.get("TENOR_SOURCE", os.path.dirname(os.path.dirname(here)))
-    return sorted(glob.glob(os.path.join(root, "src", "ops", "*", "*_bench.py")) or found)
+    found = glob.glob(os.path.join(root, "src", "ops", "*", "*_bench.py"))
+    return sorted(found or glob.glob(os.path.join(here, "benches", "*_bench.py")))
 
 
 def load_cases(wanted=()):
@@ -49,142 +48,81 @@ def load_cases(wanted=()):
         cases += [dict(c, family=family) for c in module.CASES if not wanted or c["op"] in wanted or family in wanted]
     for name in wanted:
         if name not in known:
-            raise ValueError(f"bench: no case of {name!r}; known: {', '.join(sorted(known))}")
+            raise UnknownCase(name, sorted(known))
     return cases
 
 
-def to_torch(torch, x):
-    """A torch tensor over a NumPy argument; what is no array passes through."""
+class UnknownCase(ValueError):
+    """No case has that name; `known` are those that have."""
+
+    def __init__(self, name, known):
+        super().__init__(f"no case of {name!r}; known: {', '.join(known)}")
+        self.name, self.known = name, known
+
+
+def to_torch(torch, x, device="cpu"):
+    """A torch tensor of a NumPy argument, over its memory on the CPU; what is no array passes through."""
     if not isinstance(x, np.ndarray):
         return x
-    if x.dtype.name == "bfloat16":
-        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(x)
+    t = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype.name == "bfloat16" else torch.from_numpy(x)
+    return t.to(device)
 
 
-def to_tenor(x):
-    """A tenor.Tensor over a NumPy argument; what is no array passes through."""
-    return tenor.from_dlpack(x) if isinstance(x, np.ndarray) else x
+def to_tenor(x, device="cpu"):
+    """A tenor.Tensor of a NumPy argument, over its memory on the CPU; what is no array passes through."""
+    if not isinstance(x, np.ndarray):
+        return x
+    return tenor.from_dlpack(x) if device == "cpu" else tenor.asarray(x, device=device)
 
 
-def timed(fn, seconds):
-    """Times of single calls, for about that long (three at least)."""
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or (time.perf_counter() < end and len(times) < 1000):
-        start = time.perf_counter()
-        fn()
-        times.append(time.perf_counter() - start)
-    return times
-
-
-def median(values):
-    values = sorted(values)
-    return values[len(values) // 2]
-
-
-def compare(ours, theirs, rounds, seconds):
-    """Median seconds of both, measured in turn; theirs may be None."""
-    a, b = [], []
-    for fn in (ours, theirs):
-        if fn:
-            fn()  # warm: caches, threads, lazily built kernels
-    for _ in range(rounds):
-        a += timed(ours, seconds)
-        if theirs:
-            b += timed(theirs, seconds)
-    return median(a), median(b) if b else None
-
-
-def run_case(case, torch, limits, args):
-    """One record, in the form of bench/results."""
+def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu"):
+    """One record, in the form of bench/results. `torch` is None for no peer, `limits` None where they are not known."""
     inputs = case["make"](np.random.default_rng(0))
     inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    ours_args = [to_tenor(x) for x in inputs]
+    ours_args = [to_tenor(x, device) for x in inputs]
     ours = lambda: case["run"](tenor, *ours_args)
     theirs = None
     if torch is not None and case.get("peer"):
-        peer_args = [to_torch(torch, x) for x in inputs]
+        peer_args = [to_torch(torch, x, device) for x in inputs]
         theirs = lambda: case["peer"](torch, *peer_args)
-    seconds, peer_seconds = compare(ours, theirs, args.rounds, args.seconds)
+    taken, peer_taken = _bench_timers.compare(ours, theirs, rounds, seconds, device)
+    record = {"target": case.get("target"), "op": case["op"], "case": case["case"], "dtype": case["dtype"], "device": device,
+              "threads": tenor.get_num_threads(), "strategy": strategy_of(case["op"], ours), "ms": round(taken * 1e3, 5)}
     work, unit = (case["flops"], "GFLOP/s") if case.get("flops") else (case.get("bytes"), "GB/s")
-    record = {"target": case.get("target"), "op": case["op"], "case": case["case"], "dtype": case["dtype"], "device": "cpu",
-              "threads": tenor.get_num_threads(), "strategy": "auto", "ms": round(seconds * 1e3, 5)}
     if work:
-        record.update(value=round(work / seconds / 1e9, 3), unit=unit)
-    if work:
+        record.update(value=round(work / taken / 1e9, 3), unit=unit)
+    if work and limits:
         limit = limits.copy_bytes if unit == "GB/s" else limits.bfloat16_flops if case["dtype"] == "bfloat16" else limits.float32_flops
-        record.update(limit=round(limit / 1e9, 2), share=round(work / seconds / limit, 3))
-    if peer_seconds:
-        record.update(peer=f"torch {torch.__version__}", peer_ms=round(peer_seconds * 1e3, 5),
-                      ratio=round(peer_seconds / seconds, 3))
+        record.update(limit=round(limit / 1e9, 2), share=round(work / taken / limit, 3))
+    if peer_taken:
+        record.update(peer=f"torch {torch.__version__}", peer_ms=round(peer_taken * 1e3, 5), ratio=round(peer_taken / taken, 3))
         if work:
-            record["peer_value"] = round(work / peer_seconds / 1e9, 3)
+            record["peer_value"] = round(work / peer_taken / 1e9, 3)
     return record
 
 
-def commit():
-    """The source tree's commit, or the version of an installed package."""
+def strategy_of(op, run):
+    """The strategy that "auto" took, as the operator states it; "auto" where there is one way."""
+    steps = tenor._tenor._strategies_of(run)
+    return next((taken for name, taken in steps if taken and name == op), "auto")
+
+
+def stamp():
+    """The commit of the source tree, or the version of an installed package, and the day."""
     try:
         root = os.path.dirname(os.path.abspath(__file__))
         found = subprocess.run(["git", "-C", root, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-        return found.stdout.strip() or tenor.__version__
+        commit = found.stdout.strip() or tenor.__version__
     except OSError:
-        return tenor.__version__
-
-
-def show(record):
-    line = f"{record['op']:18} {record['case']:24} {record['dtype']:9} {record['ms']:10.4f} ms"
-    if "value" in record:
-        line += f" {record['value']:9.2f} {record['unit']:8}"
-    if "share" in record:
-        line += f" {100 * record['share']:5.0f}% of {'copy' if record['unit'] == 'GB/s' else 'FLOPs'}"
-    if "ratio" in record:
-        line += f"   {record['ratio']:6.2f}x {record['peer'].split()[0]} ({record['peer_ms']:.4f} ms)"
-    return line
+        commit = tenor.__version__
+    return {"commit": commit, "date": datetime.date.today().isoformat()}
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="tenor bench", description="Times operators, beside PyTorch where it is installed.")
-    parser.add_argument("op", nargs="*", help="operators or families; all when none is named")
-    parser.add_argument("--vs", choices=["torch", "none"], default="torch", help="the peer to time in the same run")
-    parser.add_argument("--threads", type=int, help="threads of both libraries")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.08, help="time spent on a library in each round")
-    parser.add_argument("--record", help="append the records to this .jsonl file")
-    parser.add_argument("--json", action="store_true", help="print records, one JSON object a line")
-    args = parser.parse_args(argv)
-    torch = None
-    if args.vs == "torch":
-        try:
-            import torch
-        except ImportError:
-            print("bench: torch is not installed: no peer", file=sys.stderr)
-    if args.threads:
-        tenor.set_num_threads(args.threads)
-        if torch is not None:
-            torch.set_num_threads(args.threads)
-    try:
-        cases = load_cases(args.op)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    limits = tenor.device_limits()
-    print(f"threads {tenor.get_num_threads()}, copy {limits.copy_bytes / 1e9:.1f} GB/s (read + written), float32 "
-          f"{limits.float32_flops / 1e9:.0f}, bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s", file=sys.stderr)
-    stamp = {"commit": commit(), "date": datetime.date.today().isoformat()}
-    failed = 0
-    for case in cases:
-        try:
-            record = dict(run_case(case, torch, limits, args), **stamp)
-        except Exception as error:  # one broken case must not hide the others
-            failed = 1
-            print(f"{case['op']:18} {case['case']:24} {case['dtype']:9} failed: {type(error).__name__}: {error}"[:200])
-            continue
-        print(json.dumps(record) if args.json else show(record), flush=True)
-        if args.record:
-            with open(args.record, "a") as out:
-                out.write(json.dumps(record) + "\n")
-    return failed
+    """`python -m tenor.bench` is `tenor bench`."""
+    from tenor._cli import main as command_line
+
+    return command_line(["bench", *(sys.argv[1:] if argv is None else argv)])
 
 
 if __name__ == "__main__":

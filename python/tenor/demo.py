@@ -1,14 +1,12 @@
 """Every operator family on real shapes: the strategy taken, the error against a float64 reference, the time, and the share
 of this machine's measured limit.
 
-    python -m tenor.demo [FAMILY ...] [--threads N] [--json]
+    tenor demo [FAMILY ...] [--threads N] [--json]
 
 The limit is the larger of two times: the bytes that must move at the machine's copy bandwidth, the FLOPs at its rate for
 the dtype (tenor.device_limits()). Data that stays in the caches may beat the first. The error is the largest of |got - want|
 over the largest of |want| (1 at least); integers are exact, or wrong.
 """
-import argparse
-import json
 import math
 import sys
 import time
@@ -213,31 +211,16 @@ def show(row):
     return f"{row['family']:12}{row['op']:12}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
 
 
+def wrong(row):
+    """Whether the error is above what the dtype allows; a NaN is."""
+    return not row["error"] <= ALLOWED.get(row["dtype"], 0)
+
+
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="tenor demo", description=__doc__.split("\n\n")[0])
-    parser.add_argument("family", nargs="*", help=f"any of {', '.join(FAMILIES)}; all when none is named")
-    parser.add_argument("--threads", type=int, help="threads (default: OMP_NUM_THREADS, or all cores)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
-    args = parser.parse_args(argv)
-    unknown = [name for name in args.family if name not in FAMILIES]
-    if unknown:
-        print(f"demo: no family is called {unknown[0]!r}; known: {', '.join(FAMILIES)}", file=sys.stderr)
-        return 2
-    if args.threads:
-        tn.set_num_threads(args.threads)
-    limits = tn.device_limits(again=True)  # a kept figure may come from a busier hour
-    if not args.json:
-        print(f"{tn.get_num_threads()} threads; limits: copy {limits.copy_bytes / 1e9:.1f} GB/s, float32 {limits.float32_flops / 1e9:.0f} GFLOP/s, "
-              f"bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s")
-        print(f"{'family':12}{'operator':12}{'shape':24}{'dtype':10}{'strategy':16}{'error':>9}{'ms':>11}  share of limit")
-    failed = 0
-    for family in args.family or FAMILIES:
-        for case in FAMILIES[family]():
-            row = measure(case, limits)
-            wrong = not row["error"] <= ALLOWED.get(case.dtype, 0)
-            failed |= wrong
-            print(json.dumps(row) if args.json else show(row) + "  WRONG" * wrong, flush=True)
-    return int(failed)
+    """`python -m tenor.demo` is `tenor demo`."""
+    from tenor._cli import main as command_line
+
+    return command_line(["demo", *(sys.argv[1:] if argv is None else argv)])
 
 
 if __name__ == "__main__":

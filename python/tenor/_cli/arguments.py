@@ -1,0 +1,96 @@
+"""Argument parsing whose errors are one line that says what is wrong and how to mend it."""
+import argparse
+
+
+class UsageError(Exception):
+    """Bad arguments: exit status 2. `prog` is the command that speaks, where it is not the one being run."""
+
+    def __init__(self, text, prog=None):
+        super().__init__(text)
+        self.prog = prog
+
+
+def nearest(name, known):
+    """" (did you mean 'softmax'?)" for a name that is nearly one of the known, else ""."""
+    import difflib
+
+    lower = {k.lower(): k for k in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return f" (did you mean {lower[close[0]]!r}?)" if close else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors as UsageError and the examples at the end of --help."""
+
+    def __init__(self, prog, description, examples):
+        epilog = "examples:\n" + "\n".join(f"  {line}" for line in examples)
+        super().__init__(prog=prog, description=description.strip(), epilog=epilog, allow_abbrev=False,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message):
+        raise UsageError(f"{message}{self._mend(message)}; {self.prog} --help shows examples", prog=self.prog)
+
+    def _mend(self, message):
+        options = [s for a in self._actions for s in a.option_strings if s.startswith("--")]
+        if message.startswith("unrecognized arguments: "):
+            return nearest(message.split(": ", 1)[1].split()[0].split("=")[0], options)
+        if "invalid choice" in message:
+            wrong = message.split("invalid choice: ", 1)[1].split("'")[1]
+            return nearest(wrong, [str(c) for a in self._actions for c in a.choices or ()])
+        return ""
+
+
+def at_least(low, kind=int):
+    """A number type for add_argument: numbers of that kind, not below `low`."""
+
+    def parse(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value < 1 << 62:
+            raise argparse.ArgumentTypeError(f"expected {'an integer' if kind is int else 'a number'} >= {low}, got {text!r}")
+        return value
+
+    return parse
+
+
+def add_json(parser):
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def add_threads(parser):
+    parser.add_argument("--threads", type=at_least(1), metavar="N", help="threads of CPU operators (default: OMP_NUM_THREADS, or all cores)")
+
+
+def add_device(parser, what):
+    parser.add_argument("--device", default="cpu", metavar="D", help=f"{what}: cpu, cuda or cuda:1 (default: cpu)")
+
+
+def use_threads(args):
+    if args.threads:
+        import tenor
+
+        tenor.set_num_threads(args.threads)
+
+
+def require_device(name):
+    """The device's name, if operators can run there. UsageError else."""
+    import tenor
+
+    try:
+        tenor.empty(0, device=name)
+    except tenor.Error as error:
+        raise UsageError(f"--device {name}: {error}") from None
+    return name
+
+
+def operator_info(name):
+    """(name, family, class, formula, strategies) of a registered operator. UsageError with the nearest name for others."""
+    from tenor._tenor import _operators
+
+    known = {o[0]: o for o in _operators()}
+    found = known.get(name) or known.get(name.rpartition(".")[2])
+    if found is None:
+        raise UsageError(f"no operator is called {name!r}{nearest(name, known)}; tenor ops lists them")
+    return found

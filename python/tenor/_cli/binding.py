@@ -1,0 +1,81 @@
+"""From the words of a command line to an operator's arguments."""
+from tenor._cli import files, values
+from tenor._cli.arguments import UsageError, nearest
+from tenor._cli.signature import Parameter
+
+_OPEN = "int | Sequence[int]"  # what options of an open signature (**named) are
+
+
+def bind(sig, words):
+    """The operator's arguments as a dict by parameter name. UsageError with the mend."""
+    bound, words = {}, list(words)
+    while words:
+        word = words.pop(0)
+        if word.startswith("--"):
+            _option(sig, bound, word[2:], words)
+        elif values.is_file(word):
+            _file(sig, bound, word)
+        else:
+            _literal(sig, bound, word)
+    missing = [p for p in sig.parameters if p.required and p.name not in bound]
+    if missing:
+        p = missing[0]
+        hint = "a file" if p.takes_array else f"--{p.name}=..."
+        raise UsageError(f"{sig.name}: {p.name} is missing: give {hint}; it takes {sig}")
+    return bound
+
+
+def _option(sig, bound, text, words):
+    name, equals, value = text.partition("=")
+    name = name.replace("-", "_")
+    p = sig.by_name.get(name)
+    if p is None and name.startswith("no_") and sig.by_name.get(name[3:]) and sig.by_name[name[3:]].is_flag and not equals:
+        return _set(sig, bound, name[3:], False)
+    if p is None and sig.open and name != "out":
+        p = Parameter(name, "keyword", _OPEN)
+    if p is None or p.kind == "**":
+        known = [q.name.replace("_", "-") for q in sig.parameters if q.kind != "**"]
+        wrong = name.replace("_", "-")
+        mend = "; results go to -o FILE" if name in ("out", "workspace") else nearest(wrong, known) or f"; it has --{', --'.join(known)}"
+        raise UsageError(f"{sig.name} has no option --{wrong}{mend}")
+    if not equals and p.is_flag:
+        return _set(sig, bound, p.name, True)
+    if not equals:
+        if not words or words[0].startswith("--"):
+            raise UsageError(f"--{name.replace('_', '-')} needs a value, as in --{name.replace('_', '-')}=...: {p}")
+        value = words.pop(0)
+    if p.takes_array and values.is_file(value):
+        return _file(sig, bound, value, p)
+    _set(sig, bound, p.name, values.option_value(p, value))
+
+
+def _set(sig, bound, name, value):
+    if name in bound:
+        raise UsageError(f"{sig.name}: {name} is given twice")
+    bound[name] = value
+
+
+def _file(sig, bound, word, p=None):
+    """Files fill the array parameters in order; a list of arrays takes all that follow."""
+    arrays = [q for q in sig.parameters if q.takes_array]
+    if p is None:
+        p = next((q for q in arrays if q.name not in bound or q.takes_arrays), None)
+    if p is None:
+        takes = f"it takes {', '.join(q.name for q in arrays)}" if arrays else "it takes no arrays"
+        raise UsageError(f"{sig.name}: what is {word} for? {takes}")
+    found = files.read(word, [] if p.takes_arrays else [q.name for q in arrays])
+    if p.takes_arrays:
+        bound.setdefault(p.name, []).append(found)
+    elif isinstance(found, dict):
+        for name, tensor in found.items():
+            _set(sig, bound, name, tensor)
+    else:
+        _set(sig, bound, p.name, found)
+
+
+def _literal(sig, bound, word):
+    p = next((q for q in sig.parameters if q.kind in ("positional", "*") and q.name not in bound and q.takes_literal), None)
+    hungry = any(q.takes_array and q.required and q.name not in bound for q in sig.parameters)
+    if p is None or (hungry and not p.accepts("str") and not word.lstrip("+-([")[:1].isdigit()):
+        raise UsageError(f"{sig.name}: what is {word!r} for? A file ends in .npy, .npz or .safetensors; it takes {sig}")
+    _set(sig, bound, p.name, values.option_value(p, word))

@@ -1,0 +1,53 @@
+"""Every operator family on real shapes: the strategy taken, the error against a float64 reference, the time, and the share
+of this machine's limit, measured anew. Exit status 1 when a result is wrong."""
+from tenor._cli.arguments import UsageError, add_json, add_threads, nearest, use_threads
+from tenor._cli.output import Progress, paint
+
+EXAMPLES = [
+    "tenor demo                  every family; about half a minute",
+    "tenor demo norm attention   some of them",
+    "tenor demo --threads=1",
+    "tenor demo --json           one JSON object a line",
+]
+
+
+def configure(parser):
+    parser.add_argument("family", nargs="*", metavar="FAMILY", help="norm, attention, ...; all when none is named")
+    add_threads(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+
+
+def execute(args):
+    import json
+
+    from tenor import demo
+
+    for name in args.family:
+        if name not in demo.FAMILIES:
+            raise UsageError(f"no family is called {name!r}{nearest(name, demo.FAMILIES)}; known: {', '.join(demo.FAMILIES)}")
+    use_threads(args)
+    limits = _limits(args.json)
+    failed = 0
+    with Progress("demo:") as progress:
+        for family in args.family or demo.FAMILIES:
+            progress.at(note=family)
+            for case in demo.FAMILIES[family]():
+                progress.at(note=f"{case.family} {case.op}")
+                row = demo.measure(case, limits)
+                failed |= demo.wrong(row)
+                progress.clear()
+                print(json.dumps(row) if args.json else demo.show(row) + paint("  WRONG", "31") * demo.wrong(row), flush=True)
+    return int(failed)
+
+
+def _limits(silent):
+    import tenor
+
+    with Progress("demo: measuring this machine's limits") as progress:
+        progress.at()
+        limits = tenor.device_limits(again=True)  # a kept figure may come from a busier hour
+    if not silent:
+        print(f"{tenor.get_num_threads()} threads; limits: copy {limits.copy_bytes / 1e9:.1f} GB/s, float32 "
+              f"{limits.float32_flops / 1e9:.0f} GFLOP/s, bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s")
+        print(paint(f"{'family':12}{'operator':12}{'shape':24}{'dtype':10}{'strategy':16}{'error':>9}{'ms':>11}  share of limit", "1"))
+    return limits

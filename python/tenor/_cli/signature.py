@@ -1,0 +1,130 @@
+"""Operators' signatures, from what nanobind keeps of them (or from Python functions)."""
+import ast
+import re
+
+from tenor._cli.arguments import UsageError, nearest
+
+_REQUIRED = object()
+
+
+class Parameter:
+    """One parameter: name, kind ("positional", "keyword", "*" or "**"), annotation as text, default."""
+
+    def __init__(self, name, kind, annotation, default=_REQUIRED):
+        self.name, self.kind, self.annotation, self.default = name, kind, annotation, default
+
+    @property
+    def required(self):
+        return self.default is _REQUIRED and self.kind not in "**"
+
+    @property
+    def takes_array(self):
+        return self.annotation.startswith("ArrayLike") or self.takes_arrays
+
+    @property
+    def takes_arrays(self):
+        """A sequence of arrays, or *operands."""
+        return "Sequence[ArrayLike]" in self.annotation or (self.kind == "*" and self.name == "operands")
+
+    @property
+    def takes_literal(self):
+        """Something that can be typed: a number, dims, a name."""
+        return not self.takes_array or "float" in self.annotation
+
+    @property
+    def is_flag(self):
+        """On where it is named without a value: --keepdim."""
+        return isinstance(self.default, bool)
+
+    def accepts(self, word):
+        return word in re.findall(r"\w+", self.annotation)
+
+    def __str__(self):
+        text = {"*": "*", "**": "**"}.get(self.kind, "") + self.name
+        text += f": {readable(self.annotation)}" if self.annotation else ""
+        return text if self.required or self.kind in "**" else f"{text} = {self.default!r}"
+
+
+def readable(annotation):
+    """The annotation in the words of the documentation."""
+    words = {"ArrayLike": "array", "collections.abc.Sequence": "sequence", "DTypeLike": "dtype", "object": "any"}
+    for full, short in words.items():
+        annotation = annotation.replace(full, short)
+    return annotation.replace("array | bool | int | float", "array | number")
+
+
+class Signature:
+    """An operator: its function, parameters in order (out left away), docstring."""
+
+    def __init__(self, name, function):
+        self.name, self.function = name, function
+        overloads = getattr(function, "__nb_signature__", None)
+        self.doc = overloads[0][1] if overloads else function.__doc__ or ""
+        read = _of_nanobind(*overloads[0]) if overloads else _of_python(function)
+        self.parameters = [p for p in read if p.name not in ("out", "workspace")]
+        self.by_name = {p.name: p for p in self.parameters}
+
+    @property
+    def open(self):
+        """Whether it takes options that its signature does not list (**named)."""
+        return any(p.kind == "**" for p in self.parameters)
+
+    def __str__(self):
+        parts, starred = [], False
+        for p in self.parameters:
+            if p.kind == "keyword" and not starred:
+                parts.append("*")
+            starred = starred or p.kind in ("keyword", "*")
+            if p.kind != "**":
+                parts.append(str(p))
+        return f"{self.name}({', '.join(parts)})"
+
+
+def _of_nanobind(text, _doc, defaults):
+    """Defaults stand in the text as \\0, \\1, ..."""
+    text = re.sub(r"\\(\d+)", r"_[\1]", text).replace("| None | None", "| None")
+    arguments = ast.parse(text + ": ...").body[0].args
+    return _parameters(arguments, lambda node: defaults[node.slice.value])
+
+
+def _parameters(a, value):
+    said = lambda arg: ast.unparse(arg.annotation) if arg.annotation else ""
+    positional = a.posonlyargs + a.args
+    first = len(positional) - len(a.defaults)
+    found = [Parameter(p.arg, "positional", said(p), value(a.defaults[i - first]) if i >= first else _REQUIRED)
+             for i, p in enumerate(positional)]
+    found += [Parameter(a.vararg.arg, "*", said(a.vararg))] if a.vararg else []
+    found += [Parameter(p.arg, "keyword", said(p), _REQUIRED if d is None else value(d)) for p, d in zip(a.kwonlyargs, a.kw_defaults)]
+    return found + ([Parameter(a.kwarg.arg, "**", "")] if a.kwarg else [])
+
+
+def _of_python(function):
+    import inspect
+
+    kinds = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**", "KEYWORD_ONLY": "keyword"}
+    return [Parameter(p.name, kinds.get(p.kind.name, "positional"), "" if p.annotation is p.empty else str(p.annotation),
+                      _REQUIRED if p.default is p.empty else p.default)
+            for p in inspect.signature(function).parameters.values()]
+
+
+def _indexing(x: "ArrayLike", index: "object"):
+    """x[index], in Python: integers, slices, None, ... and integer or boolean arrays, as PyTorch places their dimensions."""
+    return x[index]
+
+
+def signature(name):
+    """The operator's signature. UsageError with the nearest name where there is none of that name."""
+    import tenor
+    from tenor._tenor import _operators
+
+    names = {o[0] for o in _operators()}
+    function = tenor
+    for part in name.split("."):
+        function = getattr(function, part, None) if not part.startswith("_") else None
+    if name not in names and not hasattr(function, "__nb_signature__"):
+        function = None
+    if name in names and function is None:
+        return Signature(name, _indexing)
+    if not callable(function) or isinstance(function, type):
+        raise UsageError(f"no operator is called {name!r}{nearest(name, names)}; tenor ops lists them")
+    return Signature(name, function)

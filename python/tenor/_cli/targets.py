@@ -1,0 +1,40 @@
+"""The rows of a targets file: what speed is asked for, and whether a record reaches it.
+
+The file is a JSON list of {"id", "unit", "bar", "goal", ...}. Rates (TB/s, TFLOP/s) must be reached, times (ms) undercut.
+A row with "strategy": "own" counts only for Tenor's own kernels, not for a vendor library's."""
+import json
+
+from tenor._cli.arguments import UsageError
+
+_FACTORS = {("TB/s", "GB/s"): 1e-3, ("TFLOP/s", "GFLOP/s"): 1e-3, ("GB/s", "GB/s"): 1, ("GFLOP/s", "GFLOP/s"): 1}
+
+
+def load(path):
+    """{id: row}. UsageError for a file that holds no such rows."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--targets {path}: not JSON: {error}") from None
+    good = isinstance(rows, list) and all(isinstance(r, dict) and {"id", "unit", "bar", "goal"} <= r.keys() for r in rows)
+    if not good:
+        raise UsageError(f"--targets {path}: expected a list of objects with id, unit, bar and goal")
+    return {row["id"]: row for row in rows}
+
+
+def judge(record, row):
+    """{"bar", "goal", "target_unit", "target_value", "bar_met", "goal_met"}: what a record adds for its row."""
+    value = in_unit(record, row["unit"])
+    counts = value is not None and not (row.get("strategy") == "own" and record.get("strategy") == "vendor")
+    lower = row["unit"] in ("ms", "us")
+    met = lambda bound: bool(counts and (value <= bound if lower else value >= bound))
+    return {"bar": row["bar"], "goal": row["goal"], "target_unit": row["unit"], "target_value": value,
+            "bar_met": met(row["bar"]), "goal_met": met(row["goal"])}
+
+
+def in_unit(record, unit):
+    """The record's speed in the row's unit; None where the case does not state what it needs."""
+    if unit in ("ms", "us"):
+        return record["ms"] * (1 if unit == "ms" else 1e3)
+    factor = _FACTORS.get((unit, record.get("unit")))
+    return None if factor is None else round(record["value"] * factor, 4)

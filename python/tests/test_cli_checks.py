@@ -1,0 +1,194 @@
+"""tenor check, bench and demo."""
+import json
+
+import numpy as np
+import pytest
+from command_line import run, spawn
+
+import tenor
+from tenor import bench, checking, demo
+from tenor.checking.draw import FLOATS, Draw
+from tenor.checking.outcome import Refused, Same
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("TENOR_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+# ---- check --------------------------------------------------------------------------------------------------------------
+
+
+def test_check_of_everything():
+    done = spawn("check", "--draws=700")
+    assert done.status == 0 and done.out.startswith("ok: ") and done.err == ""
+    facts = run("check", "--draws=700", "--json").json
+    assert facts["failures"] == [] and facts["passed"] > 600 and facts["refused"] > 10 and len(facts["properties"]) == len(checking.properties())
+
+
+def test_check_of_an_operator_and_of_a_family():
+    facts = run("check", "softmax", "--draws=200", "--json").json
+    assert "row.softmaxes" in facts["properties"] and all(p.startswith("row.") for p in facts["properties"]) and facts["passed"] > 50
+    facts = run("check", "reduce", "--draws=100", "--json").json
+    assert {p.split(".")[0] for p in facts["properties"]} == {"reduce"}
+    facts = run("check", "expm1", "--draws=100", "--json").json
+    assert facts["properties"] == ["elementwise.unary_floats"] and facts["passed"] == 100
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """softmax gives a wrong number."""
+    right = tenor.softmax
+    monkeypatch.setattr(tenor, "softmax", lambda *args, **options: np.asarray(right(*args, **options)).astype(np.float64) + 0.25)
+
+
+def test_a_wrong_operator_is_status_1_and_is_reproduced(broken):
+    done = run("check", "softmax", "--draws=50", "--most=3")
+    assert done.status == 1 and done.out.count("FAILED row.softmaxes seed ") == 3
+    line = next(line for line in done.out.splitlines() if "again: " in line)
+    words = line.split("again: tenor ")[1].split()
+    assert words[0] == "check" and "--draws=1" in words
+    again = run(*words)
+    assert again.status == 1 and again.out.count("FAILED row.softmaxes") == 1
+    facts = run("check", "softmax", "--draws=50", "--json")
+    assert facts.status == 1 and facts.json["failures"][0]["family"] == "row" and "expected" in facts.json["failures"][0]["error"]
+
+
+def test_the_same_seed_draws_the_same():
+    one, two = (run("check", "--draws=300", "--seed=5", "--json").json for _ in range(2))
+    assert {**one, "seconds": 0} == {**two, "seconds": 0}
+
+
+@pytest.mark.parametrize("words, said", [
+    (["softmx"], ["'softmx'", "'softmax'"]), (["softmax", "--draws=0"], ["--draws", ">= 1"]), (["softmax", "--seed=-1"], ["--seed"]),
+    (["softmax", "--only=nothing"], ["--only nothing"]), (["softmax", "--device=gpu"], ["--device gpu"]), (["softmax", "rope"], ["rope"]),
+])
+def test_mistakes_with_check(words, said):
+    run("check", *words).refused(*said)
+
+
+def test_a_device_that_is_not_there():
+    if not tenor.cuda_device_count():
+        run("check", "softmax", "--device=cuda").refused("--device cuda")
+    run("check", "softmax", "--device=cuda:99").refused("cuda:99")
+
+
+def test_properties_hold_when_operators_run_elsewhere():
+    """What `--device` does, on tensors of this CPU."""
+    from tenor.checking.device import OnDevice
+
+    there = OnDevice(tenor, "cpu")
+    with np.errstate(all="ignore"):
+        for i, prop in enumerate(checking.properties() * 6):
+            outcome = prop.run(there, Draw(i))
+            outcome and outcome.check(there)
+
+
+def test_arrays_keep_their_strides_elsewhere():
+    from tenor.checking.device import upload
+
+    kept = 0
+    for seed in range(300):
+        draw = Draw(seed)
+        x = draw.array(draw.shape(), draw.pick(FLOATS), special=0)
+        t = upload(tenor, x, "cpu")
+        assert t.shape == x.shape and np.array_equal(t.numpy(), x)
+        kept += x.size == 0 or all(a * x.itemsize == b or n < 2 for a, b, n in zip(t.strides, x.strides, x.shape))
+    assert kept > 250
+
+
+def test_outcomes_can_fail():
+    with pytest.raises(AssertionError, match="shape"):
+        Same(np.zeros(2), np.zeros(3)).check(tenor)
+    with pytest.raises(AssertionError, match="at \\(1,\\)"):
+        Same(np.array([1.0, 2.0]), np.array([1.0, 2.5]), 1e-3).check(tenor)
+    with pytest.raises(AssertionError, match="no error"):
+        Refused(lambda: None, "ShapeError").check(tenor)
+    with pytest.raises(AssertionError, match="DTypeError"):
+        Refused(lambda: tenor.softmax(np.zeros(2, np.int32)), "ShapeError").check(tenor)
+
+
+# ---- bench --------------------------------------------------------------------------------------------------------------
+
+QUICK = ["--rounds=1", "--seconds=0.001"]
+
+
+def test_bench_of_an_operator(tmp_path):
+    file = tmp_path / "records.jsonl"
+    done = spawn("bench", "silu_mul", *QUICK, "--vs=none", "--json", f"--record={file}")
+    assert done.status == 0
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == records
+    for r in records:
+        assert r["op"] == "silu_mul" and r["device"] == "cpu" and r["ms"] > 0 and r["unit"] == "GB/s" and r["share"] > 0
+        assert {"commit", "date", "dtype", "case", "limit", "strategy", "threads", "target", "value"} <= r.keys() and "peer" not in r
+    assert "silu_mul" in run("bench", "silu_mul", *QUICK, "--vs=none").out
+
+
+def case(**more):
+    return dict({"op": "neg", "case": "8", "dtype": "float32", "family": "own", "make": lambda rng: [rng.standard_normal(8, np.float32)],
+                 "run": lambda tn, x: tn.neg(x), "bytes": 64, "target": "neg/8"}, **more)
+
+
+def write_targets(tmp_path, **row):
+    path = tmp_path / "targets.json"
+    path.write_text(json.dumps([{"id": "neg/8", "unit": "ms", "bar": 1e3, "goal": 1e-9, **row}, {"id": "other", "unit": "TB/s", "bar": 1, "goal": 2}]))
+    return path
+
+
+def test_targets_say_which_bars_and_goals_are_met(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "load_cases", lambda wanted: [case(), case(op="sqrt", target=None)])
+    done = run("bench", *QUICK, f"--targets={write_targets(tmp_path)}", "--json")
+    record, = map(json.loads, done.out.splitlines())
+    assert done.status == 0 and record["bar_met"] and not record["goal_met"] and record["target_value"] == record["ms"]
+    done = run("bench", *QUICK, f"--targets={write_targets(tmp_path, bar=1e-9)}")
+    assert done.status == 1 and "bar 1e-09 missed" in done.out and "bars met: 0 of 1; goals met: 0 of 1" in done.out
+    done = run("bench", *QUICK, f"--targets={write_targets(tmp_path, unit='TB/s', bar=1e-12, goal=1e9)}", "--json")
+    assert done.status == 0 and json.loads(done.out)["target_value"] == pytest.approx(json.loads(done.out)["value"] / 1e3, abs=1e-4)
+    run("bench", *QUICK, f"--targets={write_targets(tmp_path, id='nothing')}").refused("none of the cases")
+
+
+def test_a_vendors_strategy_does_not_meet_an_own_row():
+    from tenor._cli.targets import judge
+
+    row = {"id": "a", "unit": "ms", "bar": 10, "goal": 1, "strategy": "own"}
+    assert judge({"ms": 5, "strategy": "implicit_gemm"}, row)["bar_met"] and not judge({"ms": 5, "strategy": "vendor"}, row)["bar_met"]
+    assert not judge({"ms": 5, "unit": "GB/s", "value": 3}, {"id": "a", "unit": "TFLOP/s", "bar": 0, "goal": 0})["bar_met"]
+
+
+def test_a_broken_case_is_status_1_and_hides_no_other(monkeypatch):
+    monkeypatch.setattr(bench, "load_cases", lambda wanted: [case(run=lambda tn, x: tn.matmul(x, x[:3])), case()])
+    done = run("bench", *QUICK)
+    assert done.status == 1 and "failed: ShapeError" in done.out and len(done.out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("words, said", [
+    (["silu_mull"], ["'silu_mull'", "'silu_mul'"]), (["--vs=torc"], ["'torc'", "'torch'"]), (["--rounds=0"], ["--rounds"]),
+    (["--seconds=x"], ["--seconds", "a number"]), (["--targets=no.json"], ["no.json", "No such file"]), (["--device=gpu"], ["gpu"]),
+    ([f"--targets={__file__}"], ["not JSON"]),
+])
+def test_mistakes_with_bench(words, said):
+    run("bench", *words).refused(*said)
+
+
+def test_targets_that_are_none(tmp_path):
+    path = tmp_path / "t.json"
+    for text in ("[1]", "{}", '[{"id": "a"}]', "[" * 100000):
+        path.write_text(text)
+        run("bench", f"--targets={path}").refused("--targets")
+
+
+# ---- demo ---------------------------------------------------------------------------------------------------------------
+
+
+def test_demo():
+    done = spawn("demo", "view", "--json")
+    assert done.status == 0 and json.loads(done.out)["family"] == "view"
+    assert "family" in run("demo", "view").out
+    run("demo", "veiw").refused("'veiw'", "'view'")
+
+
+def test_a_wrong_demo_is_status_1(monkeypatch):
+    monkeypatch.setitem(demo.FAMILIES, "view", lambda: [demo.Case("view", "neg", "2", "int64", lambda: tenor.neg(tenor.arange(2)), lambda: [0, 1])])
+    done = run("demo", "view")
+    assert done.status == 1 and "WRONG" in done.out
