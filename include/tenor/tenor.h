@@ -17,6 +17,7 @@
 #include "tenor/norm.h"
 #include "tenor/reduce.h"
 #include "tenor/rope.h"
+#include "tenor/sampling.h"
 #include "tenor/scalar.h"
 #include "tenor/scan.h"
 #include "tenor/sort.h"
