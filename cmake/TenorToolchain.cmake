@@ -58,7 +58,11 @@ function(tenor_compile_flags target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -ffp-contract=off -fno-math-errno>)
   # constexpr functions of the standard library (bit_cast, numeric_limits) serve device code too.
   target_compile_options(${target} PRIVATE
-                         $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr> $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>)
+                         $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>
+                         $<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda> $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>)
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.9)  # kernels that differ in a formula share most of their code
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
+  endif()
   if(TENOR_WERROR)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
   endif()

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "src/core/layout.h"
 #include "src/core/text.h"
 #include "tenor/tensor.h"
 
@@ -72,8 +73,6 @@ inline void check_positive(const char* op, const char* argument, double value) {
 
 /// The shape that two shapes broadcast to, aligned at the right; 1 meets 0 as 0. @throws ShapeError naming both sizes.
 Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b);
-/// Strides that show x at that shape: 0 where x is repeated. The shapes are known to broadcast.
-Dims broadcast_strides(const Tensor& x, const Dims& shape);
 
 /// Dense strides of `shape` in the dimension order of `like`'s strides when `like` has that rank and is dense or
 /// permuted dense; row-major otherwise. The contract's "result strides".

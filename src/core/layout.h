@@ -19,4 +19,7 @@ bool same_elements(const Tensor& a, const Tensor& b);
 /// Whether two index tuples of x name one address.
 bool has_internal_overlap(const Tensor& x);
 
+/// Strides that show x at that shape: 0 where x is repeated. The shapes are known to broadcast.
+Dims broadcast_strides(const Tensor& x, const Dims& shape);
+
 }  // namespace tenor::core

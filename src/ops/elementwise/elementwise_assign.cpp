@@ -1,7 +1,9 @@
 // Conversion and assignment: to, copy_, fill_.
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/step.h"
+#include "src/ops/elementwise/elementwise_problem.h"
 #include "src/ops/elementwise/elementwise_run.h"
 #include "tenor/elementwise.h"
 
@@ -10,6 +12,9 @@ namespace tenor {
 namespace elementwise {
 
 void fill_value(const Tensor& x, const void* value) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return fill_cuda(x, value);
+  }
   const Tensor one = Tensor::wrap(const_cast<void*>(value), x.device(), x.dtype(), {});
   core::copy_into(one.with_layout(x.shape(), Dims(x.shape().size(), 0), 0), x);
 }
@@ -26,7 +31,7 @@ Operand times(const Operand& other, const Scalar& alpha) {
 Tensor to(const Tensor& x, DType dtype, const ElementwiseOptions& options) {
   core::check_given("to", {"x", x});
   if (!options.out.defined() && x.dtype() == dtype) return x;
-  core::Output out("to", options.out, x.shape(), dtype, x, {&x}, {.elementwise = true});
+  core::Output out("to", options.out, x.shape(), dtype, x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
   core::StepScope step([&] { return core::Step{"to", core::OpClass::kElementwise, {x}, {out.target()}, x.numel()}; });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(x, out.target());

@@ -2,6 +2,7 @@
 // cannot hold. What a scalar cannot be is turned into a bound that it can, or into a constant answer.
 #include <cmath>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/numeric.h"
 #include "src/core/output.h"
@@ -72,7 +73,7 @@ Reworded reword_for_floats(Op op, const Scalar& s, DType dtype) {
 
 Tensor constant_result(const char* name, const Tensor& x, const Tensor& out, bool in_place, bool value) {
   core::Output result(name, out, x.shape(), in_place ? out.dtype() : boolean, x, {&x},
-                      {.elementwise = true, .argument = in_place ? "x" : "out"});
+                      {.elementwise = true, .argument = in_place ? "x" : "out", .cuda = core::kHasCuda});
   core::StepScope step([&] { return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()}; });
   if (step.shape_only(result.target())) return result.target();
   alignas(8) char element[8];

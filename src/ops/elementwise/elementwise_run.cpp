@@ -1,11 +1,13 @@
 #include "src/ops/elementwise/elementwise_run.h"
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/step.h"
 #include "src/cpu/move.h"
 #include "src/cpu/parallel.h"
+#include "src/ops/elementwise/elementwise_problem.h"
 
 namespace tenor::elementwise {
 namespace {
@@ -26,25 +28,6 @@ const char* operand_name(Op op, int i) {
     default: return kBinary[i];
   }
 }
-
-/// Operands as memory: a tensor, or one element for all places.
-struct Input {
-  const Tensor* tensor = nullptr;
-  alignas(8) char element[8];
-  const void* data;
-  DType dtype, compute;
-  bool single;  // one element for the whole result
-};
-
-/// A call with everything decided.
-struct Problem {
-  const OpRow& row;
-  cpu::StepFn fn;
-  const double* params;
-  std::array<Input, 3> inputs;
-  int arity;
-  DType computed;
-};
 
 Dims broadcast_all(const char* name, const Call& call, int arity) {
   Dims shape;
@@ -165,6 +148,9 @@ void run_general(const Problem& p, const Tensor& out) {
 
 void compute(const Problem& p, const Tensor& out) {
   if (out.numel() == 0) return;
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(out)) return compute_cuda(p, out);
+  }
   if (is_dense(p, out)) run_dense(p, out);
   else run_general(p, out);
 }
@@ -206,7 +192,7 @@ Tensor finish(const Call& call, const char* name, const Types& types, cpu::StepF
   // Absent operands repeat the first tensor: Output skips nothing by that.
   const auto input = [&](int i) { return i < p.arity && p.inputs[i].tensor ? p.inputs[i].tensor : like; };
   core::Output out(name, call.out, shape, stored, *like, {input(0), input(1), input(2)},
-                   {.elementwise = true, .argument = call.in_place ? "x" : "out"});
+                   {.elementwise = true, .argument = call.in_place ? "x" : "out", .cuda = core::kHasCuda});
   core::StepScope step([&] { return state(call, p, name, out.target()); });
   if (step.shape_only(out.target())) return out.target();
   compute(p, out.target());

@@ -1,0 +1,54 @@
+// The pointwise engine: out[i] = f(in0[i], in1[i], ...) over a broadcast shape, each operand of its own storage dtype.
+// pointwise.cuh has the kernel; here is what a call looks like and how it is laid out.
+#pragma once
+
+#include <cstdint>
+
+#include "src/cuda/layout.h"
+#include "tenor/tensor.h"
+
+namespace tenor::cuda {
+
+inline constexpr int kPointwiseInputs = 3;
+
+/// An operand in memory, or one value for all places.
+struct PointwiseInput {
+  const void* data = nullptr;
+  DType dtype = float32;       ///< in memory
+  Dims strides = {};           ///< at the result's shape; 0 where it is repeated
+  bool constant = false;
+  uint64_t value = 0;          ///< of a constant: the bits of an element of the compute type
+};
+
+struct PointwiseCall {
+  const char* op;
+  PointwiseInput in[kPointwiseInputs];
+  int arity;
+  Tensor out;
+  DType out_dtype;  ///< as the kernel writes it: out's, or the unsigned integer of its bits
+};
+
+enum class Access : uint8_t {
+  kVector,    ///< neighbouring elements for neighbouring places
+  kSplat,     ///< one element for all places of a vector
+  kConstant,  ///< no memory
+};
+
+/// What the kernel gets. Its threads work on units: vectors of places along the innermost dim.
+struct PointwiseArgs {
+  const void* in[kPointwiseInputs];
+  uint64_t constant[kPointwiseInputs];
+  DType dtype[kPointwiseInputs];
+  int item[kPointwiseInputs];           ///< bytes of an element
+  Access access[kPointwiseInputs];
+  void* out;
+  DType out_dtype;
+  int64_t units;
+  int tail;                             ///< places behind the last unit, of a one-dimensional walk
+  Layout<kPointwiseInputs + 1> layout;  ///< of units; the result comes last
+};
+
+/// Collapses the dims and chooses the vector width: `widest` (8 or 4) elements, 4, or 1 where strides or alignment ask for it.
+PointwiseArgs plan_pointwise(const PointwiseCall& call, int widest, int& width);
+
+}  // namespace tenor::cuda

@@ -1,0 +1,35 @@
+// Kernels from formulas: a captureless (or small) device lambda over plain values becomes a launch.
+#pragma once
+
+#include <cmath>
+
+#include "src/cuda/pointwise.cuh"
+#include "src/ops/elementwise/elementwise_cuda.h"
+
+namespace tenor::elementwise {
+
+/// Below zero; an unsigned value never is.
+template <class T>
+__device__ constexpr bool is_negative(T v) {
+  if constexpr (std::is_signed_v<T>) return v < 0;
+  return false;
+}
+
+/// Launches the formula of one, two or three values of T giving R; true, as the groups' switches return it.
+template <class T, class R = T, class F>
+bool one(const CudaCall& c, F f) {
+  cuda::run_pointwise<T, R, 1>(c.call, f);
+  return true;
+}
+template <class T, class R = T, class F>
+bool two(const CudaCall& c, F f) {
+  cuda::run_pointwise<T, R, 2>(c.call, f);
+  return true;
+}
+template <class T, class R = T, class F>
+bool three(const CudaCall& c, F f) {
+  cuda::run_pointwise<T, R, 3>(c.call, f);
+  return true;
+}
+
+}  // namespace tenor::elementwise

@@ -1,0 +1,84 @@
+// From a decided problem to a launch: operands of dtypes that the kernels do not read are converted first.
+#include <array>
+#include <cstring>
+
+#include "src/core/layout.h"
+#include "src/core/numeric.h"
+#include "src/core/output.h"
+#include "src/core/visit.h"
+#include "src/ops/elementwise/elementwise_cuda.h"
+#include "src/ops/elementwise/elementwise_problem.h"
+
+namespace tenor::elementwise {
+namespace {
+
+/// What the kernels compute in: 64 bits for every integer.
+DType kernel_compute(DType compute) { return is_integer(compute) && compute != uint64 ? int64 : compute; }
+
+uint64_t bits_of(const void* element, DType dtype, DType compute) {
+  uint64_t bits = 0;
+  core::visit(dtype, [&]<class From>() {
+    core::visit(compute, [&]<class To>() {
+      const To value = core::cast<To>(*static_cast<const From*>(element));
+      std::memcpy(&bits, &value, sizeof(value));
+    });
+  });
+  return bits;
+}
+
+/// `held` keeps a converted operand alive until the launch.
+cuda::PointwiseInput operand(const Input& in, DType compute, const Dims& shape, Tensor& held) {
+  if (!in.tensor) return {.constant = true, .value = bits_of(in.data, in.dtype, compute)};
+  held = reads_on_cuda(compute, in.dtype) ? *in.tensor : in.tensor->to(in.compute);
+  return {held.raw(), held.dtype(), core::broadcast_strides(held, shape)};
+}
+
+void fill_operands(const Problem& p, CudaCall& c, const Dims& shape, std::array<Tensor, 3>& held) {
+  const bool selects = p.row.rule == Rule::kSelect;
+  for (int i = 0; i < p.arity; ++i) {
+    const Input& in = p.inputs[i];
+    // Where values are only moved they are moved as bits; the condition is a bool.
+    const DType compute = selects ? in.compute : c.compute;
+    c.call.in[i] = operand(in, compute, shape, held[i]);
+    if (selects && i > 0) c.call.in[i].dtype = bits_dtype(in.compute);
+  }
+}
+
+bool launch_row(const CudaCall& c, Rule rule) {
+  if (rule == Rule::kSelect) return select_cuda(c);
+  return arithmetic_cuda(c) || integer_cuda(c) || division_cuda(c) || math_cuda(c) || trigonometry_cuda(c) ||
+         activation_cuda(c) || compare_cuda(c) || logic_cuda(c);
+}
+
+}  // namespace
+
+DType bits_dtype(DType dtype) {
+  switch (item_size(dtype)) {
+    case 1: return uint8;
+    case 2: return uint16;
+    case 4: return uint32;
+    default: return uint64;
+  }
+}
+
+void compute_cuda(const Problem& p, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const DType first = p.inputs[0].compute;
+  CudaCall c{p.row.op, kernel_compute(first), p.params};
+  c.mixed = p.row.rule == Rule::kCompare && p.arity == 2 && first != p.inputs[1].compute;
+  c.unsigned_first = c.mixed && first == uint64;
+  if (c.mixed) c.compute = int64;
+  if (p.row.rule == Rule::kSelect) c.compute = p.computed;
+  std::array<Tensor, 3> held;
+  c.call.op = p.row.name;
+  c.call.arity = p.arity;
+  fill_operands(p, c, out.shape(), held);
+  const DType result = p.row.rule == Rule::kSelect ? p.computed : kernel_compute(p.computed);
+  const bool direct = reads_on_cuda(result, out.dtype());
+  c.call.out = direct ? out : Tensor::empty(out.shape(), result, out.device());
+  c.call.out_dtype = p.row.rule == Rule::kSelect ? bits_dtype(c.call.out.dtype()) : c.call.out.dtype();
+  launch_row(c, p.row.rule);
+  if (!direct) core::copy_into(c.call.out, out);
+}
+
+}  // namespace tenor::elementwise

@@ -1,0 +1,44 @@
+#include "src/core/visit.h"
+#include "src/ops/elementwise/elementwise_kernels.cuh"
+#include "src/ops/elementwise/elementwise_problem.h"
+
+namespace tenor::elementwise {
+namespace {
+
+/// By size: the values are moved, whatever they are. The condition comes as 0 or 1 of the same type.
+template <class U>
+bool select(const CudaCall& c) {
+  if (c.op != Op::kWhere && c.op != Op::kMaskedFill) return false;
+  return three<U>(c, [] __device__(U which, U a, U b) { return which != 0 ? a : b; });
+}
+
+template <class U>
+void fill(const cuda::PointwiseCall& call) {
+  cuda::run_pointwise<U, U, 1>(call, [] __device__(U v) { return v; });
+}
+
+}  // namespace
+
+bool select_cuda(const CudaCall& c) {
+  return core::visit_size(c.compute, [&]<class U>() { return select<U>(c); });
+}
+
+bool reads_on_cuda(DType compute, DType stored) {
+  switch (compute) {
+    case DType::kFloat32: return cuda::is_stored<float>(stored);
+    case DType::kFloat64: return cuda::is_stored<double>(stored);
+    case DType::kUInt64: return cuda::is_stored<uint64_t>(stored);
+    case DType::kInt64: return cuda::is_stored<int64_t>(stored);
+    default: return compute == stored;
+  }
+}
+
+void fill_cuda(const Tensor& x, const void* value) {
+  if (x.numel() == 0) return;
+  cuda::PointwiseCall call{"fill_", {}, 1, x, bits_dtype(x.dtype())};
+  call.in[0].constant = true;
+  std::memcpy(&call.in[0].value, value, item_size(x.dtype()));
+  core::visit_size(x.dtype(), [&]<class U>() { fill<U>(call); });
+}
+
+}  // namespace tenor::elementwise
