@@ -48,7 +48,7 @@ endfunction()
 
 # A GoogleTest program that sees the library's own headers. On a machine without a GPU the CUDA tests skip themselves.
 function(tenor_test_program name sources)
-  add_executable(${name} ${sources})
+  add_executable(${name} ${sources} ${PROJECT_SOURCE_DIR}/tests/instruction_set.cpp)
   tenor_compile_flags(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(${name} PRIVATE tenor GTest::gtest_main)

@@ -59,18 +59,32 @@ HWY_INLINE V reciprocal_bounded(D d, V x) {
   return hn::Div(constant(d, 1), x);
 }
 
+/// Doubles to floats, to nearest even, beyond the largest float to infinity.
+template <class D, class V>
+HWY_INLINE hn::Vec<D> narrow(D d, V wide) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR  // whose DemoteTo stops at the largest float
+  double from[HWY_MAX_BYTES / sizeof(double)];
+  float to[HWY_MAX_BYTES / sizeof(float)] = {};
+  hn::StoreU(wide, hn::Rebind<double, D>(), from);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) to[i] = static_cast<float>(from[i]);
+  return hn::LoadU(d, to);
+#else
+  return hn::DemoteTo(d, wide);
+#endif
+}
+
 /// A float vector through a function of double vectors, half by half (one-lane targets: as it is).
 template <class D, class Fn, class V, class... Vs>
 HWY_INLINE V via_double(D d, Fn fn, V x, Vs... more) {
 #if HWY_TARGET == HWY_SCALAR
   const hn::Rebind<double, D> wide;
-  return hn::DemoteTo(d, fn(wide, hn::PromoteTo(wide, x), hn::PromoteTo(wide, more)...));
+  return narrow(d, fn(wide, hn::PromoteTo(wide, x), hn::PromoteTo(wide, more)...));
 #else
   const hn::Half<D> half;
   const hn::Rebind<double, decltype(half)> wide;
   const auto low = fn(wide, hn::PromoteTo(wide, hn::LowerHalf(half, x)), hn::PromoteTo(wide, hn::LowerHalf(half, more))...);
   const auto high = fn(wide, hn::PromoteTo(wide, hn::UpperHalf(half, x)), hn::PromoteTo(wide, hn::UpperHalf(half, more))...);
-  return hn::Combine(d, hn::DemoteTo(half, high), hn::DemoteTo(half, low));
+  return hn::Combine(d, narrow(half, high), narrow(half, low));
 #endif
 }
 
