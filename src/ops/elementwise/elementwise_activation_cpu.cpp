@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/elementwise/elementwise_activation_cpu.cpp"
 #include "hwy/foreach_target.h"
+#include "src/cpu/math_short-inl.h"
 #include "src/ops/elementwise/elementwise_kernels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,6 +19,21 @@ HWY_INLINE V gated(D d, V v, V gate) {
   return hn::IfThenElse(hn::Eq(v, hn::Neg(math::infinity(d))), math::constant(d, -0.0), hn::Mul(v, gate));
 }
 
+/// The functions behind a T's activations: bfloat16 has its own, as short as its rounding allows.
+template <class T>
+struct Functions {
+  template <class D, class V>
+  static HWY_INLINE V sigmoid(D d, V v) {
+    if constexpr (std::is_same_v<T, BFloat16>) return math_short::sigmoid(d, v);
+    else return math::sigmoid(d, v);
+  }
+  template <class D, class V>
+  static HWY_INLINE V normal_cdf(D d, V v) {
+    if constexpr (std::is_same_v<T, BFloat16>) return math_short::normal_cdf(d, v);
+    else return math::normal_cdf(d, v);
+  }
+};
+
 template <class T>
 StepFn float_activation(Op op) {
   switch (op) {
@@ -27,12 +43,12 @@ StepFn float_activation(Op op) {
     case Op::kElu: return vector1<T>([](auto d, auto v, const double* alpha) HWY_ATTR {
       return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(math::constant(d, *alpha), math::expm1(d, v)));
     });
-    case Op::kSilu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, math::sigmoid(d, v)); });
-    case Op::kGelu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, math::normal_cdf(d, v)); });
+    case Op::kSilu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, Functions<T>::sigmoid(d, v)); });
+    case Op::kGelu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, Functions<T>::normal_cdf(d, v)); });
     // 0.5 (1 + tanh z) = sigmoid(2 z), without the cancellation at z < 0.
     case Op::kGeluTanh: return vector1<T>([](auto d, auto v) HWY_ATTR {
       const auto cube = hn::MulAdd(hn::Mul(hn::Mul(v, v), v), math::constant(d, 0.044715), v);
-      return gated(d, v, math::sigmoid(d, hn::Mul(math::constant(d, 1.5957691216057307117598), cube)));
+      return gated(d, v, Functions<T>::sigmoid(d, hn::Mul(math::constant(d, 1.5957691216057307117598), cube)));
     });
     case Op::kSoftplus: return vector1<T>([](auto d, auto v, const double* beta) HWY_ATTR {
       const auto b = math::constant(d, *beta), x = hn::Mul(v, b);
@@ -55,7 +71,7 @@ StepFn float_activation(Op op) {
 }
 
 StepFn activation_kernel(Op op, DType compute) {
-  return by_float(compute, [&]<class T>() { return float_activation<T>(op); });
+  return by_stored_float(compute, [&]<class T>() { return float_activation<T>(op); });
 }
 
 }  // namespace

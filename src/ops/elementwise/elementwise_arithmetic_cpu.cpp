@@ -63,7 +63,7 @@ StepFn float_kernel(Op op) {
 }
 
 StepFn arithmetic_kernel(Op op, DType compute) {
-  return by_float(compute, [&]<class T>() { return float_kernel<T>(op); });
+  return by_stored_float(compute, [&]<class T>() { return float_kernel<T>(op); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Kernels from formulas: a formula over vectors (d, v...) or over plain values becomes a StepFn. Formulas are captureless
-// lambdas, so a kernel is a type, and no pointer is followed inside the loop.
+// lambdas, so a kernel is a type, and no pointer is followed inside the loop. T is the dtype in memory: 16-bit floats are
+// widened and rounded in registers, with the bits of a conversion before and after.
 #if defined(TENOR_ELEMENTWISE_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENOR_ELEMENTWISE_KERNELS_INL_H_
 #undef TENOR_ELEMENTWISE_KERNELS_INL_H_
@@ -16,7 +17,7 @@ namespace tenor::cpu::HWY_NAMESPACE {
 /// out = formula(d, v) or formula(d, v, params), vector by vector, the tail through the same vector code.
 template <class T, class F>
 void vector_step1(const void* const* in, void* out, size_t n, [[maybe_unused]] const void* params) {
-  const hn::ScalableTag<T> d;
+  const ComputeTag<T> d;
   const auto* a = static_cast<const T*>(in[0]);
   auto* o = static_cast<T*>(out);
   const auto apply = [&](auto v) HWY_ATTR {
@@ -24,26 +25,26 @@ void vector_step1(const void* const* in, void* out, size_t n, [[maybe_unused]] c
     else return F{}(d, v);
   };
   size_t i = 0;
-  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) hn::StoreU(apply(hn::LoadU(d, a + i)), d, o + i);
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) store(d, apply(load(d, a + i)), o + i);
   if (i < n) store_n(d, apply(load_n(d, a + i, n - i)), o + i, n - i);
 }
 template <class T, class F>
 void vector_step2(const void* const* in, void* out, size_t n, const void*) {
-  const hn::ScalableTag<T> d;
+  const ComputeTag<T> d;
   const auto *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
   auto* o = static_cast<T*>(out);
   size_t i = 0;
-  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) hn::StoreU(F{}(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, o + i);
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) store(d, F{}(d, load(d, a + i), load(d, b + i)), o + i);
   if (i < n) store_n(d, F{}(d, load_n(d, a + i, n - i), load_n(d, b + i, n - i)), o + i, n - i);
 }
 template <class T, class F>
 void vector_step3(const void* const* in, void* out, size_t n, const void*) {
-  const hn::ScalableTag<T> d;
+  const ComputeTag<T> d;
   const auto *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]), *c = static_cast<const T*>(in[2]);
   auto* o = static_cast<T*>(out);
   size_t i = 0;
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d))
-    hn::StoreU(F{}(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i), hn::LoadU(d, c + i)), d, o + i);
+    store(d, F{}(d, load(d, a + i), load(d, b + i), load(d, c + i)), o + i);
   if (i < n) store_n(d, F{}(d, load_n(d, a + i, n - i), load_n(d, b + i, n - i), load_n(d, c + i, n - i)), o + i, n - i);
 }
 
@@ -105,6 +106,13 @@ StepFn by_float(DType compute, F fn) {
   if (compute == DType::kFloat32) return fn.template operator()<float>();
   if (compute == DType::kFloat64) return fn.template operator()<double>();
   return nullptr;
+}
+/// The same for formulas over vectors, and fn<Float16>(), fn<BFloat16>(): kernels on 16-bit floats as they lie in memory.
+template <class F>
+StepFn by_stored_float(DType dtype, F fn) {
+  if (dtype == DType::kFloat16) return fn.template operator()<Float16>();
+  if (dtype == DType::kBFloat16) return fn.template operator()<BFloat16>();
+  return by_float(dtype, fn);
 }
 /// By size alone, as unsigned integers, for formulas that do not know signs.
 template <class F>

@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/elementwise/elementwise_math_cpu.cpp"
 #include "hwy/foreach_target.h"
+#include "src/cpu/math_short-inl.h"
 #include "src/ops/elementwise/elementwise_kernels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -11,6 +12,13 @@ namespace tenor::cpu::HWY_NAMESPACE {
 namespace {
 
 using elementwise::Op;
+
+/// What bfloat16 computes by functions as short as its rounding allows; null for the rest.
+StepFn short_math(Op op) {
+  if (op == Op::kSigmoid) return vector1<BFloat16>([](auto d, auto v) HWY_ATTR { return hn::IfThenElse(hn::IsNaN(v), v, math_short::sigmoid(d, v)); });
+  if (op == Op::kErf) return vector1<BFloat16>([](auto d, auto v) HWY_ATTR { return math_short::erf(d, v); });
+  return nullptr;
+}
 
 template <class T>
 StepFn float_math(Op op) {
@@ -33,7 +41,9 @@ StepFn float_math(Op op) {
 }
 
 StepFn math_kernel(Op op, DType compute) {
-  return by_float(compute, [&]<class T>() { return float_math<T>(op); });
+  if (compute == DType::kBFloat16)
+    if (const StepFn fn = short_math(op)) return fn;
+  return by_stored_float(compute, [&]<class T>() { return float_math<T>(op); });
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ enum class Rule : uint8_t {
   kClose,       ///< integers as themselves, floats as float64; gives bool
 };
 
-/// The kernel for inputs of a compute dtype; null where the operator does not take it.
+/// The kernel for inputs of a dtype: of a compute dtype, or, where the operator has one, of 16-bit floats as they lie in
+/// memory, whose bits are the operator's for that dtype. Null where there is none.
 using FindKernel = cpu::StepFn (*)(Op op, DType compute);
 
 struct OpRow {

@@ -201,10 +201,24 @@ Tensor finish(const Call& call, const char* name, const Types& types, cpu::StepF
 
 }  // namespace
 
+/// The kernel that reads and writes 16-bit floats where they lie, where the operator has one and no operand has another
+/// dtype: the bits of converting before and after it, without the buffers in between.
+cpu::StepFn find_stored(const Call& call, const OpRow& r, const Types& types) {
+  if (types.result != types.promoted || (types.promoted != bfloat16 && types.promoted != float16) || r.rule == Rule::kSelect) return nullptr;
+  for (int i = 0; i < r.arity; ++i)
+    if (call.operands[i]->is_tensor() && call.operands[i]->tensor().dtype() != types.promoted) return nullptr;
+  return r.find(call.op, types.promoted);
+}
+
 Tensor run(const Call& call) {
   const OpRow& r = row(call.op);
   const char* name = call.name ? call.name : r.name;
-  const Types types = resolve_types(call);
+  Types types = resolve_types(call);
+  if (const cpu::StepFn stored = find_stored(call, r, types)) {
+    types.compute.fill(types.promoted);
+    types.computed = types.promoted;
+    return finish(call, name, types, stored);
+  }
   const DType kernel = r.rule == Rule::kSelect ? types.computed : types.compute[0];
   const cpu::StepFn fn = r.find(call.op, kernel);
   if (!fn) fail<DTypeError>("{}: {} is not supported", name, types.promoted);
