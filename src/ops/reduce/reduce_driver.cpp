@@ -96,12 +96,27 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
   const Kernels& k = *reader.kernels;
   const size_t step = item_size(k.accumulator), item = item_size(reader.dtype);
   const bool direct = !reader.converts && layout_.reduced.size() == 1 && layout_.reduced[0].in == 1;
-  const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
   if (direct) {
+    const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
     for (int64_t b = begin; b < end; b += kBlock, results += static_cast<size_t>(s.width) * step)
       k.rows(data(s.in + b), layout_.inner.in, s.width, std::min(kBlock, end - b), shifts, power, results);
     return;
   }
+  if (interleaved(reader, first, last)) {
+    // All but a block at the end whose rows are too few.
+    const int64_t whole = first + std::min(last - first, layout_.count / kBlock - first);
+    for (int64_t r = 0; r < s.width && whole > first; ++r)
+      interleaved_blocks(reader, s.in + r * layout_.inner.in, first, whole,
+                         shifts ? static_cast<const char*>(shifts) + static_cast<size_t>(r) * step : nullptr, power,
+                         results + static_cast<size_t>(r) * step, s.width * static_cast<int64_t>(step));
+    if (whole == last) return;
+    results += static_cast<size_t>((whole - first) * s.width) * step;
+    first = whole;
+  }
+  const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
+  const auto [run, run_step, unused] = layout_.reduced.back();
+  if (is_float(reader.dtype) && !reader.converts && !shifts && run_step == 1 && run % core::kReductionLanes == 0)
+    return runs_blocks(reader, s, begin, end, power, results);
   thread_local std::vector<double> memory;
   if (memory.size() < static_cast<size_t>(end - begin)) memory.resize(static_cast<size_t>(end - begin));
   for (int64_t r = 0; r < s.width; ++r) {
@@ -112,6 +127,22 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
              std::min(kBlock, end - b), shift, power,
              results + static_cast<size_t>((b - begin) / kBlock * s.width + r) * step);
   }
+}
+
+void Driver::runs_blocks(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, double power, char* results) const {
+  const Kernels& k = *reader.kernels;
+  const size_t step = item_size(k.accumulator);
+  double lanes[core::kReductionLanes];
+  for (int64_t b = begin; b < end; b += kBlock)
+    for (int64_t r = 0; r < s.width; ++r, results += step) {
+      const int64_t stop = std::min(b + kBlock, end);
+      k.start(lanes, core::kReductionLanes);
+      cpu::for_runs(layout_, b, stop, [&](int64_t offset, int64_t first, int64_t n) {
+        k.columns(data(s.in + r * layout_.inner.in + offset), 1, n, first - b, 1, nullptr, power, lanes, 1);
+      });
+      k.finish(lanes, stop - b, 1, 1);
+      std::memcpy(results, lanes, step);
+    }
 }
 
 void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts,
@@ -145,20 +176,20 @@ void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shi
   if (blocks == 1) return reduce_blocks(reader, s, 0, 1, shifts, power, results);
   // Groups of blocks are computed in waves, by all threads or by this one, and meet in order.
   const size_t step = static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator);
-  const int64_t wave = parallel ? 128 * kGatherBlocks : kGatherBlocks;
+  const int64_t group = group_blocks(reader, blocks), wave = parallel ? 128 * group : group;
   std::vector<char> partial(step * static_cast<size_t>(std::min(wave, blocks)));
   Counter counter(*reader.kernels, s.width);
   for (int64_t start = 0; start < blocks; start += wave) {
-    const int64_t stop = std::min(start + wave, blocks), groups = (stop - start + kGatherBlocks - 1) / kGatherBlocks;
+    const int64_t stop = std::min(start + wave, blocks), groups = (stop - start + group - 1) / group;
     const auto some = [&](int64_t from, int64_t to) {
       for (int64_t g = from; g < to; ++g) {
-        const int64_t first = start + g * kGatherBlocks;
-        reduce_blocks(reader, s, first, std::min(first + kGatherBlocks, stop), shifts, power,
+        const int64_t first = start + g * group;
+        reduce_blocks(reader, s, first, std::min(first + group, stop), shifts, power,
                       partial.data() + static_cast<size_t>(first - start) * step);
       }
     };
     if (parallel)
-      cpu::parallel_for(groups, cpu::grain_of(kGatherBlocks * kBlock * s.width * item_), some);
+      cpu::parallel_for(groups, cpu::grain_of(group * kBlock * s.width * item_), some);
     else
       some(0, groups);
     for (int64_t b = 0; b < stop - start; ++b) counter.push(partial.data() + static_cast<size_t>(b) * step);

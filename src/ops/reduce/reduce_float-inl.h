@@ -7,6 +7,7 @@
 #define TENOR_REDUCE_FLOAT_INL_H_
 #endif
 
+#include <algorithm>
 #include <limits>
 
 #include "src/cpu/simd-inl.h"
@@ -76,6 +77,7 @@ struct FloatKernels {
   using Combine = typename Op::Combine;
   static constexpr int64_t kLanes = core::kReductionLanes;
   static constexpr int64_t kFold = 4;  // rows of a lane folded while its accumulators are in registers
+  static constexpr int64_t kFoldBytes = 16 << 10;  // of narrow rows, more of them: these are walked once for every two vectors
 
   static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power,
                    void* results) {
@@ -94,6 +96,17 @@ struct FloatKernels {
     const D d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     int64_t c = 0;
+    for (; c + 2 * lanes <= width; c += 2 * lanes) {  // two chains of additions
+      const V shift = Op::kShifted ? hn::LoadU(d, shifts + c) : hn::Zero(d);
+      const V next_shift = Op::kShifted ? hn::LoadU(d, shifts + c + lanes) : hn::Zero(d);
+      V a = hn::LoadU(d, acc + c), b = hn::LoadU(d, acc + c + lanes);
+      for (int64_t j = 0; j < count; ++j) {
+        a = Combine::combine(d, a, Op::map(d, load(d, x + j * stride + c), shift, power));
+        b = Combine::combine(d, b, Op::map(d, load(d, x + j * stride + c + lanes), next_shift, power));
+      }
+      hn::StoreU(a, d, acc + c);
+      hn::StoreU(b, d, acc + c + lanes);
+    }
     for (; c + lanes <= width; c += lanes) {
       const V shift = Op::kShifted ? hn::LoadU(d, shifts + c) : hn::Zero(d);
       V a = hn::LoadU(d, acc + c);
@@ -117,11 +130,13 @@ struct FloatKernels {
     const C* shift = static_cast<const C*>(shifts);
     while (rows > 0) {
       const int64_t lane = first % kLanes;
-      const int64_t groups = rows / kLanes < kFold ? rows / kLanes : kFold;
+      const bool narrow = !Op::kShifted && stride == width && pitch == width;
+      const int64_t most = narrow ? std::max<int64_t>(kFold, kFoldBytes / static_cast<int64_t>(sizeof(T)) / (kLanes * width)) : kFold;
+      const int64_t groups = rows / kLanes < most ? rows / kLanes : most;
       int64_t taken = 1;
       if (lane != 0 || rows < 2) {
         fold(x, stride, 1, width, shift, power, acc + lane * pitch);
-      } else if (!Op::kShifted && stride == width && pitch == width) {
+      } else if (narrow) {
         // Narrow dense rows: 32 of them are one row of accumulators.
         taken = groups > 0 ? groups * kLanes : rows;
         fold(x, kLanes * width, groups > 0 ? groups : 1, (groups > 0 ? kLanes : rows) * width, nullptr, power, acc);

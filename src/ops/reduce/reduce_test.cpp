@@ -177,6 +177,27 @@ TEST(Reduce, LongAxesInOneTileAndInOneRow) {
     }
 }
 
+/// Rows of a sequence that lie side by side, in whole blocks or a whole number of them to a block.
+TEST(Reduce, BlocksOfNeighbouringRowsHaveTheBitsOfDenseOnes) {
+  Random random(12);
+  for (DType dtype : {float32, bfloat16, float64, int32})
+    for (const auto& [length, rows] : {std::pair{2048, 71}, {4096, 21}, {8192, 17}, {1024, 150}, {16, 4000}, {3000, 20}}) {
+      const Tensor x = transpose(numbers({2, length, rows}, dtype, random), 1, 2), dense = x.contiguous();
+      const Dims both = {1, 2};
+      const auto check = [&](const char* op, const Tensor& got, const Tensor& want) {
+        EXPECT_TRUE(same_bits(got, want)) << op << ' ' << name(dtype) << " of " << rows << " rows of " << length;
+      };
+      check("sum", sum(x, {.dim = both}), sum(dense, {.dim = both}));
+      check("amax", amax(x, {.dim = both}), amax(dense, {.dim = both}));
+      check("one sum", sum(select(x, 0, 1)), sum(select(dense, 0, 1)));
+      if (dtype == int32) continue;
+      check("var", var(x, {.dim = both}), var(dense, {.dim = both}));
+      check("logsumexp", logsumexp(x, {.dim = both}), logsumexp(dense, {.dim = both}));
+      const double want = in_order<double>(sequences(x, both)[0], 0, [](double v) { return v; }, [](double a, double b) { return a + b; });
+      if (dtype == float64) EXPECT_EQ(at(sum(x, {.dim = both}), 0), want);
+    }
+}
+
 TEST(Reduce, EveryOperatorAgreesWithFloat64) {
   Random random(3);
   for (int round = 0; round < 15; ++round)
