@@ -16,6 +16,7 @@ endif()
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(hwy REQUIRED)
 find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
 
 set(TENOR_HAS_ONEDNN OFF)
 if(NOT TENOR_ONEDNN STREQUAL "OFF")
@@ -84,8 +85,9 @@ function(tenor_configure_library target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
                                        PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_features(${target} PUBLIC cxx_std_20)
-  # {fmt} is compiled into one file and never linked; only its headers are needed.
-  target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
+  # {fmt} is compiled into one file and never linked; only its headers are needed, as are those of nlohmann/json.
+  target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>
+                                               $<TARGET_PROPERTY:nlohmann_json::nlohmann_json,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX hwy::hwy)
   if(TENOR_HAS_CUDA)
     # The runtime is linked statically and the driver found at run time: the library loads where there is neither.

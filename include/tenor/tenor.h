@@ -4,6 +4,7 @@
 #include "tenor/activation.h"
 #include "tenor/allocator.h"
 #include "tenor/attention.h"
+#include "tenor/autotune.h"
 #include "tenor/contract.h"
 #include "tenor/create.h"
 #include "tenor/device.h"

@@ -78,8 +78,11 @@ Dims element_strides(const char* op, const char* name, const Dims& shape, const 
 }
 
 /// NumPy arrays whose dtype the buffer protocol does not know: those of ml_dtypes.
-Tensor from_array_interface(const char* op, const char* name, nb::handle x) {
-  const DType dtype = to_dtype(x.attr("dtype"));
+Tensor from_array_interface(const char* op, const char* name, nb::handle given) {
+  const DType dtype = to_dtype(given.attr("dtype"));
+  nb::object x = nb::borrow(given);
+  // A NumPy scalar's interface is that of an array made for the question, and gone with the answer.
+  if (nb::len(nb::object(x.attr("shape"))) == 0) x = nb::module_::import_("numpy").attr("asarray")(x);
   const nb::dict facts = nb::cast<nb::dict>(x.attr("__array_interface__"));
   const nb::tuple data = nb::cast<nb::tuple>(facts["data"]);
   Dims shape, bytes;

@@ -12,6 +12,7 @@ namespace tenor::python {
 void bind_tensor(nb::module_& m);
 void bind_stream(nb::module_& m);
 void bind_build(nb::module_& m);
+void bind_autotune(nb::module_& m);
 #define TENOR_BIND(family) void bind_##family(nb::module_& m);
 #include "bind_list.inc"
 #undef TENOR_BIND
@@ -163,6 +164,7 @@ NB_MODULE(_tenor, m) {
   bind_tensor(m);
   bind_stream(m);
   bind_build(m);
+  bind_autotune(m);
 #define TENOR_BIND(family) bind_##family(m);
 #include "bind_list.inc"
 #undef TENOR_BIND

@@ -289,3 +289,13 @@ def test_torch_views_conjugates_and_subclasses():
             tenor.add(strange, 1)
     with pytest.raises(tenor.UnsupportedError, match="resolve_neg"):  # its memory holds the values' negatives
         tenor.add(torch.tensor([1 + 2j]).conj().imag, 1)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "float32", "int16", "bool"])
+def test_numpy_scalars_are_read_while_they_live(dtype):
+    kind = getattr(ml_dtypes, dtype, None) or np.dtype(dtype).type
+    scalars = [kind(i % 2) for i in range(100)]
+    tensors = [tenor.asarray(s) for s in scalars]
+    assert [float(t.item()) for t in tensors] == [i % 2 for i in range(100)]
+    if dtype == "bfloat16":
+        assert float(np.asarray(tenor.fmod(kind(5), kind(4)))) == 1 and float(np.asarray(tenor.sub(kind(5), kind(3)))) == 2

@@ -1,6 +1,7 @@
 """load and save: what is written comes back; what is broken is refused without taking the memory it claims."""
 import io
 import json
+import os
 import pickle
 import resource
 import struct
@@ -207,6 +208,53 @@ def test_broken_npz(tmp_path, little_memory):
     refuse(tmp_path / "h.npz", lying.replace(struct.pack("<I", size), struct.pack("<I", (1 << 31) + 128)))
 
 
+def test_zip_bombs(tmp_path, little_memory, monkeypatch):
+    monkeypatch.setattr(tenor._io_npy, "_MOST_EXPANDED", 1 << 16)
+    zeros = npy(good_header(descr="|i1", shape=(1 << 20,)), bytes(1 << 20))
+    with pytest.raises(tenor.ValueError, match="zip bomb"):
+        load_bytes(tmp_path / "a.npz", archive([("x.npy", zeros)]))
+    load_bytes(tmp_path / "b.npz", archive([("x.npy", zeros)], zipfile.ZIP_STORED))
+    # Two entries of the directory stand for the bytes of one member.
+    whole = archive([("x.npy", npy(good_header(), bytes(24))), ("y.npy", npy(good_header(), bytes(24)))], zipfile.ZIP_STORED)
+    first, second = (i for i in range(len(whole)) if whole[i:i + 4] == b"PK\x01\x02")
+    shared = bytearray(whole)
+    shared[second + 42:second + 46] = shared[first + 42:first + 46]
+    with pytest.raises(tenor.ValueError, match="another member"):
+        load_bytes(tmp_path / "c.npz", bytes(shared))
+
+
+def load_bytes(path, data):
+    path.write_bytes(data)
+    return tenor.load(path)
+
+
+def test_what_is_no_file_or_larger_than_memory(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(tenor.ValueError, match="not a regular file"):
+        tenor.load(tmp_path / "pipe.npy")
+    (tmp_path / "d.npy").mkdir()
+    with pytest.raises(tenor.ValueError, match="not a regular file"):
+        tenor.load(tmp_path / "d.npy")
+    path = tmp_path / "sparse.npy"
+    header = npy(good_header(descr="|i1", shape=(1 << 42,)))
+    path.write_bytes(header)
+    os.truncate(path, len(header) + (1 << 42))
+    with pytest.raises(tenor.OutOfMemoryError, match="more than this machine's memory"):
+        tenor.load(path)
+
+
+@pytest.mark.parametrize("descr", ["('f4', 10**20)", "{'names': ['a'], 'formats': ['f4']}", "[('a', 'f4')] * 2", "'('", "b'f4'", "None", "'f4' * 5000",
+                                   "('f4', (2,) * 100)", "{'names': ['a'] * 9, 'formats': 1}", "object", "'1000000000f4'"])
+def test_odd_dtypes(tmp_path, descr):
+    text = b"{'descr': %s, 'fortran_order': False, 'shape': (2,)}" % descr.encode()
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(8))
+    try:
+        tenor.load(path)
+    except (tenor.ValueError, tenor.DTypeError):
+        pass
+
+
 def safetensors(header, data=b"", length=None):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if length is None else length) + text + data
@@ -262,7 +310,7 @@ def test_every_cut_and_flip_of_a_file_loads_or_is_refused(tmp_path):
         x = sample("float32", (2, 3))
         tenor.save(x if suffix == ".npy" else {"x": x, "y": x[0]}, path)
         whole = path.read_bytes()
-        for _ in range(200):
+        for _ in range(1000):
             data = bytearray(whole)
             data[rng.integers(len(data))] ^= 1 << rng.integers(8)
             if rng.random() < 0.3:

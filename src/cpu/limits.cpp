@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
-#include <thread>
 
+#include "src/core/cache_folder.h"
 #include "src/core/text.h"
 #include "src/cpu/amx.h"
 #include "src/cpu/limits.h"
@@ -65,24 +64,9 @@ DeviceLimits measure() {
   return limits;
 }
 
-/// Processor and thread count on one line: what the limits depend on.
-std::string machine_key() {
-  std::string model = "unknown processor", line;
-  std::ifstream info("/proc/cpuinfo");
-  while (std::getline(info, line))
-    if (line.rfind("model name", 0) == 0) {
-      model = line.substr(std::min(line.find(':') + 2, line.size()));
-      break;
-    }
-  return core::text("{}, {} processors, {} threads", model, std::thread::hardware_concurrency(), num_threads());
-}
-
 fs::path cache_file() {
-  const auto variable = [](const char* name) { return fs::path(std::getenv(name) ? std::getenv(name) : ""); };
-  if (const fs::path own = variable("TENOR_CACHE_DIR"); !own.empty()) return own / "limits.txt";
-  if (const fs::path cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache / "tenor" / "limits.txt";
-  const fs::path home = variable("HOME");
-  return home.empty() ? fs::path() : home / ".cache" / "tenor" / "limits.txt";
+  const fs::path folder = core::cache_folder();
+  return folder.empty() ? folder : folder / "limits.txt";
 }
 
 using Table = std::map<std::string, DeviceLimits>;
@@ -103,17 +87,9 @@ Table read_table(const fs::path& path) {
 
 /// A cache that cannot be written costs a measurement in the next process, nothing else.
 void write_table(const fs::path& path, const Table& table) {
-  std::error_code ignored;
-  fs::create_directories(path.parent_path(), ignored);
-  const fs::path draft =
-      path.string() + "." + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
-  {
-    std::ofstream file(draft);
-    for (const auto& [key, l] : table)
-      file << l.copy_bytes << ' ' << l.float32_flops << ' ' << l.bfloat16_flops << ' ' << key << '\n';
-    if (!file) return;
-  }
-  fs::rename(draft, path, ignored);
+  std::ostringstream lines;
+  for (const auto& [key, l] : table) lines << l.copy_bytes << ' ' << l.float32_flops << ' ' << l.bfloat16_flops << ' ' << key << '\n';
+  core::replace_file(path, lines.str());
 }
 
 }  // namespace
@@ -124,7 +100,7 @@ DeviceLimits device_limits(Device device, bool again) {
   static std::mutex mutex;
   static Table known;
   const std::lock_guard lock(mutex);
-  const std::string key = machine_key();
+  const std::string key = core::machine_key();
   if (!again && known.count(key)) return known[key];
   const fs::path path = cache_file();
   Table table = read_table(path);

@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": "shapes, bytes, FLOPs and bounds of an expression, nothing run",
     "check": "random calls against independent references",
     "bench": "times beside PyTorch's, with the share of the machine's limit",
+    "tune": "measure strategies once and remember the fastest",
     "completion": "tab completion for bash, zsh or fish",
 }
 
@@ -43,6 +44,9 @@ Exit status: 0, 1 (a check failed), 2 (bad arguments). Every command has --json.
 def main(argv=None):
     """Runs the command line; the exit status. Whatever goes wrong is one line on stderr, never a traceback."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):  # file names and arrays' names may be no text, and terminals ASCII
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     name = argv[0] if argv else "--help"
     try:
         status = _dispatch(name, argv[1:])
@@ -101,14 +105,21 @@ def _report(name, error):
 
         traceback.print_exc()
     prog = getattr(error, "prog", None) or (f"tenor {name}" if name in COMMANDS else "tenor")
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, (MemoryError, tenor.OutOfMemoryError)):
         print(f"{prog}: out of memory: {text}", file=sys.stderr)
         return 1
     if isinstance(error, OSError) and error.filename is not None:
-        text = f"{error.filename}: {error.strerror or text}"
+        text = printable(f"{error.filename}: {error.strerror or text}")
+    elif isinstance(error, TypeError) and "incompatible function arguments" in text:
+        text = f"{text.partition('(')[0]}: the arguments do not fit: {text.partition('supported: ')[2][:300]}"
     elif not isinstance(error, (UsageError, tenor.Error, OSError)):
         print(f"{prog}: internal error: {type(error).__name__}: {text} (TENOR_DEBUG=1 shows where)", file=sys.stderr)
         return 1
     print(f"{prog}: {text}", file=sys.stderr)
     return 2
+
+
+def printable(text):
+    """The text without what steers a terminal: names in files and arguments may hold anything."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -13,8 +13,30 @@ constexpr GemmCandidate kCandidates[] = {
     {"rows", rows_why_not, rows_run},
     {"vendor", vendor_why_not, vendor_run},
     {"blocked", blocked_why_not, blocked_run},
-    {"reference", core::always<GemmProblem>, reference_run},
+    {"reference", core::always<GemmProblem>, reference_run, core::kNeverTuned},
 };
+
+void append(std::string& text, const char* name, const Matrix& x) {
+  text += core::text(" {}={}[{},{}", name, tenor::name(x.dtype), x.row, x.col);
+  for (int64_t s : x.batch) text += core::text(",{}", s);
+  text += "]";
+}
+
+/// The problem in words, for the tuning store.
+std::string key_of(const GemmProblem& p) {
+  std::string key = core::text("{}x{}x{}", p.m, p.k, p.n);
+  for (int64_t size : p.batch) key = core::text("{} of {}", size, key);
+  append(key, "a", p.a);
+  append(key, "b", p.b);
+  append(key, "c", p.c);
+  if (p.bias) key += core::text(" bias=[{},{}]", p.bias_row, p.bias_col);
+  return key;
+}
+
+/// As choose_tuned has it; without `may_run` nothing is measured.
+const GemmCandidate& chosen(const GemmProblem& p, bool may_run) {
+  return core::choose_tuned<GemmProblem>("matmul", kCandidates, p, forced_strategy, may_run, [&] { return key_of(p); });
+}
 
 void drop_batch_dim(GemmProblem& p, size_t d) {
   p.batch.erase(d);
@@ -86,12 +108,12 @@ void run_gemm(const GemmProblem& problem) {
   if (problem.m == 0 || problem.n == 0 || product(problem.batch) == 0) return;
   if (problem.k == 0) return reference_run(problem);
   const GemmProblem p = normalized(problem);
-  core::choose("matmul", gemm_candidates(), p, forced_strategy).run(p);
+  chosen(p, true).run(p);
 }
 
 std::string explain_gemm(const GemmProblem& problem) {
   const GemmProblem p = normalized(problem);
-  return std::string(core::choose("matmul", gemm_candidates(), p, forced_strategy).name) + "\n" + core::declined(gemm_candidates(), p);
+  return std::string(chosen(p, false).name) + "\n" + core::declined(gemm_candidates(), p);
 }
 
 StrategyGuard::StrategyGuard(std::string_view strategy) : previous_(forced_strategy) { forced_strategy = strategy; }

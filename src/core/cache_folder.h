@@ -1,0 +1,18 @@
+// The folder in which measurements outlive the process.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace tenor::core {
+
+/// $TENOR_CACHE_DIR, $XDG_CACHE_HOME/tenor or ~/.cache/tenor; empty where there is none of them.
+std::filesystem::path cache_folder();
+
+/// Processor and thread count on one line: what a measurement on the CPU depends on.
+std::string machine_key();
+
+/// Writes a file beside the path and renames it over it: readers see the old text or the new one. Whether it could.
+bool replace_file(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace tenor::core

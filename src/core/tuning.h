@@ -1,0 +1,64 @@
+// The tuning store, and the timing of candidates: what choose_tuned() (candidates.h) is made of.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tenor/autotune.h"
+
+namespace tenor::core {
+
+/// What was measured for one problem of one operator.
+struct Tuning {
+  std::string op;
+  std::string problem;  ///< shapes, strides and dtypes, as the operator writes them
+  std::string machine;  ///< machine_key()
+  std::string version;  ///< of the library
+  std::string winner;
+  std::vector<std::pair<std::string, double>> microseconds;  ///< of each candidate, in the list's order
+};
+
+/// The candidate remembered for a problem on this machine, version and thread count.
+std::optional<std::string> tuned_winner(std::string_view op, const std::string& problem);
+/// Keeps the fastest of these, in the process and on disk, the first unless another is 3% faster. Other processes' entries stay.
+void remember_tuning(std::string_view op, const std::string& problem, std::vector<std::pair<std::string, double>> microseconds);
+/// Everything kept, other machines' and versions' entries too.
+std::vector<Tuning> tunings();
+/// Forgets an operator's entries (of one problem, or of all for ""), or every operator's for "". Returns how many.
+int forget_tunings(std::string_view op, std::string_view problem = {});
+
+/// While it lives, collects the (operator, problem) of every tuned choice on this thread: for `tenor tune`.
+class TuningLog {
+ public:
+  TuningLog();
+  ~TuningLog();
+  TuningLog(const TuningLog&) = delete;
+  TuningLog& operator=(const TuningLog&) = delete;
+  /// Adds to this thread's log, if there is one.
+  static void add(std::string_view op, const std::string& problem);
+
+  std::vector<std::pair<std::string, std::string>> problems;
+
+ private:
+  TuningLog* previous_;
+};
+
+/// Microseconds of a call: the least of several, after one that is not counted. Gives up after the first when that took
+/// longer than `give_up` microseconds, and returns its time.
+double time_call(const std::function<void()>& run, double give_up);
+
+/// Held while candidates are timed, so that no two measurements disturb each other; a candidate may call an operator that
+/// is measured itself.
+class MeasuringLock {
+ public:
+  MeasuringLock();
+  ~MeasuringLock();
+  MeasuringLock(const MeasuringLock&) = delete;
+  MeasuringLock& operator=(const MeasuringLock&) = delete;
+};
+
+}  // namespace tenor::core
