@@ -12,6 +12,7 @@
 #include "tenor/dtype.h"
 #include "tenor/elementwise.h"
 #include "tenor/error.h"
+#include "tenor/explain.h"
 #include "tenor/index.h"
 #include "tenor/limits.h"
 #include "tenor/modes.h"

@@ -18,6 +18,7 @@ void free_unused(PyObject* capsule, const char* name) {
 }
 
 nb::object dlpack_capsule(const Tensor& x, nb::handle max_version) {
+  if (x.device().type == DeviceType::kMeta) core::fail<DeviceError>("__dlpack__: a tensor on the meta device has a shape, but no data to export");
   const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
   if (versioned)
     return nb::steal(PyCapsule_New(x.to_dlpack_versioned(), "dltensor_versioned",

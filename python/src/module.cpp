@@ -13,6 +13,7 @@ void bind_tensor(nb::module_& m);
 void bind_stream(nb::module_& m);
 void bind_build(nb::module_& m);
 void bind_autotune(nb::module_& m);
+void bind_explain(nb::module_& m);
 #define TENOR_BIND(family) void bind_##family(nb::module_& m);
 #include "bind_list.inc"
 #undef TENOR_BIND
@@ -165,6 +166,7 @@ NB_MODULE(_tenor, m) {
   bind_stream(m);
   bind_build(m);
   bind_autotune(m);
+  bind_explain(m);
 #define TENOR_BIND(family) bind_##family(m);
 #include "bind_list.inc"
 #undef TENOR_BIND

@@ -33,6 +33,10 @@ struct Step {
   int64_t flops = 0;            ///< as api.md counts: 0 for views, index and order steps
   std::string strategy = {};    ///< the candidate chosen, and why others declined, one a line
   std::vector<Copy> copies = {};
+  Dims reduced = {};            ///< of a reduction: the dims of inputs[0] that it takes up
+  std::vector<int64_t> reads = {};   ///< of a read at places that data names: elements read of each input at most, -1 all
+  std::vector<int64_t> writes = {};  ///< of a write at such places: elements written of each output at most
+  std::string note = {};        ///< why the result has its shape, where the shapes alone do not say
 };
 
 /// Receives the steps of this thread while installed.
@@ -40,6 +44,8 @@ class Tracer {
  public:
   virtual ~Tracer() = default;
   virtual void record(const Step& step) = 0;
+  /// The step recorded last is complete: its operator returns.
+  virtual void done() {}
 };
 
 /// Installs a tracer on this thread while it lives.
@@ -71,7 +77,9 @@ class StepScope {
     }
   }
   ~StepScope() {
-    if (suspended_) current_tracer = suspended_;
+    if (!suspended_) return;
+    current_tracer = suspended_;
+    suspended_->done();
   }
   StepScope(const StepScope&) = delete;
   StepScope& operator=(const StepScope&) = delete;

@@ -41,6 +41,7 @@ core::Backend& core::backend(Device device) {
     return cuda::backend();
   }
 #endif
+  if (device.type == DeviceType::kMeta) fail<DeviceError>("device: a tensor on the meta device has a shape, but no data");
   fail<DeviceError>("device: this build of Tenor does not serve {}", device);
 }
 

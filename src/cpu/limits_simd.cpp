@@ -23,6 +23,22 @@ int64_t MultiplyAdds(int64_t rounds) {
   return rounds * kSums * static_cast<int64_t>(hn::Lanes(d)) * 2;
 }
 
+/// Eight sums, so that loads and not additions are waited for.
+uint64_t ReadWords(const uint64_t* data, int64_t count) {
+  const hn::ScalableTag<uint64_t> d;
+  constexpr int kSums = 8;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[kSums];
+  for (auto& s : sum) s = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kSums * lanes <= count; i += kSums * lanes)
+    for (int s = 0; s < kSums; ++s) sum[s] = hn::Add(sum[s], hn::LoadU(d, data + i + s * lanes));
+  for (int s = 1; s < kSums; ++s) sum[0] = hn::Add(sum[0], sum[s]);
+  uint64_t total = hn::GetLane(hn::SumOfLanes(d, sum[0]));
+  for (; i < count; ++i) total += data[i];
+  return total;
+}
+
 }  // namespace tenor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -30,6 +46,8 @@ HWY_AFTER_NAMESPACE();
 namespace tenor::cpu {
 
 HWY_EXPORT(MultiplyAdds);
+HWY_EXPORT(ReadWords);
+uint64_t read_words(const uint64_t* data, int64_t count) { return HWY_DYNAMIC_DISPATCH(ReadWords)(data, count); }
 int64_t multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds)(rounds); }
 
 }  // namespace tenor::cpu

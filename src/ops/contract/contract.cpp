@@ -47,6 +47,7 @@ Step step_of(const Product& p, const contract::Types& types, const Tensor& out) 
   contract::state_conversion(p.x.name, p.x.tensor, types.compute, step.copies);
   contract::state_conversion(p.other.name, p.other.tensor, types.compute, step.copies);
   if (p.bias.defined()) step.inputs.push_back(p.bias), step.flops += out.numel();
+  step.note = core::text("sums k ({})", k);
   step.strategy = contract::explain_gemm(contract::gemm_of(p.a, p.b, as_matrices(out, p), types.compute));
   return step;
 }
@@ -135,6 +136,7 @@ Tensor outer(const Tensor& x, const Tensor& vec2, const ContractOptions& options
   core::StepScope step([&] {
     Step stated{"outer", OpClass::kContraction, {x, vec2}, {out.target()}, out.target().numel()};
     contract::state_conversion("x", x, types.compute, stated.copies), contract::state_conversion("vec2", vec2, types.compute, stated.copies);
+    stated.note = "sums nothing: a broadcast product";
     return stated;
   });
   if (step.shape_only(out.target())) return out.target();

@@ -224,6 +224,16 @@ class Executor {
   std::vector<Labelled> list_;
 };
 
+/// "sums i (4096)": what the subscripts leave to be read out of them.
+std::string summed_labels(const Equation& equation) {
+  std::string sums;
+  for (size_t label = 0; label < equation.names.size(); ++label) {
+    if (std::find(equation.out.begin(), equation.out.end(), static_cast<int>(label)) != equation.out.end()) continue;
+    sums += core::text("{}{} ({})", sums.empty() ? "sums " : ", ", equation.names[label], equation.sizes[label]);
+  }
+  return sums.empty() ? "sums nothing: a broadcast product" : sums;
+}
+
 Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, std::span<const Dims> shapes, const ContractOptions& options) {
   const contract::Types types = contract::contraction_types(equation.op, operands, options.dtype);
   Dims shape;
@@ -240,6 +250,7 @@ Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, 
     Executor dry(equation, types.compute, true);
     dry.run(operands, path, out.target());
     stated.copies.insert(stated.copies.end(), dry.copies.begin(), dry.copies.end());
+    stated.note = summed_labels(equation);
     return stated;
   });
   if (step.shape_only(out.target())) return out.target();

@@ -5,6 +5,7 @@
 #include "src/core/check.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
+#include "src/core/step.h"
 #include "src/cpu/parallel.h"
 #include "src/cpu/tile.h"
 
@@ -34,6 +35,18 @@ void copy_bytes(const Tensor& src, const Tensor& dst) {
   });
 }
 
+/// x copied into `out`, stated as a step of its own where the caller asked for the copy.
+Tensor copied(const char* op, const Tensor& x, const Tensor& out, const char* why) {
+  core::StepScope step([&] {
+    core::Step made{op, core::OpClass::kElementwise, {x}, {out}, x.numel()};
+    const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(x.dtype()));
+    if (why) made.copies.push_back({"x", bytes, why});
+    return made;
+  });
+  if (!step.shape_only(out)) core::copy_into(x, out);
+  return out;
+}
+
 }  // namespace
 
 void core::copy_into(const Tensor& src, const Tensor& dst) {
@@ -57,22 +70,16 @@ void core::copy_into(const Tensor& src, const Tensor& dst) {
 
 Tensor Tensor::contiguous() const {
   if (is_contiguous()) return *this;
-  Tensor out = empty(shape_, dtype_, device());
-  core::copy_into(*this, out);
-  return out;
+  return copied("contiguous", *this, empty(shape_, dtype_, device()), "its strides are not row-major");
 }
 
 Tensor Tensor::clone() const {
-  Tensor out = empty(shape_, dtype_, device(), core::result_strides(shape_, *this));
-  core::copy_into(*this, out);
-  return out;
+  return copied("clone", *this, empty(shape_, dtype_, device(), core::result_strides(shape_, *this)), nullptr);
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
-  Tensor out = empty(shape_, dtype, device(), core::result_strides(shape_, *this));
-  core::copy_into(*this, out);
-  return out;
+  return copied("to", *this, empty(shape_, dtype, device(), core::result_strides(shape_, *this)), nullptr);
 }
 
 }  // namespace tenor

@@ -199,6 +199,35 @@ Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::v
   return step;
 }
 
+/// A write in place, at that many places at most.
+Step put_step(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices, int64_t places, bool adds) {
+  const Step all = step_of(op, x, values, indices, x);
+  return index::write_step(op, all.inputs, x, places, adds);
+}
+
+bool has_mask(const std::vector<Tensor>& indices) {
+  return std::any_of(indices.begin(), indices.end(), [](const Tensor& i) { return i.defined() && i.dtype() == boolean; });
+}
+
+/// x[mask] = values of a traced x: how many places the mask names is not known, x's shape does not depend on it. One value
+/// is checked as at run time, several are not counted.
+Tensor put_at_mask(const char* op, const Tensor& x, const std::vector<Tensor>& indices, const Operand& values,
+                   const IndexPutOptions& options) {
+  size_t dim = 0;
+  for (const Tensor& entry : indices) {
+    const size_t covers = entry.defined() && entry.dtype() == boolean ? entry.shape().size() : 1;
+    if (dim + covers > x.shape().size()) fail<IndexError>("{}: too many indices for x of shape {}", op, x.shape());
+    for (size_t d = 0; covers > 0 && entry.defined() && entry.dtype() == boolean && d < covers; ++d)
+      if (entry.shape()[d] != x.shape()[dim + d])
+        fail<ShapeError>("{}: mask has shape {}, which does not fit x of shape {} at dim {}", op, entry.shape(), x.shape(), dim + d);
+    dim += covers;
+  }
+  const Tensor from = values.is_tensor() ? values.tensor() : Tensor::empty({}, x.dtype(), x.device());
+  core::check_same_dtype(op, {"x", x}, {"values", from});
+  core::StepScope step([&] { return put_step(op, x, from, indices, x.numel(), options.accumulate); });
+  return x;
+}
+
 }  // namespace
 
 Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const IndexOptions& options) {
@@ -209,7 +238,13 @@ Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const Inde
   // Several dims of places are walked by one stride; one dim may lie anywhere, as x's order has it.
   core::Output out(op, options.out, plan.shape_for(x.shape()), x.dtype(), x, {&x},
                    {.contiguous = plan.place_shape.size() > 1});
-  core::StepScope step([&] { return step_of(op, x, {}, indices, out.target()); });
+  core::StepScope step([&] {
+    Step stated = step_of(op, x, {}, indices, out.target());
+    stated.reads = std::vector<int64_t>(stated.inputs.size(), -1);
+    stated.reads[0] = out.target().numel();
+    stated.note = "the indexed dims give way to the index arrays' shape";
+    return stated;
+  });
   if (step.shape_only(out.target())) return out.target();
   index::gather_rows(move_of(plan, x, out.target()).rows, x.dtype());
   return out.finish();
@@ -239,14 +274,15 @@ Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Ope
                                            : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
     core::check_same_device(op, {{"x", x}, {"indices[0]", indices[0]}, {"values", from}});
     core::check_same_dtype(op, {"x", x}, {"values", from});
-    core::StepScope step([&] { return step_of(op, x, from, indices, x); });
+    core::StepScope step([&] { return put_step(op, x, from, indices, x.numel(), false); });
     index::put_masked(op, x, indices[0], from);
     return x;
   }
+  if (x.device().type == DeviceType::kMeta && has_mask(indices)) return put_at_mask(op, x, indices, values, options);
   const Plan plan = make_plan(op, x, indices);
   const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
   core::check_writable(op, "x", x);
-  core::StepScope step([&] { return step_of(op, x, from, indices, x); });
+  core::StepScope step([&] { return put_step(op, x, from, indices, from.numel(), options.accumulate); });
   if (!step.shape_only(x)) put_into(plan, x, from, options.accumulate);
   return x;
 }

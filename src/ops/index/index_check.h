@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/core/check.h"
+#include "src/core/step.h"
 #include "tenor/tensor.h"
 
 namespace tenor::index {
@@ -30,6 +31,24 @@ inline int64_t plus(const char* op, int64_t a, int64_t b) {
   if (__builtin_add_overflow(a, b, &out))
     core::fail<OutOfMemoryError>("{}: sizes {} and {} together exceed the address space", op, a, b);
   return out;
+}
+
+/// The step of a read at places that `index` names: of x no more than what comes out is read.
+inline core::Step read_step(const char* op, std::vector<Tensor> inputs, size_t table, const Tensor& out, std::string note) {
+  core::Step step{op, core::OpClass::kIndex, std::move(inputs), {out}};
+  step.reads = std::vector<int64_t>(step.inputs.size(), -1);
+  step.reads[table] = out.numel();
+  step.note = std::move(note);
+  return step;
+}
+
+/// The step of a write in place at `places` places: x is written there alone, and read there where values are combined.
+inline core::Step write_step(const char* op, std::vector<Tensor> inputs, const Tensor& x, int64_t places, bool combines) {
+  core::Step step{op, core::OpClass::kIndex, std::move(inputs), {x}};
+  step.reads = std::vector<int64_t>(step.inputs.size(), -1);
+  step.reads[0] = combines ? places : 0;
+  step.writes = {places};
+  return step;
 }
 
 /// @throws DTypeError unless it is bool.

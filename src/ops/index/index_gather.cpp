@@ -69,7 +69,9 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const Ind
   Dims shape = x.shape();
   if (!shape.empty()) shape[d] = index.numel();
   Output out(op, options.out, shape, x.dtype(), x, {&x, &index});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index}, {out.target()}}; });
+  core::StepScope step([&] {
+    return index::read_step(op, {x, index}, 0, out.target(), core::text("dim {} has the length of index", d));
+  });
   if (step.shape_only(out.target())) return out.target();
   index::select_rows(from, d, places, at_least_1d(out.target()), 1);
   return out.finish();
@@ -86,7 +88,9 @@ Tensor embedding(const Tensor& index, const Tensor& weight, const IndexOptions& 
   Dims shape = index.shape();
   for (int d = 1; d < weight.ndim(); ++d) shape.push_back(weight.shape(d));
   Output out(op, options.out, shape, weight.dtype(), index, {&index, &weight}, {.contiguous = true});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {index, weight}, {out.target()}}; });
+  core::StepScope step([&] {
+    return index::read_step(op, {index, weight}, 1, out.target(), "index's shape, then a row of weight");
+  });
   if (step.shape_only(out.target())) return out.target();
   index::select_rows(weight, 0, places, out.target(), index.shape().size());
   return out.finish();
@@ -106,7 +110,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
   const bool at_once = !is_meta(x) && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
   Tensor places = is_meta(x) || at_once ? at : checked_indices(op, "index", at, from.shape(d));
   Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, index}, {out.target()}}; });
+  core::StepScope step([&] { return index::read_step(op, {x, index}, 0, out.target(), "the shape of index"); });
   if (step.shape_only(out.target())) return out.target();
   const Tensor target = at_least_1d(out.target());
   if (at_once && index::try_gather_along(move_of(from, from.strides(), d, from.shape(d), places, target), x.dtype()))
@@ -123,7 +127,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
     const int64_t count = x.numel();
     const Tensor places = is_meta(x) ? indices : checked_indices(op, "indices", indices, count);
     Output out(op, options.out, {indices.numel()}, x.dtype(), x, {&x, &indices});
-    core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, indices}, {out.target()}}; });
+    core::StepScope step([&] { return index::read_step(op, {x, indices}, 0, out.target(), "the length of indices"); });
     if (step.shape_only(out.target())) return out.target();
     gather_into(x.contiguous(), {1}, 0, count, places, out.target());
     return out.finish();
@@ -139,7 +143,9 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
   shape[d] = at.shape(d);
   const Tensor spread = places.with_layout(shape, broadcast_strides(places, shape), places.offset());
   Output out(op, options.out, x.ndim() == 0 ? indices.shape() : shape, x.dtype(), x, {&x, &indices});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, indices}, {out.target()}}; });
+  core::StepScope step([&] {
+    return index::read_step(op, {x, indices}, 0, out.target(), core::text("dim {} has the length of indices there", d));
+  });
   if (step.shape_only(out.target())) return out.target();
   Dims x_strides = from.strides();
   for (int i = 0; i < from.ndim(); ++i)

@@ -189,7 +189,11 @@ Tensor scattered(const Scatter& s, const Tensor& out_option) {
 
 Tensor scattered_in_place(Scatter s) {
   core::check_writable(s.op, "x", s.x);
-  core::StepScope step([&] { return step_of(s, s.x); });
+  core::StepScope step([&] {
+    Step stated = index::write_step(s.op, {s.x, s.index, s.src}, s.x, s.index.numel(), s.kind != Kind::kPut);
+    if (s.kind != Kind::kPut) stated.copies = index::scratch_copies(s.x);
+    return stated;
+  });
   if (step.shape_only(s.x)) return s.x;
   s.src = index::read_first(s.src, core::spans_overlap(s.src, s.x));
   s.index = index::read_first(s.index, core::spans_overlap(s.index, s.x));
@@ -303,7 +307,9 @@ Tensor index_add_(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   RowAdd a = check_index_add(op, x, dim, index, source, options.alpha);
   core::check_writable(op, "x", x);
   core::StepScope step([&] {
-    return Step{op, OpClass::kIndex, {x, index, source}, {x}, 0, {}, index::scratch_copies(x)};
+    Step stated = index::write_step(op, {x, index, source}, x, source.numel(), true);
+    stated.copies = index::scratch_copies(x);
+    return stated;
   });
   if (step.shape_only(x)) return x;
   a.source = index::read_first(a.source, core::spans_overlap(a.source, x));

@@ -93,12 +93,18 @@ DType accumulator_of(DType result) {
   return is_float(result) ? float32 : int64;
 }
 
+Step step_of(const char* name, const Tensor& x, std::vector<Tensor> outputs, const Dims& dims) {
+  Step step{name, OpClass::kReduction, {x}, std::move(outputs), x.numel()};
+  step.reduced = dims;
+  return step;
+}
+
 Tensor run(const Tensor& x, const Request& r) {
   const Dims dims = resolve_dims(r.name, x, r.dim);
   const bool no_identity = r.op == Op::kMax || r.op == Op::kMin || (r.op == Op::kNorm && std::isinf(r.power));
   if (no_identity) check_not_empty(r.name, x, dims);
   Output out(r.name, r.out, reduced_shape(x, dims, r.keepdim), r.result, x, {&x});
-  StepScope step([&] { return Step{r.name, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
+  StepScope step([&] { return step_of(r.name, x, {out.target()}, dims); });
   if (step.shape_only(out.target())) return out.target();
   reduce::run_cpu({r.op, x, out.target(), dims, accumulator_of(r.result), r.power, r.correction});
   return out.finish();
@@ -117,7 +123,7 @@ Tensor run_arg(const char* name, bool largest, const Tensor& x, const ArgOptions
   const Dims dims = resolve_dims(name, x, o.dim ? std::optional<Dims>(Dims{*o.dim}) : std::nullopt);
   check_not_empty(name, x, dims);
   Output out(name, o.out, reduced_shape(x, dims, o.keepdim), int64, x, {&x});
-  StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
+  StepScope step([&] { return step_of(name, x, {out.target()}, dims); });
   if (step.shape_only(out.target())) return out.target();
   reduce::run_arg_cpu({largest, x, dims, {}, out.target()});
   return out.finish();
@@ -128,7 +134,7 @@ ExtremeResult run_extreme(const char* name, bool largest, const Tensor& x, int64
   const Dims dims = resolve_dims(name, x, Dims{dim}), shape = reduced_shape(x, dims, o.keepdim);
   check_not_empty(name, x, dims);
   Output values(name, o.out, shape, x.dtype(), x, {&x}), indices(name, o.out_indices, shape, int64, x, {&x});
-  StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}; });
+  StepScope step([&] { return step_of(name, x, {values.target(), indices.target()}, dims); });
   if (step.shape_only(values.target())) return {values.target(), indices.target()};
   if (values.target().strides() == indices.target().strides()) {
     reduce::run_arg_cpu({largest, x, dims, values.target(), indices.target()});

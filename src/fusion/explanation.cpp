@@ -1,0 +1,152 @@
+#include "src/fusion/explanation.h"
+
+#include <algorithm>
+
+#include "src/core/text.h"
+#include "src/fusion/planner.h"
+#include "src/fusion/target.h"
+
+namespace tenor::fusion {
+namespace {
+
+using core::OpClass;
+using core::text;
+using StepRow = Explanation::Step;
+
+std::string sizes_of_dims(const Dims& dims, const Tensor& x) {
+  std::string out;
+  for (int64_t d : dims) out += text("{}{} ({})", out.empty() ? "" : ", ", d, x.shape(static_cast<int>(d)));
+  return out;
+}
+
+/// "over dim 1 (8192)".
+std::string reduction_note(const core::Step& s) {
+  const Tensor &x = s.inputs[0], &out = s.outputs[0];
+  const bool kept = out.ndim() == x.ndim();
+  return text("takes up dim {} of {}{}", sizes_of_dims(s.reduced, x), x.shape(), kept ? ", kept as 1" : ", dropped");
+}
+
+/// "(4096, 1) meets (4096, 8192)".
+std::string broadcast_note(const core::Step& s) {
+  std::string out;
+  for (const Tensor& x : s.inputs)
+    if (x.defined() && x.shape() != s.outputs[0].shape() && out.find(to_string(x.shape())) == std::string::npos)
+      out += (out.empty() ? "" : " and ") + to_string(x.shape());
+  return out.empty() ? out : out + " broadcast to " + to_string(s.outputs[0].shape());
+}
+
+std::string note_of(const core::Step& s) {
+  if (!s.note.empty() || s.outputs.empty()) return s.note;
+  if (!s.reduced.empty()) return reduction_note(s);
+  return s.op_class == OpClass::kElementwise ? broadcast_note(s) : "";
+}
+
+StepRow row_of(const Node& node, const Target& target) {
+  const core::Step& s = *node.step;
+  const StepBytes bytes = bytes_of(node);
+  const Tensor first = s.outputs.empty() ? Tensor() : s.outputs[0];
+  const double memory = target.memory_seconds(bytes.read, bytes.written), compute = target.compute_seconds(s);
+  const bool view = node.kind == Kind::kView, idle = view || (bytes.read + bytes.written == 0 && s.flops == 0);
+  return {s.op, static_cast<int>(s.op_class), first.shape(), first.dtype(), view, bytes.read, bytes.written, s.flops,
+          idle ? "none" : memory >= compute ? "memory" : "compute", idle ? 0 : 1e6 * std::max(memory, compute), 0, 0, note_of(s)};
+}
+
+std::vector<std::string> lines_of(const std::string& all) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < all.size();) {
+    const size_t end = std::min(all.find('\n', at), all.size());
+    if (end > at) lines.push_back(all.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, const Target& target) {
+  Explanation::Kernel row{kernel.steps, kernel.bytes_read, kernel.bytes_written, 0, {}, {}};
+  double compute = 0;
+  int running = 0;
+  for (int step : kernel.steps) {
+    const Node& node = graph.nodes[static_cast<size_t>(step)];
+    compute += target.compute_seconds(*node.step);
+    if (node.kind == Kind::kView) continue;
+    ++running;
+    std::vector<std::string> lines = lines_of(node.step->strategy);
+    if (lines.empty()) continue;
+    row.strategy = lines[0];
+    row.declined.assign(lines.begin() + 1, lines.end());
+  }
+  if (running > 1) row.strategy = "fused";
+  if (running == 0) row.strategy = "view";
+  row.floor_us = running == 0 ? 0 : 1e6 * std::max(target.memory_seconds(kernel.bytes_read, kernel.bytes_written), compute);
+  return row;
+}
+
+bool converts(const core::Step& s) {
+  static const std::set<std::string> kCasts{"to", "copy_", "clone", "contiguous", "fill_"};
+  return kCasts.count(s.op) > 0;
+}
+
+/// The dtypes of its operands, masks aside, where they meet in another one that nobody wrote down.
+void add_promotion(int index, const core::Step& s, std::vector<Explanation::Promotion>& out) {
+  const bool combines = s.op_class == OpClass::kElementwise || s.op_class == OpClass::kContraction;
+  if (!combines || converts(s) || s.outputs.empty()) return;
+  std::vector<DType> dtypes;
+  for (const Tensor& x : s.inputs)
+    if (x.defined() && x.dtype() != boolean && std::find(dtypes.begin(), dtypes.end(), x.dtype()) == dtypes.end()) dtypes.push_back(x.dtype());
+  if (dtypes.empty() || (dtypes.size() > 1 && std::count(dtypes.begin(), dtypes.end(), uint64))) return;
+  DType met = dtypes[0];
+  for (DType d : dtypes) met = promote(met, d);
+  const DType result = s.outputs[0].dtype();
+  if (dtypes.size() == 1 && (is_float(met) || !is_float(result))) return;
+  if (dtypes.size() == 1) met = result;  // integers in a float function
+  if (result == met || result == boolean) out.push_back({index, dtypes, met});
+}
+
+void add_copies(int index, const core::Step& s, std::vector<Explanation::Copy>& out) {
+  for (const core::Copy& copy : s.copies) out.push_back({index, copy.bytes, text("{}: {}", copy.argument, copy.reason)});
+}
+
+}  // namespace
+
+Explanation explain_steps(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs, const std::string& device,
+                          const std::vector<std::string>& sources) {
+  const Target target = target_of(device);
+  const Graph graph(steps, outputs);
+  const Plan plan = make_plan(graph);
+  Explanation e;
+  e.device = target.name, e.device_source = target.source;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    e.steps.push_back(row_of(graph.nodes[i], target));
+    if (i < sources.size()) e.steps.back().source = sources[i];
+    e.flops += steps[i].flops;
+    add_copies(static_cast<int>(i), steps[i], e.copies);
+    add_promotion(static_cast<int>(i), steps[i], e.promotions);
+  }
+  for (const PlannedKernel& kernel : plan.kernels) e.kernels.push_back(kernel_row(kernel, graph, target));
+  for (const PlannedCut& cut : plan.cuts) e.cuts.push_back({cut.before, cut.after, cut.reason});
+  e.intermediates = plan.intermediates;
+  e.bytes_needed = plan.bytes_needed, e.bytes_moved = plan.bytes_moved;
+  return e;
+}
+
+void add_times(Explanation& e, const std::vector<std::string>& ops, const std::vector<double>& seconds) {
+  size_t at = 0;
+  for (StepRow& row : e.steps) {
+    size_t found = at;
+    while (found < ops.size() && ops[found] != row.op) ++found;
+    if (found == ops.size()) continue;
+    const double us = 1e6 * seconds[found];
+    if (!row.view && (row.time_us == 0 || us < row.time_us)) row.time_us = us;
+    if (row.time_us > 0) row.share = row.floor_us / row.time_us;
+    at = found + 1;
+  }
+}
+
+Tensor traced(const Tensor& x) {
+  Tensor out = Tensor::empty(x.shape(), x.dtype(), {DeviceType::kMeta, 0}, x.strides());
+  // The storage's own extent, which the strides of a view do not tell.
+  out.storage()->bytes = static_cast<size_t>(x.numel()) * item_size(x.dtype());
+  return out;
+}
+
+}  // namespace tenor::fusion
