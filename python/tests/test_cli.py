@@ -66,6 +66,8 @@ def test_help_imports_neither_numpy_nor_a_command():
     (["ops", "--family=nrom"], ["'nrom'", "'norm'"]),
     (["ops", "--jsno"], ["unrecognized arguments: --jsno", "'--json'"]),
     (["ops", "a", "b"], ["unrecognized arguments: b"]),
+    (["ops", ""], ["no operator is called ''"]),
+    ([""], ["no command is called ''"]),
     (["ops", "_operators"], ["no operator"]),
     (["ops", "Tensor"], ["no operator"]),
     (["info", "--threads=0"], ["--threads", ">= 1", "'0'"]),

@@ -57,6 +57,10 @@ def test_one_result():
     (["index_select", "x.npy", "0", "--index=[2, 0]"], lambda: tenor.index_select(x(), 0, np.array([2, 0]))),
     (["add", "x.npy", "2"], lambda: tenor.add(x(), 2)),
     (["add", "x.npy", "2.5", "--alpha=2"], lambda: tenor.add(x(), 2.5, alpha=2)),
+    (["add", "x.npy", "inf"], lambda: x() + np.float32(np.inf)),
+    (["mul", "x.npy", "-nan"], lambda: x() * np.float32(np.nan)),
+    (["add", "x.npy", "true"], lambda: tenor.add(x(), True)),
+    (["sum", "x.npy", "--dim=0", "--keepdim=1"], lambda: tenor.sum(x(), 0, True)),
     (["clamp", "x.npy", "--min=-0.5"], lambda: tenor.clamp(x(), -0.5)),
     (["reshape", "x.npy", "2,16"], lambda: x().reshape(2, 16)),
     (["permute", "x.npy", "--shape=1,0"], lambda: x().T),
@@ -86,7 +90,7 @@ def test_operators_and_options(words, want):
         got, expected = result(*words), np.asarray(want())
     finally:
         tenor.set_num_threads(threads)
-    assert got.dtype == expected.dtype and got.shape == expected.shape and np.array_equal(got, expected)
+    assert got.dtype == expected.dtype and got.shape == expected.shape and np.array_equal(got, expected, equal_nan=got.dtype.kind == "f")
 
 
 def test_several_results():
@@ -173,6 +177,15 @@ def test_an_output_may_be_the_input():
     (["softmax", "x.npy", "--device=gpu"], ["--device gpu", "'gpu'"]),
     (["zeros", "-3"], ["zeros"]),
     (["einsum", "ij,jk", "x.npy"], ["einsum"]),
+    (["softmax", "x.npy", "-d", "1"], ["no option is called -d", "--name=value"]),
+    (["softmax", "x.npy", "--dim=99999999999999999999"], ["--dim", "64 bits"]),
+    (["sum", "x.npy", "99999999999999999999"], ["--dim", "64 bits"]),
+    (["softmax", ""], ["what is '' for"]),
+    (["sample", "x.npy"], ["seed is missing", "--seed=..."]),
+    (["set_num_threads", "3"], ["no operator is called 'set_num_threads'"]),
+    (["load", "x.npy"], ["no operator is called 'load'"]),
+    (["softmax", "a\x1b[31mb.npy"], ["a\\x1b[31mb.npy"]),
+    (["softmax", "\udcff.npy"], ["no such file"]),
 ])
 def test_mistakes(words, said):
     before = sorted(os.listdir())

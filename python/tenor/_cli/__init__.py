@@ -106,13 +106,14 @@ def _report(name, error):
         traceback.print_exc()
     prog = getattr(error, "prog", None) or (f"tenor {name}" if name in COMMANDS else "tenor")
     text = printable(" ".join(str(error).split())) or type(error).__name__
+    text = text[len(name) + 2:] if text.startswith(f"{name}: ") else text  # the command's own name stands before it
     if isinstance(error, (MemoryError, tenor.OutOfMemoryError)):
         print(f"{prog}: out of memory: {text}", file=sys.stderr)
         return 1
     if isinstance(error, OSError) and error.filename is not None:
         text = printable(f"{error.filename}: {error.strerror or text}")
     elif isinstance(error, TypeError) and "incompatible function arguments" in text:
-        text = f"{text.partition('(')[0]}: the arguments do not fit: {text.partition('supported: ')[2][:300]}"
+        text = f"{text.partition('(')[0]}: the arguments do not fit: {text.partition('supported: ')[2].partition(' Invoked with')[0][:300]}"
     elif not isinstance(error, (UsageError, tenor.Error, OSError)):
         print(f"{prog}: internal error: {type(error).__name__}: {text} (TENOR_DEBUG=1 shows where)", file=sys.stderr)
         return 1

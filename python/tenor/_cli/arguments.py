@@ -10,12 +10,12 @@ class UsageError(Exception):
         self.prog = prog
 
 
-def nearest(name, known):
+def nearest(name, known, cutoff=0.6):
     """" (did you mean 'softmax'?)" for a name that is nearly one of the known, else ""."""
     import difflib
 
     lower = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
     return f" (did you mean {lower[close[0]]!r}?)" if close else ""
 
 

@@ -15,13 +15,15 @@ def bind(sig, words):
             _option(sig, bound, word[2:], words)
         elif values.is_file(word):
             _file(sig, bound, word)
+        elif word[:1] == "-" and word[1:2].isalpha() and not values.is_number(word):
+            raise UsageError(f"no option is called {word}: {sig.name}'s options are written --name=value; {sig.hint}")
         else:
             _literal(sig, bound, word)
     missing = [p for p in sig.parameters if p.required and p.name not in bound]
     if missing:
         p = missing[0]
-        hint = "a file" if p.takes_array else f"--{p.name}=..."
-        raise UsageError(f"{sig.name}: {p.name} is missing: give {hint}; it takes {sig}")
+        ways = ["a file"] * p.takes_array + [f"--{p.name.replace('_', '-')}=..."] * p.takes_literal
+        raise UsageError(f"{sig.name}: {p.name} is missing: give {' or '.join(ways)}; {sig.hint}")
     return bound
 
 
@@ -76,6 +78,6 @@ def _file(sig, bound, word, p=None):
 def _literal(sig, bound, word):
     p = next((q for q in sig.parameters if q.kind in ("positional", "*") and q.name not in bound and q.takes_literal), None)
     hungry = any(q.takes_array and q.required and q.name not in bound for q in sig.parameters)
-    if p is None or (hungry and not p.accepts("str") and not word.lstrip("+-([")[:1].isdigit()):
-        raise UsageError(f"{sig.name}: what is {word!r} for? A file ends in .npy, .npz or .safetensors; it takes {sig}")
+    if p is None or (hungry and not p.accepts("str") and not values.is_number(word)):
+        raise UsageError(f"{sig.name}: what is {word!r} for? A file ends in .npy, .npz or .safetensors; {sig.hint}")
     _set(sig, bound, p.name, values.option_value(p, word))

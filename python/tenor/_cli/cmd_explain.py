@@ -3,6 +3,7 @@ device, what a fusing compiler would make one kernel of, which copies and promot
 
 The text is Python as people write it, with operators, methods and tenor., torch. or F. functions; several assignments are
 fine. Each name that it uses is given as name=DTYPE[SHAPE] (bf16, f32, f16, i64, bool, ...) or as name=FILE.npy."""
+from tenor._cli import specs
 from tenor._cli.arguments import UsageError, add_json, add_threads, use_threads
 
 EXAMPLES = [
@@ -11,7 +12,8 @@ EXAMPLES = [
     'tenor explain "softmax(q @ k.mT)" "q=f32[8,128,64]" k=keys.npy --measure',
     'tenor explain "x.exp().sum(0)" "x=f32[4096,4096]" --json',
     'tenor explain "a @ b" "a=bf16[4096,4096]" "b=bf16[4096,4096]" --svg=roofline.svg',
-    "tenor explain - x=f32[8,8] < snippet.py              the text from standard input",
+    'tenor explain "a @ b" "f32[64,32]" "f32[32,8]"         unnamed: in the order of the names',
+    "tenor explain - x=f32[8,8] < snippet.py               the text from standard input",
 ]
 
 
@@ -30,13 +32,15 @@ def execute(args):
 
     use_threads(args)
     text = _read_stdin() if args.text == "-" else args.text
-    named = dict(_named(word) for word in args.arrays)
-    if len(named) < len(args.arrays):
+    inputs = [word for word in args.arrays if specs.is_spec(word)]  # unnamed: they go to the text's names in order
+    words = [word for word in args.arrays if not specs.is_spec(word)]
+    named = dict(_named(word) for word in words)
+    if len(named) < len(words):
         raise UsageError("a name is given twice: each array once, as name=DTYPE[SHAPE]")
     options = {name: value for name, value in (("device", args.device), ("measure", args.measure)) if value}
     if not hasattr(tenor, "explain"):
         raise tenor.UnsupportedError("this version of Tenor does not explain yet")
-    explanation = tenor.explain(text, **options, **named)
+    explanation = tenor.explain(text, *inputs, **options, **named)
     if args.svg:
         explanation.to_svg(args.svg)
     if args.json:

@@ -35,7 +35,7 @@ def configure(parser):
 
 
 def execute(args):
-    if args.name:
+    if args.name is not None:
         facts = describe(args.name)
         return print_json(facts) if args.json else show(facts)
     listed = everything(args.family)

@@ -14,7 +14,7 @@ def read(text, names=()):
 
     path, key = _split(text)
     if not os.path.exists(path):
-        raise UsageError(f"{path}: no such file{nearest(os.path.basename(path), _neighbours(path))}")
+        raise UsageError(f"{path}: no such file{nearest(os.path.basename(path), _neighbours(path), 0.8)}")
     found = tenor.load(path)
     if not isinstance(found, dict):
         return found

@@ -69,6 +69,11 @@ class Signature:
         """Whether it takes options that its signature does not list (**named)."""
         return any(p.kind == "**" for p in self.parameters)
 
+    @property
+    def hint(self):
+        """What it takes, for an error's end."""
+        return f"it takes {self}" if len(str(self)) < 120 else f"tenor ops {self.name} shows what it takes"
+
     def __str__(self):
         parts, starred = [], False
         for p in self.parameters:
@@ -125,6 +130,7 @@ def signature(name):
         function = None
     if name in names and function is None:
         return Signature(name, _indexing)
-    if not callable(function) or isinstance(function, type):
+    found = Signature(name, function) if callable(function) and not isinstance(function, type) else None
+    if found is None or not (name in names or any(p.takes_array for p in found.parameters)):
         raise UsageError(f"no operator is called {name!r}{nearest(name, names)}; tenor ops lists them")
-    return Signature(name, function)
+    return found

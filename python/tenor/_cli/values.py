@@ -12,6 +12,19 @@ def is_file(text):
     return text.lower().endswith(_SUFFIXES) or any(s + ":" in text.lower() for s in _SUFFIXES[1:])
 
 
+def is_number(text):
+    """Whether the text is a number, a truth value, or numbers in brackets or between commas."""
+    return text != "" and (text.lower() in _WORDS or all(_is_float(part) for part in text.strip("[]() ").split(",")))
+
+
+def _is_float(text):
+    try:
+        float(text)
+    except ValueError:
+        return text.strip(" []()") == ""
+    return True
+
+
 def option_value(parameter, text):
     """The text as a value for that parameter. UsageError where it cannot be one."""
     said = parameter.annotation
@@ -19,6 +32,8 @@ def option_value(parameter, text):
         return None
     if parameter.is_flag and text.lower() in _WORDS:
         return _WORDS[text.lower()]
+    if parameter.accepts("bool") and parameter.is_flag and text in ("0", "1"):
+        return text == "1"
     if parameter.accepts("str") or parameter.accepts("DTypeLike"):
         return text
     if parameter.takes_array:
@@ -42,9 +57,16 @@ def _unfit(parameter, expected, text):
 
 def _number(parameter, text, kind, words):
     try:
-        return kind(text)
+        value = kind(text)
     except ValueError:
         raise _unfit(parameter, words, text) from None
+    return _within(parameter, value, text)
+
+
+def _within(parameter, value, text):
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise _unfit(parameter, "an integer of 64 bits", text)
+    return value
 
 
 def _integers(parameter, text):
@@ -52,7 +74,7 @@ def _integers(parameter, text):
     inner = text.strip()
     inner = inner[1:-1] if inner[:1] + inner[-1:] in ("[]", "()") else inner
     try:
-        return [int(part) for part in inner.split(",") if part.strip()]
+        return [_within(parameter, int(part), text) for part in inner.split(",") if part.strip()]
     except ValueError:
         raise _unfit(parameter, "integers as in 0,1", text) from None
 
@@ -69,7 +91,7 @@ def _literal(text):
 
 def _array_or_number(parameter, text):
     """A number where the operator takes one; a bracketed list is an array of its own."""
-    value = _literal(text)
+    value = float(text) if text.lower().lstrip("+-") in ("nan", "inf", "infinity") else _literal(text)
     if parameter.accepts("float") and isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, (list, tuple)):

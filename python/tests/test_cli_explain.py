@@ -1,0 +1,63 @@
+"""tenor explain: what the command adds to tenor.explain."""
+import json
+
+import numpy as np
+import pytest
+from command_line import run, spawn
+
+import tenor
+
+pytestmark = pytest.mark.skipif(not hasattr(tenor, "explain"), reason="tenor.explain is not there yet")
+ROWS = ["x / x.sum(-1, keepdim=True)", "x=bf16[4096,8192]", "--device=h200"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TENOR_CACHE_DIR", str(tmp_path / "cache"))
+    np.save("x.npy", np.ones((4, 8), np.float32))
+
+
+def test_text_and_json_are_those_of_the_package():
+    explained = tenor.explain(ROWS[0], x="bf16[4096,8192]", device="h200")
+    done = spawn("explain", *ROWS)
+    assert done.status == 0 and done.err == "" and done.out == f"{explained}\n"
+    found = run("explain", *ROWS, "--json").json
+    assert found == (json.loads(explained.to_json()) if isinstance(explained.to_json(), str) else explained.to_json())
+    assert [s["op"] for s in found["steps"]] == ["sum", "div"]
+
+
+def test_arrays_by_name_by_file_unnamed_and_numbers():
+    ops = lambda *words: [s["op"] for s in run("explain", *words, "--json").json["steps"]]
+    assert ops("a @ b", "f32[4,5]", "f32[5,6]") == ops("a @ b", "a=f32[4,5]", "b=f32[5,6]") == ["matmul"]
+    assert run("explain", "x.exp()", "x=x.npy", "--json").json["steps"][0]["shape"] == [4, 8]
+    assert run("explain", "x[..., :d]", "x=f32[4,8]", "d=4", "--json").json["steps"][0]["shape"] == [4, 4]
+    assert spawn("explain", "-", "x=f32[2]", "--json", input="y = x + 1\ny.exp()\n").json["steps"][1]["op"] == "exp"
+
+
+def test_measuring():
+    step, = run("explain", "x.exp()", "x=x.npy", "--measure", "--json").json["steps"]
+    assert step["time_us"] > 0 and step["share"] is not None
+
+
+def test_the_roofline(tmp_path):
+    assert run("explain", *ROWS, "--svg=roof.svg").status == 0
+    assert (tmp_path / "roof.svg").read_text().lstrip().startswith("<svg")
+    run("explain", *ROWS, "--svg=no/roof.svg").refused("no/roof.svg", "No such file")
+
+
+@pytest.mark.parametrize("words, said", [
+    ([], ["TEXT"]),
+    (["x + z", "x=f32[2]"], ["tenor explain: unknown name 'z'"]),
+    (["x +", "x=f32[2]"], ["'x +'"]),
+    (["x + y", "x=f32[4,8]", "y=f32[3,8]"], ["add", "4", "3"]),
+    (["x", "x=f32[2]", "x=f32[3]"], ["given twice"]),
+    (["x", "3"], ["what is '3' for"]),
+    (["x", "x=nofile.npy"], ["nofile.npy: no such file"]),
+    (["x", "x=f33[2]"], ["f33"]),
+    (["x", "x=f32[2"], ["f32[2"]),
+    (["x.exp()", "x=f32[2]", "--device=h2000"], ["h2000", "h200"]),
+    (["x.exp()", "x=f32[2]", "--measur"], ["--measur", "'--measure'"]),
+])
+def test_mistakes(words, said):
+    run("explain", *words).refused(*said)
