@@ -7,7 +7,6 @@ from command_line import run, spawn
 
 import tenor
 
-pytestmark = pytest.mark.skipif(not hasattr(tenor, "explain"), reason="tenor.explain is not there yet")
 ROWS = ["x / x.sum(-1, keepdim=True)", "x=bf16[4096,8192]", "--device=h200"]
 
 

@@ -136,7 +136,7 @@ def test_show_and_forget(small):
 
 @pytest.mark.parametrize("words, said", [
     (["matmull"], ["'matmull'", "'matmul'"]), (["softmax"], ["softmax has one way only", "matmul"]), (["linear", "bf16[2,3]"], ["weight is missing"]),
-    (["linear", "bf17[2,3]"], ["'bf17'", "'bf16'"]), (["linear", "x.npy"], ["'x.npy'", "bf16[4096,8192]"]), (["matmul", "f32[2,3]", "f32[2,3]"], ["matmul"]),
+    (["linear", "bf17[2,3]"], ["'bf17'"]), (["linear", "x.npy"], ["'x.npy'", "bf16[4096,8192]"]), (["matmul", "f32[2,3]", "f32[2,3]"], ["matmul"]),
     (["attention_varlen"], ["attention_varlen has no benchmark cases"]),
 ])
 def test_mistakes(words, said):

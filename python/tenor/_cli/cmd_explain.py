@@ -38,8 +38,6 @@ def execute(args):
     if len(named) < len(words):
         raise UsageError("a name is given twice: each array once, as name=DTYPE[SHAPE]")
     options = {name: value for name, value in (("device", args.device), ("measure", args.measure)) if value}
-    if not hasattr(tenor, "explain"):
-        raise tenor.UnsupportedError("this version of Tenor does not explain yet")
     explanation = tenor.explain(text, *inputs, **options, **named)
     if args.svg:
         explanation.to_svg(args.svg)
