@@ -40,7 +40,8 @@ struct Explanation {
     std::vector<int> steps;  ///< each step is in one kernel
     int64_t bytes_read, bytes_written;
     double floor_us;
-    std::string strategy;               ///< the one chosen, "fused" for several steps, empty where there is one way
+    /// The one chosen, "fused" for several steps; empty where there is one way, or the device is not this machine.
+    std::string strategy;
     std::vector<std::string> declined;  ///< "name: reason" of each strategy passed over
   };
   struct Cut {

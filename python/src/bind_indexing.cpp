@@ -80,6 +80,7 @@ Tensor sliced(const char* op, const Tensor& x, int64_t dim, nb::handle object) {
     throw error;
   }
   if (step < 1) fail<ValueError>("{}: a slice's step must be > 0, got {}; use flip", op, step);
+  if (start == 0 && step == 1 && stop >= x.shape(static_cast<int>(dim))) return x;  // all of it: nothing to say or do
   return slice(x, dim, start, stop, step);
 }
 

@@ -230,6 +230,10 @@ def _measure(program, explanation):
             break
         recorder = program.run(arguments)
         explanation._add_times(recorder.ops, recorder.seconds)
+    over = [s for s in explanation.steps if (s.share or 0) > 1.5 and s.bytes_read + s.bytes_written > 1 << 20]
+    if over and explanation.device == "cpu":
+        explanation.remarks = [*explanation.remarks, "shares far above 100% say that the machine was busy when its limits were "
+                               "measured: tenor.device_limits(again=True)"]
 
 
 def _str(self):
@@ -248,7 +252,8 @@ def heading(explanation):
     lines = [] if not title or "\n" in title else [textwrap.shorten(title, 100, placeholder=" ...")]
     if inputs:
         lines += textwrap.wrap("with " + inputs, 100)
-    lines += getattr(explanation, "remarks", ())
+    for remark in getattr(explanation, "remarks", ()):
+        lines += textwrap.wrap(remark, 100)
     return "\n".join(lines) + "\n\n" if lines else ""
 
 

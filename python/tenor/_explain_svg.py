@@ -13,10 +13,13 @@ STYLE = """
   .roof { stroke: #1f2328; stroke-width: 2; fill: none } .other { stroke: #59636e; stroke-width: 1.5; stroke-dasharray: 5 4; fill: none }
   .leader { stroke: #59636e; stroke-width: 0.8 } .ring { fill: none; stroke: #1f2328; stroke-width: 1.6 }
   .c2 { fill: #0969da } .c3 { fill: #bc4c00 } .c4 { fill: #1a7f37 } .c5 { fill: #8250df }
+  .around { fill: none !important; stroke-width: 2.5 }
+  .c2.around { stroke: #0969da } .c3.around { stroke: #bc4c00 } .c4.around { stroke: #1a7f37 } .c5.around { stroke: #8250df }
   @media (prefers-color-scheme: dark) {
     .back { fill: #0d1117 } .text { fill: #e6edf3 } .faint { fill: #9198a1 } .grid { stroke: #30363d }
     .roof, .ring { stroke: #e6edf3 } .other, .leader { stroke: #9198a1 }
     .c2 { fill: #4493f8 } .c3 { fill: #f0883e } .c4 { fill: #3fb950 } .c5 { fill: #ab7df8 }
+    .c2.around { stroke: #4493f8 } .c3.around { stroke: #f0883e } .c4.around { stroke: #3fb950 } .c5.around { stroke: #ab7df8 }
   }
 """
 
@@ -37,7 +40,7 @@ def points_of(e):
     for i, k in enumerate(e.kernels):
         flops, moved = sum(e.steps[s].flops for s in k.steps), k.bytes_read + k.bytes_written
         if k.strategy == "fused" and flops and moved and k.floor_us:
-            found.append(Point(flops, moved, k.floor_us, 0, f"kernel {i} (steps {k.steps[0]}-{k.steps[-1]})"))
+            found.append(Point(flops, moved, k.floor_us, 0, f"kernel {i}"))
     merged = []
     for p in found:
         near = next((q for q in merged if q.kind == p.kind and abs(math.log(q.intensity / p.intensity)) < 0.05 and
@@ -51,6 +54,8 @@ def points_of(e):
 
 def label_of(p):
     shown = ", ".join(p.labels[:3])
+    if p.kind == 0 and len(p.labels) > 1:
+        shown = "kernels " + shown.replace("kernel ", "")
     return shown if len(p.labels) <= 3 else f"{shown}, {len(p.labels) - 3} more"
 
 
@@ -123,8 +128,10 @@ class Chart:
         self.roof(self.vector, self.memory, "roof", f"float32, {power(self.vector, unit)}")
         if self.caches > 1.2 * self.memory:
             self.roof(self.vector, self.caches, "other", f"memory within the caches, {power(self.caches, 'B/s')}")
-        x, y = self.at(10.0 ** self.x[0], max(10.0 ** self.x[0] * self.memory, 10.0 ** self.y[0]))
-        self.place(f"memory, {power(self.memory, 'B/s')}", x + 30, y - 2, "faint")
+        name = f"memory, {power(self.memory, 'B/s')}"
+        start = max(10.0 ** self.x[0] * 2, 10.0 ** self.y[0] * 3 / self.memory)
+        x, y = self.at(start, start * self.memory)
+        self.place(name, x + 14, y + 8, "faint")
 
     def free(self, box):
         inside = box[0] >= LEFT - 2 and box[2] <= WIDTH - 2 and box[1] >= TOP - 14 and box[3] <= HEIGHT - BOTTOM
@@ -133,7 +140,7 @@ class Chart:
     def place(self, s, x, y, cls, anchor=None):
         """The text at (x, y), or at the nearest free place around it, with a line to `anchor` where that is far."""
         width = LETTER * len(s)
-        for shift in sorted(((dx, dy) for dx in range(-360, 361, 24) for dy in range(-330, 331, LINE)), key=lambda d: d[0] ** 2 + 3 * d[1] ** 2):
+        for shift in sorted(((dx, dy) for dx in range(-720, 721, 24) for dy in range(-330, 331, LINE)), key=lambda d: d[0] ** 2 + 3 * d[1] ** 2):
             left, base = x + shift[0], y + shift[1]
             box = (left - 2, base - 11, left + width, base + 4)
             if self.free(box):
@@ -149,12 +156,15 @@ class Chart:
     def marks(self):
         places = [(p, *self.at(p.intensity, p.rate)) for p in self.points]
         self.taken += [(x - 6, y - 6, x + 6, y + 6) for _, x, y in places]
-        for p, x, y in sorted(places, key=lambda place: place[2]):
-            if p.kind:
-                self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" class="c{p.kind}"/>')
-            else:
-                self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8.5" class="ring"/>')
-            self.place(label_of(p), x + 12, y + 4, "text", (x, y))
+        drawn = []
+        for p, x, y in sorted(places, key=lambda place: (place[0].kind == 0, place[2])):
+            inside = sum(abs(x - u) < 8 and abs(y - v) < 8 for u, v in drawn)  # at one place: rings around the first
+            drawn.append((x, y))
+            radius, shape = 5 + 4 * inside, f"c{p.kind}" if not inside else f"c{p.kind} around"
+            if not p.kind:
+                radius, shape = max(radius, 9), "ring"
+            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{shape}"/>')
+            self.place(label_of(p), x + radius + 7, y + 4, "text", (x, y))
 
     def legend(self):
         x, y = LEFT, HEIGHT - 14
@@ -171,7 +181,7 @@ class Chart:
             self.text(LEFT, y - 22, f"without FLOPs: {shown}", "faint")
 
     def write(self):
-        title = " ".join(getattr(self.e, "expression", "").split())
+        title = "; ".join(" ".join(line.split()) for line in getattr(self.e, "expression", "").splitlines() if line.strip())
         title = title if len(title) <= 110 else title[:107] + "..."
         how = "as measured" if any(s.time_us for s in self.e.steps) else "at the floor of each step"
         self.text(LEFT, 24, title, "text", size=14)

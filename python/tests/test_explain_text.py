@@ -1,5 +1,7 @@
 """explain's text: what people paste, what is refused, and what errors say."""
+import pathlib
 import re
+import runpy
 
 import numpy as np
 import pytest
@@ -199,4 +201,10 @@ def test_evaluation_takes_no_names_of_its_own():
 def test_str_is_what_the_table_says():
     text = str(tn.explain("x / x.sum(-1, keepdim=True)", x="bf16[4096,8192]", device="h200"))
     assert re.search(r"0 +sum +reduce +bf16\[4096,1\] +64\.0 MiB", text)
-    assert "1 kernel" in text and "steps 0, 1" in text and "128 MiB needed" in text
+    assert "1 kernel" in text and "steps 0, 1" in text and "128 MiB needed" in text and "step by step: 192 MiB moved" in text
+
+
+def test_the_page_on_reading_operators_is_what_explain_says():
+    script = pathlib.Path(__file__).parents[2] / "docs" / "reading_operators.py"
+    page = runpy.run_path(str(script))["page"]()
+    assert script.with_suffix(".md").read_text(encoding="utf-8") == page, "run python docs/reading_operators.py"

@@ -24,6 +24,7 @@ std::string bytes_text(int64_t bytes) {
 std::string count_text(int64_t count) { return count == 0 ? "-" : scaled(static_cast<double>(count), 1000, {"", " k", " M", " G", " T", " P"}); }
 std::string time_text(double us) {
   if (us <= 0) return "-";
+  if (us < 0.001) return "<1 ns";
   return us < 1 ? scaled(us * 1000, 1000, {" ns", " us"}) : scaled(us, 1000, {" us", " ms", " s"});
 }
 
@@ -160,11 +161,12 @@ class Table {
     int64_t eager_bytes = 0;
     for (const auto& s : e_.steps) eager += s.floor_us, time += s.time_us, eager_bytes += s.bytes_read + s.bytes_written;
     for (const auto& k : e_.kernels) fused += k.floor_us;
-    out_ += "\n" + wrapped(text("{} FLOPs; {} needed (inputs once, outputs once), {} moved step by step, {} as planned below", e_.flops ? count_text(e_.flops) : "0",
-                                bytes_text(e_.bytes_needed), bytes_text(eager_bytes), bytes_text(e_.bytes_moved)), 0, width_);
-    std::string floors = text("floor {} step by step, {} as planned, on {}", time_text(eager), time_text(fused), e_.device);
-    if (time > 0) floors += text("; measured {} step by step", time_text(time));
-    out_ += wrapped(floors + (e_.device_source.empty() ? "" : " (" + e_.device_source + ")"), 0, width_);
+    const auto bytes = [](int64_t n) { return n == 0 ? "0 B" : bytes_text(n); };
+    out_ += "\n" + text("{} FLOPs; {} needed: inputs once, outputs once", e_.flops ? count_text(e_.flops) : "0", bytes(e_.bytes_needed)) + "\n";
+    out_ += text("step by step: {} moved, floor {}", bytes(eager_bytes), time_text(eager));
+    if (time > 0) out_ += text(", measured {}", time_text(time));
+    out_ += "\n" + text("as planned:   {} moved, floor {}", bytes(e_.bytes_moved), time_text(fused)) + "\n";
+    out_ += painted(kDim, wrapped(text("on {}: {}", e_.device, e_.device_source), 0, width_));
   }
 
   void kernels() {

@@ -70,7 +70,8 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
     compute += target.compute_seconds(*node.step);
     if (node.kind == Kind::kView) continue;
     ++running;
-    std::vector<std::string> lines = lines_of(node.step->strategy);
+    // Candidates are chosen for where the trace runs; another device's are not known here.
+    const std::vector<std::string> lines = lines_of(target.name == "cpu" ? node.step->strategy : "");
     if (lines.empty()) continue;
     row.strategy = lines[0];
     row.declined.assign(lines.begin() + 1, lines.end());
