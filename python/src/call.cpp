@@ -137,8 +137,7 @@ std::optional<Stream> stream_of(nb::handle x) {
   };
   const std::string module =
       nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__module__"));
-  if (module.starts_with("torch"))
-    return given(nb::module_::import_("torch").attr("cuda").attr("current_stream")(cuda.index).attr("cuda_stream"));
+  if (module.starts_with("torch")) return torch_stream(cuda);
   if (module.starts_with("cupy"))
     return given(nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")().attr("ptr"));
   return current_stream(cuda);
@@ -262,7 +261,8 @@ Tensor Call::convert(const char* name, nb::handle x) {
   if (kind_ == ArrayKind::kNone) {
     kind_ = kind;
     like_ = x;
-    if (t.device().type == DeviceType::kCuda && kind != ArrayKind::kTenor) stream_ = stream_of(x);
+    if (t.device().type == DeviceType::kCuda && kind != ArrayKind::kTenor)
+      stream_ = kind == ArrayKind::kTorch ? torch_stream(t.device()) : stream_of(x);
   }
   return t;
 }

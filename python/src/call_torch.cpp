@@ -11,6 +11,7 @@ struct Torch {
   nb::object tensor = module.attr("Tensor"), parameter = module.attr("nn").attr("Parameter");
   nb::object empty = module.attr("empty"), from_dlpack = module.attr("from_dlpack"), strided = module.attr("strided");
   nb::object is_grad_enabled = module.attr("is_grad_enabled"), uint8 = module.attr("uint8");
+  nb::object current_stream = find_current_stream();
   nb::object dtypes[kDTypes];  ///< None where this PyTorch does not have it
 
   Torch() {
@@ -18,6 +19,12 @@ struct Torch {
       const auto d = static_cast<DType>(i);
       dtypes[i] = nb::getattr(module, d == boolean ? "bool" : std::string(name(d)).c_str(), nb::none());
     }
+  }
+  /// device index -> the current stream's handle; the plain C function where PyTorch has it, which costs a tenth.
+  nb::object find_current_stream() const {
+    const nb::object raw = nb::getattr(module.attr("_C"), "_cuda_getCurrentRawStream", nb::none());
+    if (!raw.is_none()) return raw;
+    return nb::cpp_function([this](int index) { return module.attr("cuda").attr("current_stream")(index).attr("cuda_stream"); });
   }
   std::optional<DType> dtype_of(nb::handle dtype) const {
     for (int i = 0; i < kDTypes; ++i)
@@ -36,14 +43,24 @@ Dims to_dims(nb::handle sizes) {
   return dims;
 }
 
-/// Plain dense CPU tensors by their attributes, which costs a quarter of a capsule; undefined for all others.
-Tensor from_cpu_tensor(nb::handle x) {
+/// The device of a tensor on the CPU or a CUDA device.
+std::optional<Device> device_of(nb::handle x) {
+  if (x.attr("is_cpu").is(nb::handle(Py_True))) return kCpu;
+  if (x.attr("is_cuda").is(nb::handle(Py_True))) return Device{DeviceType::kCuda, nb::cast<int>(x.attr("get_device")())};
+  return {};
+}
+
+/// Plain dense tensors by their attributes, which costs a quarter of a capsule; undefined for all others. On a CUDA device
+/// the work goes to PyTorch's current stream, so what that stream has yet to write is ordered before it.
+Tensor from_plain_tensor(nb::handle x) {
   const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr())));
   if (!type.is(torch().tensor) && !type.is(torch().parameter)) return {};
   const auto dtype = torch().dtype_of(x.attr("dtype"));
-  if (!dtype || !x.attr("is_cpu").is(nb::handle(Py_True)) || !x.attr("layout").is(torch().strided)) return {};
+  if (!dtype || !x.attr("layout").is(torch().strided)) return {};
+  const auto device = device_of(x);
+  if (!device) return {};
   auto* data = reinterpret_cast<void*>(nb::cast<uintptr_t>(x.attr("data_ptr")()));
-  return Tensor::wrap(data, kCpu, *dtype, to_dims(x.attr("shape")), to_dims(x.attr("stride")()), keep(x));
+  return Tensor::wrap(data, *device, *dtype, to_dims(x.attr("shape")), to_dims(x.attr("stride")()), keep(x));
 }
 
 /// What holds a block of torch's memory.
@@ -68,6 +85,10 @@ class TorchAllocator final : public Allocator {
 
 }  // namespace
 
+Stream torch_stream(Device device) {
+  return {device, reinterpret_cast<CUstream_st*>(nb::cast<uintptr_t>(torch().current_stream(device.index)))};
+}
+
 Tensor from_torch(const char* op, const char* name, nb::handle x) {
   if (x.attr("is_neg")().is(nb::handle(Py_True)))
     core::fail<UnsupportedError>("{}: {} is a view that PyTorch negates when it reads; use {}.resolve_neg()", op, name,
@@ -77,7 +98,7 @@ Tensor from_torch(const char* op, const char* name, nb::handle x) {
     core::fail<UnsupportedError>(
         "{}: {} requires grad, and Tenor does not record gradients; use torch.no_grad() or {}.detach()", op, name,
         name);
-  if (Tensor plain = from_cpu_tensor(x)) return plain;
+  if (Tensor plain = from_plain_tensor(x)) return plain;
   return from_dlpack_exporter(requires_grad ? x.attr("detach")() : nb::borrow(x));
 }
 

@@ -8,6 +8,8 @@ namespace tenor::python {
 /// The tensor's memory. One that requires grad is taken detached where grad mode is off and refused elsewhere: Tenor
 /// would cut the graph silently. @throws UnsupportedError
 Tensor from_torch(const char* op, const char* name, nb::handle x);
+/// PyTorch's current stream of a CUDA device.
+Stream torch_stream(Device device);
 /// The result as a torch tensor: memory of torch_allocator() comes back as the tensor it was made as.
 nb::object to_torch(const Tensor& x);
 /// Memory of torch.empty, so that PyTorch's caching, limits and graph pools apply to Tenor's results.

@@ -74,10 +74,6 @@ inline void check_positive(const char* op, const char* argument, double value) {
 /// The shape that two shapes broadcast to, aligned at the right; 1 meets 0 as 0. @throws ShapeError naming both sizes.
 Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b);
 
-/// Dense strides of `shape` in the dimension order of `like`'s strides when `like` has that rank and is dense or
-/// permuted dense; row-major otherwise. The contract's "result strides".
-Dims result_strides(const Dims& shape, const Tensor& like);
-
 /// Whether two lists of strides mean the same for that shape (strides of dims of size 1 do not count).
 bool same_strides(const Dims& shape, const Dims& a, const Dims& b);
 

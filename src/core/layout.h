@@ -21,5 +21,8 @@ bool has_internal_overlap(const Tensor& x);
 
 /// Strides that show x at that shape: 0 where x is repeated. The shapes are known to broadcast.
 Dims broadcast_strides(const Tensor& x, const Dims& shape);
+/// Dense strides of `shape` in the dimension order of `like`'s strides when `like` has that rank and is dense or
+/// permuted dense; row-major otherwise. The contract's "result strides".
+Dims result_strides(const Dims& shape, const Tensor& like);
 
 }  // namespace tenor::core

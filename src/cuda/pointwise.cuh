@@ -1,5 +1,6 @@
-// The kernel of the pointwise engine. Storage dtypes are chosen at run time, alike for every thread, so that one kernel a
-// formula and compute type serves every mixture; what is chosen at compile time is the vector width.
+// The kernels of the pointwise engine. `same_kernel` serves calls whose operands all have one storage type, with accesses of 16
+// bytes: nearly all that run long. `mixed_kernel` serves every other: storage types are chosen at run time, alike for every
+// thread, so that one kernel a formula, compute type and vector width (4 or 1) takes every mixture.
 #pragma once
 
 #include <cstring>
@@ -148,13 +149,19 @@ __device__ __forceinline__ void finish_unit(const PointwiseArgs& a, const F& f, 
 
 inline constexpr int kPointwiseThreads = 256;
 
-/// Units a thread: one vector keeps enough bytes under way at full occupancy, and more would multiply the code of every kernel.
-template <class T, int V>
-inline constexpr int kPointwiseUnroll = V == 1 ? 2 : 1;
+/// The scalar places of a walk, before its first unit and behind its last: place(i) gives the i-th thread's.
+__device__ __forceinline__ int64_t scalar_place(const PointwiseArgs& a, int width) {
+  const int64_t i = threadIdx.x;
+  return i < a.head ? i - a.head : a.units * width + (i - a.head);
+}
+
+/// Units a thread of the mixed kernel: one vector keeps enough bytes under way at full occupancy.
+template <int V>
+inline constexpr int kMixedUnits = V == 1 ? 4 : 1;
 
 template <class T, class R, int N, int V, class F>
-__global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(const __grid_constant__ PointwiseArgs a, const F f) {
-  constexpr int U = kPointwiseUnroll<T, V>;
+__global__ void __launch_bounds__(kPointwiseThreads) mixed_kernel(const __grid_constant__ PointwiseArgs a, const F f) {
+  constexpr int U = kMixedUnits<V>;
   const int64_t first = blockIdx.x * int64_t{kPointwiseThreads * U} + threadIdx.x;
   Raw<T, V> raw[U][N];
   int64_t to[U];
@@ -174,38 +181,172 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(const __gr
     finish_unit<R, N, V>(a, f, raw[k], to[k]);
   }
   if constexpr (V > 1) {
-    if (blockIdx.x != 0 || threadIdx.x >= a.tail) return;
-    const int64_t at = a.units * V + threadIdx.x;
+    if (blockIdx.x != 0 || threadIdx.x >= a.head + a.tail) return;
+    const int64_t at = scalar_place(a, V);
     Raw<T, 1> one[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      if (a.access[i] != Access::kConstant) load_raw(a.in[i], a.item[i], a.access[i] == Access::kVector ? at : 0, one[i]);
     T x[N][1];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (a.access[i] == Access::kConstant) memcpy(x[i], &a.constant[i], sizeof(T));
-      else decode(one[i], a.dtype[i], x[i]);
+      if (a.access[i] == Access::kConstant) {
+        memcpy(x[i], &a.constant[i], sizeof(T));
+      } else {
+        load_raw(a.in[i], a.item[i], a.access[i] == Access::kVector ? at : 0, one[i]);
+        decode(one[i], a.dtype[i], x[i]);
+      }
     }
     const R y[1] = {static_cast<R>(apply<N, 1>(f, x, 0))};
     store_result(a.out, a.out_dtype, at, y);
   }
 }
 
+/// The storage type of operand i where the first is of S0 and the others of S.
+template <int I, class S0, class S>
+using OperandType = std::conditional_t<I == 0, S0, S>;
+
+/// Operand I of a unit in the compute type.
+template <int I, class S, class T, int V>
+__device__ __forceinline__ void widen_operand(const PointwiseArgs& a, const Pack<S, V>& pack, T (&x)[V]) {
+  T one;
+  if (a.access[I] == Access::kConstant) memcpy(&one, &a.constant[I], sizeof(T));
+  else one = convert<T>(pack.at[0]);
+#pragma unroll
+  for (int v = 0; v < V; ++v) x[v] = a.access[I] == Access::kVector ? convert<T>(pack.at[v]) : one;
+}
+/// V elements from `at` on, as accesses of 16 bytes at most.
+template <int V, class S>
+__device__ __forceinline__ void load_elements(const void* data, int64_t at, Pack<S, V>& pack) {
+  load_bytes<V * static_cast<int>(sizeof(S))>(static_cast<const S*>(data) + at, reinterpret_cast<uint32_t*>(&pack));
+}
+template <int I, class S, int V>
+__device__ __forceinline__ void fetch(const PointwiseArgs& a, int64_t at, Pack<S, V>& pack) {
+  if (a.access[I] == Access::kVector) load_elements<V>(a.in[I], at, pack);
+  else if (a.access[I] == Access::kSplat) pack.at[0] = static_cast<const S*>(a.in[I])[at];
+}
+
+/// The operands of one unit as they lie in memory.
+template <class S0, class S, int N, int V>
+struct Unit {
+  Pack<S0, V> first;
+  Pack<S, V> rest[N > 1 ? N - 1 : 1];
+  int64_t to;
+};
+template <class S0, class S, int N, int V>
+__device__ __forceinline__ void fetch_unit(const PointwiseArgs& a, int64_t unit, Unit<S0, S, N, V>& u) {
+  int64_t at[kPointwiseInputs + 1];
+  offsets(a.layout, unit, at);
+  u.to = at[kPointwiseInputs];
+  fetch<0>(a, at[0], u.first);
+  if constexpr (N > 1) fetch<1>(a, at[1], u.rest[0]);
+  if constexpr (N > 2) fetch<2>(a, at[2], u.rest[1]);
+}
+template <class T, class SR, class R, class S0, class S, int N, int V, class F>
+__device__ __forceinline__ void finish(const PointwiseArgs& a, const F& f, const Unit<S0, S, N, V>& u) {
+  T x[N][V];
+  widen_operand<0>(a, u.first, x[0]);
+  if constexpr (N > 1) widen_operand<1>(a, u.rest[0], x[1]);
+  if constexpr (N > 2) widen_operand<2>(a, u.rest[1], x[2]);
+  Pack<SR, V> y;
+#pragma unroll
+  for (int v = 0; v < V; ++v) y.at[v] = convert<SR>(static_cast<R>(apply<N, V>(f, x, v)));
+  store_bytes<V * static_cast<int>(sizeof(SR))>(static_cast<SR*>(a.out) + u.to, reinterpret_cast<const uint32_t*>(&y));
+}
+
+/// One element outside the units; every operand moves by single elements there.
+template <class T, class SR, class R, class S0, class S, int N, class F>
+__device__ __forceinline__ void finish_scalar(const PointwiseArgs& a, const F& f, int64_t at) {
+  T x[N][1];
+  const auto value = [&]<int I>() {
+    T y;
+    if (a.access[I] == Access::kConstant) memcpy(&y, &a.constant[I], sizeof(T));
+    else y = convert<T>(static_cast<const OperandType<I, S0, S>*>(a.in[I])[a.access[I] == Access::kVector ? at : 0]);
+    return y;
+  };
+  x[0][0] = value.template operator()<0>();
+  if constexpr (N > 1) x[1][0] = value.template operator()<1>();
+  if constexpr (N > 2) x[2][0] = value.template operator()<2>();
+  static_cast<SR*>(a.out)[at] = convert<SR>(static_cast<R>(apply<N, 1>(f, x, 0)));
+}
+
+/// Vectors a thread, so that 32 bytes or more are under way.
+template <int N>
+inline constexpr int kSameUnits = 2;
+
+/// Operand 0 is stored as S0, the others as S, the result as SR; V elements of S are 16 bytes.
+template <class S0, class S, class SR, class T, class R, int N, class F>
+__global__ void __launch_bounds__(kPointwiseThreads) same_kernel(const __grid_constant__ PointwiseArgs a, const F f) {
+  constexpr int V = kVector<S>, U = kSameUnits<N>;
+  const int64_t first = blockIdx.x * int64_t{kPointwiseThreads * U} + threadIdx.x;
+  Unit<S0, S, N, V> units[U];
+#pragma unroll
+  for (int k = 0; k < U; ++k)
+    if (first + k * kPointwiseThreads < a.units) fetch_unit(a, first + k * kPointwiseThreads, units[k]);
+#pragma unroll
+  for (int k = 0; k < U; ++k)
+    if (first + k * kPointwiseThreads < a.units) finish<T, SR, R>(a, f, units[k]);
+  if (blockIdx.x == 0 && threadIdx.x < a.head + a.tail) finish_scalar<T, SR, R, S0, S, N>(a, f, scalar_place(a, V));
+}
+
+/// The storage types with a kernel of their own, by compute type.
+template <class T>
+struct SameStored {
+  using List = Types<T>;
+};
+template <>
+struct SameStored<float> {
+  using List = Types<float, BFloat16, Float16>;
+};
+template <>
+struct SameStored<int64_t> {
+  using List = Types<int64_t, int32_t, int8_t, uint8_t>;
+};
+
+template <class... Params, class... Args>
+void launch_units(const PointwiseCall& call, int64_t units, int64_t a_block, void (*kernel)(Params...), const Args&... args) {
+  const int64_t blocks = std::max<int64_t>((units + a_block - 1) / a_block, 1);
+  launch(call.op, kernel, Grid{dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseThreads)}, call.out.device(), args...);
+}
+
+/// Whether the memory operands from `from` on, and the result unless it is a bool, are all stored as S.
+template <class S, class R>
+bool all_stored_as(const PointwiseCall& call, int from) {
+  bool same = call.out_dtype == (std::is_same_v<R, bool> ? boolean : core::kDTypeOf<S>);
+  for (int i = from; i < call.arity; ++i) same = same && (call.in[i].constant || call.in[i].dtype == core::kDTypeOf<S>);
+  return same;
+}
+
+template <class S0, class S, class T, class R, int N, class F>
+bool run_same(const PointwiseCall& call, PointwiseWalk& walk, const F& f) {
+  using SR = std::conditional_t<std::is_same_v<R, bool>, bool, S>;
+  if (!cut_pointwise(walk, kVector<S>)) return false;
+  launch_units(call, walk.args.units, kPointwiseThreads * kSameUnits<N>, same_kernel<S0, S, SR, T, R, N, F>, walk.args, f);
+  return true;
+}
+template <class T, class R, int N, class F, class... S>
+bool run_any_same(Types<S...>, const PointwiseCall& call, PointwiseWalk& walk, const F& f) {
+  return ((all_stored_as<S, R>(call, 0) && run_same<S, S, T, R, N>(call, walk, f)) || ...);
+}
+
+template <class T, class R, int N, class F>
+void run_mixed(const PointwiseCall& call, PointwiseWalk& walk, const F& f) {
+  if (cut_pointwise(walk, 4))
+    return launch_units(call, walk.args.units, kPointwiseThreads * kMixedUnits<4>, mixed_kernel<T, R, N, 4, F>, walk.args, f);
+  launch_units(call, walk.args.units, kPointwiseThreads * kMixedUnits<1>, mixed_kernel<T, R, N, 1, F>, walk.args, f);
+}
+
 /// Runs f over a call whose operands' dtypes are Stored<T>::List's and whose result's is Stored<R>::List's.
 template <class T, class R, int N, class F>
 void run_pointwise(const PointwiseCall& call, const F& f) {
-  constexpr int kWidest = std::is_same_v<T, float> || sizeof(T) <= 2 ? 8 : 4;
   const DeviceGuard guard(call.out.device());
-  int width = 1;
-  const PointwiseArgs args = plan_pointwise(call, kWidest, width);
-  const auto go = [&]<int V>() {
-    const int64_t a_block = kPointwiseThreads * kPointwiseUnroll<T, V>;
-    const int64_t blocks = std::max<int64_t>((args.units + a_block - 1) / a_block, 1);
-    launch(call.op, pointwise_kernel<T, R, N, V, F>, Grid{dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseThreads)}, call.out.device(), args, f);
-  };
-  if (kWidest == 8 && width == 8) return go.template operator()<kWidest>();
-  if (width == 4) return go.template operator()<4>();
-  go.template operator()<1>();
+  PointwiseWalk walk = walk_pointwise(call);
+  if (!run_any_same<T, R, N>(typename SameStored<T>::List{}, call, walk, f)) run_mixed<T, R, N>(call, walk, f);
+}
+
+/// f(condition, a, b) over bits: the condition is stored as bool, the others and the result as U.
+template <class U, class F>
+void run_select(const PointwiseCall& call, const F& f) {
+  const DeviceGuard guard(call.out.device());
+  PointwiseWalk walk = walk_pointwise(call);
+  if (!all_stored_as<U, U>(call, 1) || !run_same<bool, U, U, U, 3>(call, walk, f)) run_mixed<U, U, 3>(call, walk, f);
 }
 
 }  // namespace tenor::cuda

@@ -44,11 +44,18 @@ struct PointwiseArgs {
   void* out;
   DType out_dtype;
   int64_t units;
-  int tail;                             ///< places behind the last unit, of a one-dimensional walk
+  int head, tail;                       ///< places before the first unit and behind the last, of a one-dimensional walk
   Layout<kPointwiseInputs + 1> layout;  ///< of units; the result comes last
 };
 
-/// Collapses the dims and chooses the vector width: `widest` (8 or 4) elements, 4, or 1 where strides or alignment ask for it.
-PointwiseArgs plan_pointwise(const PointwiseCall& call, int widest, int& width);
+/// A call with its dims collapsed, to be cut into units.
+struct PointwiseWalk {
+  PointwiseArgs args;
+  int fields;  ///< arity
+};
+PointwiseWalk walk_pointwise(const PointwiseCall& call);
+/// Cuts the innermost dim into vectors of `width` elements. False, and nothing done, where strides or alignment forbid it; a
+/// one-dimensional walk may have a head, when all operands are misaligned alike, and a tail. Width 1 always fits.
+bool cut_pointwise(PointwiseWalk& walk, int width);
 
 }  // namespace tenor::cuda

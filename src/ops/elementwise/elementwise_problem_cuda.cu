@@ -6,14 +6,16 @@
 #include "src/core/numeric.h"
 #include "src/core/output.h"
 #include "src/core/visit.h"
+#include "src/cuda/transpose.cuh"
 #include "src/ops/elementwise/elementwise_cuda.h"
 #include "src/ops/elementwise/elementwise_problem.h"
+#include "tenor/error.h"
 
 namespace tenor::elementwise {
 namespace {
 
-/// What the kernels compute in: 64 bits for every integer.
-DType kernel_compute(DType compute) { return is_integer(compute) && compute != uint64 ? int64 : compute; }
+/// What the kernels compute in: 64 bits for every integer, float32 for 16-bit floats.
+DType kernel_compute(DType compute) { return is_integer(compute) && compute != uint64 ? int64 : compute_dtype(compute); }
 
 uint64_t bits_of(const void* element, DType dtype, DType compute) {
   uint64_t bits = 0;
@@ -26,20 +28,36 @@ uint64_t bits_of(const void* element, DType dtype, DType compute) {
   return bits;
 }
 
-/// `held` keeps a converted operand alive until the launch.
-cuda::PointwiseInput operand(const Input& in, DType compute, const Dims& shape, Tensor& held) {
-  if (!in.tensor) return {.constant = true, .value = bits_of(in.data, in.dtype, compute)};
-  held = reads_on_cuda(compute, in.dtype) ? *in.tensor : in.tensor->to(in.compute);
-  return {held.raw(), held.dtype(), core::broadcast_strides(held, shape)};
+/// Whether x, seen at the result's shape, lies across it: dense along another dim.
+bool lies_across(const Tensor& x, const Tensor& out) {
+  if (x.numel() != out.numel() || x.ndim() < 2) return false;
+  const Dims strides = core::broadcast_strides(x, out.shape());
+  return cuda::turned_dim(cuda::collapse("copy", out.shape(), {strides, out.strides()}, 1)) >= 0;
 }
 
-void fill_operands(const Problem& p, CudaCall& c, const Dims& shape, std::array<Tensor, 3>& held) {
+/// The operand with its elements in the result's order: transposing it alone moves its bytes at nearly the copy's rate, where
+/// reading it across would fetch every sector many times.
+Tensor in_order_of(const Tensor& out, const Tensor& x) {
+  const Tensor turned = Tensor::empty(out.shape(), x.dtype(), x.device(), core::result_strides(out.shape(), out));
+  core::copy_into(x.with_layout(out.shape(), core::broadcast_strides(x, out.shape()), x.offset()), turned);
+  return turned;
+}
+
+/// `held` keeps a converted operand alive until the launch.
+cuda::PointwiseInput operand(const Input& in, DType compute, const Tensor& out, Tensor& held) {
+  if (!in.tensor) return {.constant = true, .value = bits_of(in.data, in.dtype, compute)};
+  held = reads_on_cuda(compute, in.dtype) ? *in.tensor : in.tensor->to(in.compute);
+  if (lies_across(held, out)) held = in_order_of(out, held);
+  return {held.raw(), held.dtype(), core::broadcast_strides(held, out.shape())};
+}
+
+void fill_operands(const Problem& p, CudaCall& c, const Tensor& out, std::array<Tensor, 3>& held) {
   const bool selects = p.row.rule == Rule::kSelect;
   for (int i = 0; i < p.arity; ++i) {
     const Input& in = p.inputs[i];
     // Where values are only moved they are moved as bits; the condition is a bool.
     const DType compute = selects ? in.compute : c.compute;
-    c.call.in[i] = operand(in, compute, shape, held[i]);
+    c.call.in[i] = operand(in, compute, out, held[i]);
     if (selects && i > 0) c.call.in[i].dtype = bits_dtype(in.compute);
   }
 }
@@ -72,12 +90,13 @@ void compute_cuda(const Problem& p, const Tensor& out) {
   std::array<Tensor, 3> held;
   c.call.op = p.row.name;
   c.call.arity = p.arity;
-  fill_operands(p, c, out.shape(), held);
+  fill_operands(p, c, out, held);
   const DType result = p.row.rule == Rule::kSelect ? p.computed : kernel_compute(p.computed);
   const bool direct = reads_on_cuda(result, out.dtype());
   c.call.out = direct ? out : Tensor::empty(out.shape(), result, out.device());
   c.call.out_dtype = p.row.rule == Rule::kSelect ? bits_dtype(c.call.out.dtype()) : c.call.out.dtype();
-  launch_row(c, p.row.rule);
+  if (!launch_row(c, p.row.rule))
+    throw UnsupportedError(std::string(p.row.name) + ": has no CUDA kernel for " + std::string(name(first)));
   if (!direct) core::copy_into(c.call.out, out);
 }
 

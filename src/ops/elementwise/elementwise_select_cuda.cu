@@ -9,7 +9,8 @@ namespace {
 template <class U>
 bool select(const CudaCall& c) {
   if (c.op != Op::kWhere && c.op != Op::kMaskedFill) return false;
-  return three<U>(c, [] __device__(U which, U a, U b) { return which != 0 ? a : b; });
+  cuda::run_select<U>(c.call, [] __device__(U which, U a, U b) { return which != 0 ? a : b; });
+  return true;
 }
 
 template <class U>
