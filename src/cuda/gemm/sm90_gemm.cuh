@@ -1,48 +1,56 @@
-// The Hopper GEMM: C[M,N] = A[M,K] * B[N,K]^T for two-byte operands with contiguous K, float32 accumulation over k in
-// ascending order, one rounding at the end. Each element's bits depend on its row of A, its row of B and K alone, never on
-// M, N or the tile it falls in: the contract of batch invariance.
+// The Hopper GEMM: C[M,N] = A[M,K] * B[N,K]^T (or A[M,K] * B[K,N]) for two-byte operands, float32 accumulation over k
+// in ascending order, one rounding at the end. Each element's bits depend on its row of A, its column of the product
+// and K alone, never on M, N, the batch or the tile it falls in: the contract of batch invariance.
 //
-// Blocks come in clusters of two, one above the other: a cluster computes 256 x 256 of C, and each block loads its own 128
-// rows of A and half of the 256 rows of B, multicast to both. In a block one warpgroup only loads (one thread issues TMA),
-// two compute 64 x 256 each. The grid is persistent; tiles are walked so that neighbours in time share operands in L2.
+// A block computes 128 x kColumns of C: one warpgroup only loads (one thread issues TMA), two compute 64 rows each.
+// Blocks come in clusters of kClusterM x kClusterN: those beside one another need the same rows of A, those above one
+// another the same columns of B, so each loads its share of them and multicasts it. The grid is persistent; tiles are
+// walked so that neighbours in time share operands in L2.
 #pragma once
 
 #include <cuda.h>
 
+#include "src/cuda/gemm/sm90_gemm_store.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
 #include "src/cuda/ptx/wgmma.cuh"
 
 namespace tenor::cuda::gemm {
 
-namespace ptx = tenor::cuda::ptx;
-
-inline constexpr int kTileM = 128, kTileN = 256, kTileK = 64, kStages = 4, kCluster = 2;
-inline constexpr int kConsumers = 2, kThreads = 128 * (kConsumers + 1);
-inline constexpr int kStoreColumns = 64;  // one swizzled row of C's staging: 128 bytes
+/// Everything that a kernel is compiled for.
+template <class T_, int kColumns_, int kClusterM_, int kClusterN_, ptx::TileLayout kLayoutB_>
+struct GemmConfig {
+  using T = T_;
+  static constexpr int kColumns = kColumns_, kClusterM = kClusterM_, kClusterN = kClusterN_,
+                       kBlocks = kClusterM * kClusterN;
+  static constexpr ptx::TileLayout kLayoutB = kLayoutB_;
+  static constexpr bool kOuterB = kLayoutB == ptx::TileLayout::kOuter;
+  static constexpr int kStageBytes = (kTileM + kColumns) * kTileK * 2;
+  static constexpr int kStages = (192 << 10) / kStageBytes < 8 ? (192 << 10) / kStageBytes : 8;
+  static constexpr int kInstruction = kColumns == 224 ? 112 : kColumns;  ///< columns of one wgmma
+  static constexpr int kParts = kColumns / kInstruction;
+  /// What this block loads and multicasts: rows of A, and of B columns or (outer) lines of k.
+  static constexpr int kShareA = kTileM / kClusterN, kShareB = (kOuterB ? kTileK : kColumns) / kClusterM;
+};
 
 /// The shared memory of a block. Operand tiles are 1024-byte aligned, as their swizzle asks.
-template <class T>
+template <class Config>
 struct alignas(1024) GemmShared {
-  T a[kStages][kTileM * kTileK];
-  T b[kStages][kTileN * kTileK];
-  T c[kConsumers][2][64 * kStoreColumns];  // half of a warpgroup's 64 x 256, two boxes at a time
-  uint64_t full[kStages], empty[kStages];
+  typename Config::T a[Config::kStages][kTileM * kTileK];
+  typename Config::T b[Config::kStages][Config::kColumns * kTileK];
+  typename Config::T c[kConsumers][2]
+                      [64 * kStoreColumns<Config::kColumns>];  // boxes of each warpgroup on their way out
+  uint64_t full[Config::kStages], empty[Config::kStages];
 };
 
-/// What a launch needs. Tiles count clusters: 256 x 256 of C.
-struct GemmShape {
-  int m, n, k;
-  int tiles_m, tiles_n;
-  void* c;           ///< where TMA cannot store: it clips a row of C at multiples of 16 bytes only
-  int64_t stride_c;
-};
-
-/// The cluster tile that comes i-th: columns run inside groups of `kGroup` tile rows, so that a wave of clusters touches
-/// a near-square part of C and its operands stay in L2.
-struct TileOrder {
+/// The cluster's tile that comes i-th: columns run inside groups of `kGroup` tile rows, so that a wave of clusters
+/// touches a near-square part of C and its operands stay in L2; matrices of the batch come one after the other.
+struct TilePlace {
   static constexpr int kGroup = 8;
-  __device__ static void at(const GemmShape& shape, int i, int& row, int& column) {
+  int row, column, z, w;  // z and w: the matrix of the batch
+  __device__ TilePlace(const GemmShape& shape, int i) {
+    const int tiles = shape.tiles_m * shape.tiles_n, matrix = i / tiles;
+    z = matrix % shape.batch[0], w = matrix / shape.batch[0], i -= matrix * tiles;
     const int per_group = kGroup * shape.tiles_n, group = i / per_group, first = group * kGroup;
     const int rows = min(kGroup, shape.tiles_m - first), within = i - group * per_group;
     row = first + within % rows;
@@ -50,7 +58,26 @@ struct TileOrder {
   }
 };
 
+/// This block's place in its cluster.
+template <class Config>
+struct BlockPlace {
+  int m, n;
+  __device__ BlockPlace() {
+    const int rank = Config::kBlocks > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
+    m = rank % Config::kClusterM, n = rank / Config::kClusterM;
+  }
+  /// Whether block `rank` shares rows or columns with this one: each reads what the other loads.
+  __device__ bool shares(int rank) const { return rank % Config::kClusterM == m || rank / Config::kClusterM == n; }
+  __device__ uint16_t beside() const {  // mask of blocks with the same rows
+    uint16_t mask = 0;
+    for (int j = 0; j < Config::kClusterN; ++j) mask |= 1 << (j * Config::kClusterM + m);
+    return mask;
+  }
+  __device__ uint16_t stacked() const { return ((1 << Config::kClusterM) - 1) << (n * Config::kClusterM); }
+};
+
 /// A ring of stages and the parity of the round it is in.
+template <int kStages>
 struct Ring {
   int stage = 0;
   uint32_t parity = 0;
@@ -62,147 +89,137 @@ struct Ring {
   }
 };
 
+template <int kBlocks>
+__device__ __forceinline__ void load(void* dst, const CUtensorMap& map, int x, int y, int2 matrix, uint64_t* barrier,
+                                     uint16_t blocks) {
+  if constexpr (kBlocks > 1)
+    ptx::tma_load_4d_multicast(dst, &map, x, y, matrix.x, matrix.y, barrier, blocks);
+  else
+    ptx::tma_load_4d(dst, &map, x, y, matrix.x, matrix.y, barrier);
+}
+
+/// This block's share of B at step k of columns from `first` on.
+template <class Config>
+__device__ __forceinline__ void load_b(typename Config::T* tile, const CUtensorMap& map, int k, int first, int2 matrix,
+                                       int rank, uint64_t* full, uint16_t blocks) {
+  if constexpr (Config::kOuterB) {
+    for (int block = 0; block < Config::kColumns / 64; ++block)
+      load<Config::kClusterM>(tile + (block * kTileK + rank * Config::kShareB) * 64, map, first + block * 64,
+                              k + rank * Config::kShareB, matrix, full, blocks);
+  } else {
+    load<Config::kClusterM>(tile + rank * Config::kShareB * kTileK, map, k, first + rank * Config::kShareB, matrix,
+                            full, blocks);
+  }
+}
+
 /// The loading warpgroup: one thread walks the block's tiles and keeps the ring full.
-template <class T>
-__device__ void gemm_produce(GemmShared<T>& shared, const GemmShape& shape, const CUtensorMap& map_a, const CUtensorMap& map_b) {
-  const uint32_t rank = ptx::cluster_rank();
-  const int clusters = gridDim.x / kCluster, steps = (shape.k + kTileK - 1) / kTileK;
-  constexpr int kHalf = kTileN / kCluster;
-  constexpr uint32_t kBytes = (kTileM + kTileN) * kTileK * sizeof(T);
-  Ring ring;
-  for (int tile = blockIdx.x / kCluster; tile < shape.tiles_m * shape.tiles_n; tile += clusters) {
-    int row, column;
-    TileOrder::at(shape, tile, row, column);
+template <class Config>
+__device__ void gemm_produce(GemmShared<Config>& shared, const GemmShape& shape, const CUtensorMap& map_a,
+                             const CUtensorMap& map_b) {
+  const BlockPlace<Config> place;
+  const int clusters = gridDim.x / Config::kBlocks, steps = (shape.k + kTileK - 1) / kTileK;
+  const uint16_t beside = place.beside(), stacked = place.stacked();
+  Ring<Config::kStages> ring;
+  for (int i = blockIdx.x / Config::kBlocks; i < shape.tiles_m * shape.tiles_n * shape.batch[0] * shape.batch[1];
+       i += clusters) {
+    const TilePlace tile(shape, i);
+    const int y = (tile.row * Config::kClusterM + place.m) * kTileM + place.n * Config::kShareA,
+              x = (tile.column * Config::kClusterN + place.n) * Config::kColumns;
+    const int2 matrix_a{shape.shared_a[0] ? 0 : tile.z, shape.shared_a[1] ? 0 : tile.w};
+    const int2 matrix_b{shape.shared_b[0] ? 0 : tile.z, shape.shared_b[1] ? 0 : tile.w};
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect(&shared.full[ring.stage], kBytes);
-      ptx::tma_load_2d(shared.a[ring.stage], &map_a, step * kTileK, (row * kCluster + rank) * kTileM, &shared.full[ring.stage]);
-      ptx::tma_load_2d_multicast(shared.b[ring.stage] + rank * kHalf * kTileK, &map_b, step * kTileK, column * kTileN + rank * kHalf,
-                                 &shared.full[ring.stage], (1 << kCluster) - 1);
+      uint64_t* full = &shared.full[ring.stage];
+      ptx::mbarrier_arrive_expect(full, Config::kStageBytes);
+      load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, map_a, step * kTileK, y,
+                              matrix_a, full, beside);
+      load_b<Config>(shared.b[ring.stage], map_b, step * kTileK, x, matrix_b, place.m, full, stacked);
       ring.advance();
     }
   }
-  // The last stages must be released before the block may leave: its neighbour still arrives at these barriers.
-  for (int s = 0; s < kStages; ++s) {
+  // The last stages must be released before the block may leave: its neighbours still arrive at these barriers.
+  for (int s = 0; s < Config::kStages; ++s) {
     ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
     ring.advance();
   }
 }
 
-/// Tells both blocks of the cluster that this warpgroup has read a stage.
-template <class T>
-__device__ __forceinline__ void release(GemmShared<T>& shared, int stage) {
-  if (threadIdx.x % 128 < kCluster) ptx::mbarrier_arrive_cluster(&shared.empty[stage], threadIdx.x % 128);
+/// Tells every block that loads for this one that this warpgroup has read a stage.
+template <class Config>
+__device__ __forceinline__ void release(GemmShared<Config>& shared, const BlockPlace<Config>& place, int stage) {
+  const int rank = threadIdx.x % 128;
+  if (rank < Config::kBlocks && place.shares(rank)) ptx::mbarrier_arrive_cluster(&shared.empty[stage], rank);
 }
 
-template <class T>
-__device__ __forceinline__ uint32_t pack(float low, float high);
-template <>
-__device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
-  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&two);
-}
-template <>
-__device__ __forceinline__ uint32_t pack<__half>(float low, float high) {
-  const __half2 two = __floats2half2_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&two);
-}
-
-/// Rounds 64 x 256 accumulators to T and stores them through shared memory, 128 columns at a time.
-template <class T>
-__device__ void store_rounded(T (&staging)[2][64 * kStoreColumns], const float (&d)[128], const CUtensorMap& map_c, int y, int x, int barrier) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-  const int matrix = lane / 8, row = warp * 16 + (matrix & 1) * 8 + lane % 8;
+/// The products of one stage: 64 rows from `a` with all columns of `b`.
+template <class Config>
+__device__ __forceinline__ void multiply(float (&d)[Config::kColumns / 2], const typename Config::T* a_tile,
+                                         const typename Config::T* b_tile, bool first) {
+  const uint64_t a = ptx::wgmma_descriptor(a_tile), b = ptx::wgmma_descriptor<Config::kLayoutB>(b_tile);
+  constexpr int kOwn = Config::kInstruction / 2, kPartBytes = Config::kInstruction * kTileK * 2;
+  ptx::wgmma_fence();
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
-    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+  for (int k = 0; k < kTileK / 16; ++k)
 #pragma unroll
-    for (int pair = 0; pair < 8; ++pair) {  // two groups of 8 columns a stmatrix
-      const int j = half * 16 + pair * 2, chunk = pair % 4 * 2 + (matrix >> 1);
-      T* line = staging[pair / 4] + row * kStoreColumns + ((chunk ^ (row & 7)) * 8);
-      ptx::stmatrix_x4(line, pack<T>(d[4 * j], d[4 * j + 1]), pack<T>(d[4 * j + 2], d[4 * j + 3]),
-                       pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
-    }
-    ptx::fence_async_proxy();
-    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
-    if (threadIdx.x % 128 == 0) {
-      for (int box = 0; box < 2; ++box) ptx::tma_store_2d(&map_c, staging[box], x + half * 128 + box * kStoreColumns, y);
-      ptx::tma_store_commit();
-    }
-  }
-}
-
-/// Rounds 64 x 256 accumulators to T and stores them element by element, for rows of C that end inside 16 bytes.
-template <class T>
-__device__ void store_clipped(const float (&d)[128], const GemmShape& shape, int y, int x) {
-  const int lane = threadIdx.x % 32, row = y + threadIdx.x % 128 / 32 * 16 + lane / 4;
-  T* c = static_cast<T*>(shape.c);
-#pragma unroll
-  for (int i = 0; i < 128; ++i) {
-    const int r = row + (i & 2) * 4, column = x + i / 4 * 8 + lane % 4 * 2 + (i & 1);
-    if (r < shape.m && column < shape.n) c[r * shape.stride_c + column] = static_cast<T>(d[i]);
-  }
+    for (int part = 0; part < Config::kParts; ++part)
+      ptx::wgmma<typename Config::T, Config::kInstruction, Config::kLayoutB>(
+          reinterpret_cast<float(&)[kOwn]>(d[part * kOwn]), a + k * ptx::kWgmmaStepK<>,
+          b + part * (kPartBytes >> 4) + k * ptx::kWgmmaStepK<Config::kLayoutB>, !first || k > 0);
+  ptx::wgmma_commit();
 }
 
 /// A computing warpgroup: 64 rows of each of the block's tiles.
-template <class T>
-__device__ void gemm_consume(GemmShared<T>& shared, const GemmShape& shape, const CUtensorMap& map_c) {
-  const int group = threadIdx.x / 128 - 1, clusters = gridDim.x / kCluster, steps = (shape.k + kTileK - 1) / kTileK;
-  const uint32_t rank = ptx::cluster_rank();
-  Ring ring;
-  float d[128];
-  for (int tile = blockIdx.x / kCluster; tile < shape.tiles_m * shape.tiles_n; tile += clusters) {
-    int row, column, before = -1;
-    TileOrder::at(shape, tile, row, column);
+template <class Config>
+__device__ void gemm_consume(GemmShared<Config>& shared, const GemmShape& shape, const CUtensorMap& map_c) {
+  const BlockPlace<Config> place;
+  const int group = threadIdx.x / 128 - 1, clusters = gridDim.x / Config::kBlocks,
+            steps = (shape.k + kTileK - 1) / kTileK;
+  Ring<Config::kStages> ring;
+  float d[Config::kColumns / 2];
+  for (int i = blockIdx.x / Config::kBlocks; i < shape.tiles_m * shape.tiles_n * shape.batch[0] * shape.batch[1];
+       i += clusters) {
+    const TilePlace tile(shape, i);
+    int before = -1;
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(&shared.full[ring.stage], ring.parity);
-      const uint64_t a = ptx::wgmma_descriptor(shared.a[ring.stage] + group * 64 * kTileK), b = ptx::wgmma_descriptor(shared.b[ring.stage]);
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < kTileK / 16; ++k)
-        ptx::wgmma_m64n256k16<T>(d, a + k * ptx::kWgmmaStepK, b + k * ptx::kWgmmaStepK, step > 0 || k > 0);
-      ptx::wgmma_commit();
+      multiply<Config>(d, shared.a[ring.stage] + group * 64 * kTileK, shared.b[ring.stage], step == 0);
       // One product stays in flight: the stage before it has been read.
       ptx::wgmma_wait<1>();
-      if (before >= 0) release(shared, before);
+      if (before >= 0) release(shared, place, before);
       before = ring.stage;
       ring.advance();
     }
     ptx::wgmma_wait<0>();
-    if (before >= 0) release(shared, before);
-    const int y = (row * kCluster + rank) * kTileM + group * 64, x = column * kTileN;
-    if (shape.n % 8 == 0) {
-      store_rounded<T>(shared.c[group], d, map_c, y, x, group + 1);
-    } else {
-      store_clipped<T>(d, shape, y, x);
-    }
+    if (before >= 0) release(shared, place, before);
+    const int y = (tile.row * Config::kClusterM + place.m) * kTileM + group * 64,
+              x = (tile.column * Config::kClusterN + place.n) * Config::kColumns;
+    store_tile<typename Config::T, Config::kColumns>(shared.c[group], d, shape, map_c, y, x, tile.z, tile.w, group + 1);
   }
   if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
 }
 
-template <class T>
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
-    sm90_gemm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const __grid_constant__ CUtensorMap map_c,
-              const GemmShape shape) {
+template <class Config>
+__global__ void __launch_bounds__(kThreads, 1)
+    sm90_gemm_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                     const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape) {
   extern __shared__ __align__(1024) unsigned char raw[];
-  auto& shared = *reinterpret_cast<GemmShared<T>*>(raw);
+  auto& shared = *reinterpret_cast<GemmShared<Config>*>(raw);
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages; ++s) {
+    for (int s = 0; s < Config::kStages; ++s) {
       ptx::mbarrier_init(&shared.full[s], 1);
-      ptx::mbarrier_init(&shared.empty[s], kConsumers * kCluster);
+      ptx::mbarrier_init(&shared.empty[s], kConsumers * (Config::kClusterM + Config::kClusterN - 1));
     }
     ptx::mbarrier_init_fence();
     ptx::tma_prefetch_map(&map_a);
     ptx::tma_prefetch_map(&map_b);
-    ptx::tma_prefetch_map(&map_c);
+    if (shape.tma_store) ptx::tma_prefetch_map(&map_c);
   }
   ptx::cluster_sync();
   if (threadIdx.x < 128) {
-    ptx::registers_decrease<24>();
+    ptx::registers_decrease<40>();
     if (threadIdx.x == 0) gemm_produce(shared, shape, map_a, map_b);
   } else {
-    ptx::registers_increase<240>();
+    ptx::registers_increase<232>();
     gemm_consume(shared, shape, map_c);
   }
   ptx::cluster_sync();  // no block leaves while another may still write to its shared memory

@@ -1,4 +1,4 @@
-// Host side of the Hopper GEMM (sm90_gemm.cuh): what it takes and its launch.
+// Host side of the Hopper GEMM (sm90_gemm.cuh): what it takes, which tile it chooses, and its launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,20 +8,40 @@
 
 namespace tenor::cuda::gemm {
 
-/// C[m,n] = A[m,k] * B[n,k]^T. Strides count elements between rows; k and n are contiguous. K = 0 is the caller's.
+/// C[m,n] = A[m,k] * B[n,k]^T + bias, rounded once, for each matrix of a batch. Strides count elements between rows; k
+/// is contiguous in A. K = 0 is the caller's.
 struct GemmProblem {
   const void* a;
   const void* b;
   void* c;
   int m, n, k;
   int64_t stride_a, stride_b, stride_c;
-  bool bfloat16;  ///< else float16
+  bool bfloat16;                                              ///< operands; else float16
+  bool b_outer = false;                                       ///< B is [k,n] with n contiguous, stride_b between its k
+  bool float_result = false;                                  ///< C is float32, unrounded; else of the operands' dtype
+  int64_t column_c = 1;                                       ///< between C's columns
+  int batch[2] = {1, 1};                                      ///< two dims of it
+  int64_t batch_a[2] = {}, batch_b[2] = {}, batch_c[2] = {};  ///< between matrices; 0 where A or B is shared
+  const void* bias = nullptr;  ///< element (i, j) gets bias[i * bias_row + j * bias_column]
+  bool bias_float = false;     ///< float32; else of the operands' dtype
+  int64_t bias_row = 0, bias_column = 1;
 };
 
-/// Why the kernel cannot take the problem; empty when it can. TMA asks for 16-byte aligned bases and row strides.
+/// Why the kernel cannot take the problem; empty when it can. TMA asks for 16-byte aligned bases and strides of A and
+/// B; C may lie anyhow (where TMA cannot store it, threads do).
 std::string sm90_gemm_why_not(const GemmProblem& problem);
 
-/// Launches it on the stream. The bits of an element depend on its two rows and k alone.
+/// Launches it on the stream. The bits of an element depend on its two rows (its row and its column) and k alone.
 cudaError_t sm90_gemm(const GemmProblem& problem, cudaStream_t stream);
+
+/// A tile: columns of a block's 128-row tile, and how many blocks of a cluster lie below and beside one another.
+struct TileShape {
+  int columns, cluster_m, cluster_n;
+};
+/// The tiles that there are for a layout of B, and the one that sm90_gemm chooses: the least of a model of its time.
+int sm90_gemm_tiles(bool b_outer, const TileShape** tiles);
+int sm90_gemm_choice(const GemmProblem& problem);
+/// sm90_gemm with the tile of that index: for tests and measurements.
+cudaError_t sm90_gemm_with(const GemmProblem& problem, int tile, cudaStream_t stream);
 
 }  // namespace tenor::cuda::gemm

@@ -1,5 +1,5 @@
 // The Hopper GEMM beside cuBLASLt in one run: events, L2 flushed before each launch, medians of interleaved runs.
-// usage: sm90_gemm_bench; one line a shape.
+// usage: sm90_gemm_bench [tiles]; one line a shape, or one a shape and tile.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 
@@ -15,13 +15,13 @@ namespace {
 
 using tenor::cuda::gemm::GemmProblem;
 
-#define CHECK_CUDA(call)                                                                     \
-  do {                                                                                       \
-    const auto status = (call);                                                              \
-    if (static_cast<int>(status) != 0) {                                                     \
-      std::fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, int(status));   \
-      std::exit(1);                                                                          \
-    }                                                                                        \
+#define CHECK_CUDA(call)                                                                   \
+  do {                                                                                     \
+    const auto status = (call);                                                            \
+    if (static_cast<int>(status) != 0) {                                                   \
+      std::fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, int(status)); \
+      std::exit(1);                                                                        \
+    }                                                                                      \
   } while (0)
 
 __global__ void fill(__nv_bfloat16* x, size_t count, unsigned seed) {
@@ -64,21 +64,43 @@ std::function<void()> cublas(cublasLtHandle_t handle, const GemmProblem& p, void
   CHECK_CUDA(cublasLtMatrixLayoutCreate(&c, CUDA_R_16BF, p.n, p.m, p.stride_c));
   cublasLtMatmulPreference_t preference;
   CHECK_CUDA(cublasLtMatmulPreferenceCreate(&preference));
-  CHECK_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+  CHECK_CUDA(
+      cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
   cublasLtMatmulHeuristicResult_t choice;
   int found = 0;
   CHECK_CUDA(cublasLtMatmulAlgoGetHeuristic(handle, op, a, b, c, c, preference, 1, &choice, &found));
   return [=] {
     const float one = 1, zero = 0;
-    CHECK_CUDA(cublasLtMatmul(handle, op, &one, p.b, a, p.a, b, &zero, p.c, c, p.c, c, &choice.algo, workspace, bytes, nullptr));
+    CHECK_CUDA(cublasLtMatmul(handle, op, &one, p.b, a, p.a, b, &zero, p.c, c, p.c, c, &choice.algo, workspace, bytes,
+                              nullptr));
   };
+}
+
+/// Every tile's time, beside the chosen one's.
+void time_tiles(const GemmProblem& p, void* flush, size_t flush_bytes) {
+  const tenor::cuda::gemm::TileShape* tiles;
+  const int count = tenor::cuda::gemm::sm90_gemm_tiles(p.b_outer, &tiles),
+            chosen = tenor::cuda::gemm::sm90_gemm_choice(p);
+  for (int tile = 0; tile < count; ++tile) {
+    std::vector<float> times;
+    for (int i = -2; i < 9; ++i) {
+      const float t =
+          time_once([&] { CHECK_CUDA(tenor::cuda::gemm::sm90_gemm_with(p, tile, nullptr)); }, flush, flush_bytes);
+      if (i >= 0) times.push_back(t);
+    }
+    std::printf("%dx%dx%d columns %d cluster %dx%d: %.1f us, %.1f TFLOP/s%s\n", p.m, p.n, p.k, tiles[tile].columns,
+                tiles[tile].cluster_m, tiles[tile].cluster_n, median(times) * 1e3,
+                2.0 * p.m * p.n * p.k / median(times) / 1e9, tile == chosen ? " (chosen)" : "");
+  }
 }
 
 }  // namespace
 
-int main() {
-  const int shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {16384, 16384, 16384}, {2048, 2048, 2048}, {4000, 4096, 4096},
-                           {1000, 8192, 4096}, {333, 4096, 14336}, {4096, 14336, 4096}, {128, 14336, 4096}, {5000, 5000, 5000}};
+int main(int argc, char**) {
+  const int shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {16384, 16384, 16384}, {2048, 2048, 2048},
+                           {4000, 4096, 4096}, {1000, 8192, 4096}, {333, 4096, 14336},    {4096, 14336, 4096},
+                           {128, 14336, 4096}, {5000, 5000, 5000}, {64, 14336, 4096},     {256, 4096, 4096},
+                           {3000, 3000, 3000}, {700, 14336, 4096}};
   cublasLtHandle_t handle;
   CHECK_CUDA(cublasLtCreate(&handle));
   const size_t workspace_bytes = 64 << 20, flush_bytes = 256 << 20;
@@ -95,6 +117,11 @@ int main() {
     fill<<<1024, 256>>>(a, sa, 1);
     fill<<<1024, 256>>>(b, sb, 2);
     const GemmProblem ours{a, b, c, m, n, k, k, k, n, true}, peer{a, b, d, m, n, k, k, k, n, true};
+    if (argc > 1) {
+      time_tiles(ours, flush, flush_bytes);
+      for (void* x : {a, b, c, d}) cudaFree(x);
+      continue;
+    }
     const auto theirs = cublas(handle, peer, workspace, workspace_bytes);
     const auto mine = [&] { CHECK_CUDA(tenor::cuda::gemm::sm90_gemm(ours, nullptr)); };
     std::vector<float> x, y;
@@ -104,9 +131,11 @@ int main() {
       if (i >= 0) x.push_back(t), y.push_back(u);
     }
     const double flops = 2.0 * m * n * k;
-    std::printf("{\"op\": \"gemm\", \"case\": \"%dx%dx%d\", \"dtype\": \"bfloat16\", \"ms\": %.4f, \"value\": %.1f, \"unit\": \"TFLOP/s\", "
-                "\"peer\": \"cublasLt\", \"peer_value\": %.1f, \"ratio\": %.3f}\n",
-                m, n, k, median(x), flops / median(x) / 1e9, flops / median(y) / 1e9, median(y) / median(x));
+    std::printf(
+        "{\"op\": \"gemm\", \"case\": \"%dx%dx%d\", \"dtype\": \"bfloat16\", \"ms\": %.4f, \"value\": %.1f, \"unit\": "
+        "\"TFLOP/s\", "
+        "\"peer\": \"cublasLt\", \"peer_value\": %.1f, \"ratio\": %.3f}\n",
+        m, n, k, median(x), flops / median(x) / 1e9, flops / median(y) / 1e9, median(y) / median(x));
     for (void* p : {a, b, c, d}) cudaFree(p);
   }
 }

@@ -53,6 +53,19 @@ __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/// The float at the address of `local` in block `rank` of the cluster.
+__device__ __forceinline__ float cluster_load(const float* local, uint32_t rank) {
+  float value;
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %1, %2;\n"
+      "ld.shared::cluster.f32 %0, [remote];\n}"
+      : "=f"(value)
+      : "r"(shared_address(local)), "r"(rank)
+      : "memory");
+  return value;
+}
+
 /// This block's place in its cluster.
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;

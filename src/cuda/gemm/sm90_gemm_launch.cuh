@@ -1,0 +1,80 @@
+// The Hopper GEMM's instantiations: one table of tiles, compiled once for each operand type.
+#pragma once
+
+#include "src/cuda/gemm/sm90_gemm.cuh"
+#include "src/cuda/gemm/sm90_gemm.h"
+
+namespace tenor::cuda::gemm {
+
+/// B with contiguous k, and with contiguous n. The first serve products that fill the chip, the others few rows (whose
+/// blocks side by side share them) and small matrices.
+inline constexpr TileShape kInnerTiles[] = {{256, 2, 1}, {224, 2, 1}, {128, 2, 1},
+                                            {128, 1, 4}, {128, 1, 1}, {64, 1, 1}};
+inline constexpr TileShape kOuterTiles[] = {{256, 2, 1}, {128, 1, 4}, {128, 1, 1}};
+
+struct GemmLaunch {
+  CUtensorMap a, b, c;
+  GemmShape shape;
+  int clusters;  ///< at most; as many as the device holds at once
+  cudaStream_t stream;
+};
+
+/// A launch's attributes: its size and that blocks come in clusters.
+template <class Config>
+struct GemmGrid {
+  cudaLaunchAttribute cluster{};
+  cudaLaunchConfig_t config{};
+  GemmGrid(int clusters, cudaStream_t stream) {
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {Config::kBlocks, 1, 1};
+    config.gridDim = clusters * Config::kBlocks;
+    config.blockDim = kThreads;
+    config.dynamicSmemBytes = sizeof(GemmShared<Config>);
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+};
+
+template <class Config>
+cudaError_t launch_config(const GemmLaunch& launch) {
+  const auto kernel = sm90_gemm_kernel<Config>;
+  if (cudaError_t e =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(GemmShared<Config>));
+      e != cudaSuccess)
+    return e;
+  static const int resident = [&] {
+    int count = 0;
+    const GemmGrid<Config> grid(1, nullptr);
+    return cudaOccupancyMaxActiveClusters(&count, kernel, &grid.config) == cudaSuccess && count > 0
+               ? count
+               : 32 / Config::kBlocks;
+  }();
+  const GemmGrid<Config> grid(launch.clusters < resident ? launch.clusters : resident, launch.stream);
+  return cudaLaunchKernelEx(&grid.config, kernel, launch.a, launch.b, launch.c, launch.shape);
+}
+
+template <class T, bool kOuter, int kTile = 0>
+cudaError_t launch_tile(int tile, const GemmLaunch& launch) {
+  constexpr auto& kTiles = [&]() -> auto& {
+    if constexpr (kOuter)
+      return kOuterTiles;
+    else
+      return kInnerTiles;
+  }
+  ();
+  if constexpr (kTile < static_cast<int>(sizeof(kTiles) / sizeof(kTiles[0]))) {
+    constexpr TileShape kShape = kTiles[kTile];
+    constexpr auto kLayout = kOuter ? ptx::TileLayout::kOuter : ptx::TileLayout::kInner;
+    if (tile == kTile)
+      return launch_config<GemmConfig<T, kShape.columns, kShape.cluster_m, kShape.cluster_n, kLayout>>(launch);
+    return launch_tile<T, kOuter, kTile + 1>(tile, launch);
+  }
+  return cudaErrorInvalidValue;
+}
+
+/// sm90_gemm_bf16.cu and sm90_gemm_f16.cu.
+cudaError_t launch_bfloat16(bool outer, int tile, const GemmLaunch& launch);
+cudaError_t launch_float16(bool outer, int tile, const GemmLaunch& launch);
+
+}  // namespace tenor::cuda::gemm
