@@ -1,6 +1,7 @@
 // matmul, bmm, linear, outer, dot.
 #include "tenor/contract.h"
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
@@ -16,10 +17,10 @@ using core::OpClass;
 using core::Step;
 
 const core::OpRegistration kOps({
-    {"matmul", "contract", OpClass::kContraction, "x[*, m, k] @ other[*, k, n] -> [*, m, n]", contract::gemm_strategies()},
-    {"bmm", "contract", OpClass::kContraction, "x[b, m, k] @ mat2[b, k, n] -> [b, m, n]", contract::gemm_strategies()},
-    {"linear", "contract", OpClass::kContraction, "x[*, k] @ weight[n, k]^T + bias[n] -> [*, n]", contract::gemm_strategies()},
-    {"dot", "contract", OpClass::kContraction, "sum_i x[i] * tensor[i] -> []", contract::gemm_strategies()},
+    {"matmul", "contract", OpClass::kContraction, "x[*, m, k] @ other[*, k, n] -> [*, m, n]", contract::all_gemm_strategies()},
+    {"bmm", "contract", OpClass::kContraction, "x[b, m, k] @ mat2[b, k, n] -> [b, m, n]", contract::all_gemm_strategies()},
+    {"linear", "contract", OpClass::kContraction, "x[*, k] @ weight[n, k]^T + bias[n] -> [*, n]", contract::all_gemm_strategies()},
+    {"dot", "contract", OpClass::kContraction, "sum_i x[i] * tensor[i] -> []", contract::all_gemm_strategies()},
     {"outer", "contract", OpClass::kContraction, "x[i] * vec2[j] -> [m, n]"},
 });
 
@@ -48,7 +49,7 @@ Step step_of(const Product& p, const contract::Types& types, const Tensor& out) 
   contract::state_conversion(p.other.name, p.other.tensor, types.compute, step.copies);
   if (p.bias.defined()) step.inputs.push_back(p.bias), step.flops += out.numel();
   step.note = core::text("sums k ({})", k);
-  step.strategy = contract::explain_gemm(contract::gemm_of(p.a, p.b, as_matrices(out, p), types.compute));
+  step.strategy = contract::explain_gemm(contract::gemm_of(p.a, p.b, as_matrices(out, p), types.compute), &step.copies);
   return step;
 }
 
@@ -57,7 +58,7 @@ Tensor run_product(const Product& p, const ContractOptions& options) {
   std::vector<Tensor> operands = {p.x.tensor, p.other.tensor};
   if (p.bias.defined()) operands.push_back(p.bias);
   const contract::Types types = contract::contraction_types(p.op, operands, options.dtype);
-  core::Output out(p.op, options.out, p.shape, types.result, p.x.tensor, {&p.x.tensor, &p.other.tensor, &p.bias});
+  core::Output out(p.op, options.out, p.shape, types.result, p.x.tensor, {&p.x.tensor, &p.other.tensor, &p.bias}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return step_of(p, types, out.target()); });
   if (step.shape_only(out.target())) return out.target();
   contract::run_into(p.a, p.b, as_matrices(out.target(), p), types.compute, p.bias);
@@ -132,7 +133,7 @@ Tensor outer(const Tensor& x, const Tensor& vec2, const ContractOptions& options
   const Tensor operands[] = {x, vec2};
   const contract::Types types = contract::contraction_types("outer", operands, options.dtype);
   const Dims shape = {x.shape(0), vec2.shape(0)};
-  core::Output out("outer", options.out, shape, types.result, x, {&x, &vec2});
+  core::Output out("outer", options.out, shape, types.result, x, {&x, &vec2}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     Step stated{"outer", OpClass::kContraction, {x, vec2}, {out.target()}, out.target().numel()};
     contract::state_conversion("x", x, types.compute, stated.copies), contract::state_conversion("vec2", vec2, types.compute, stated.copies);

@@ -1,5 +1,6 @@
 #include "src/ops/contract/contraction.h"
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/modes.h"
 #include "src/core/output.h"
@@ -54,19 +55,23 @@ GemmProblem gemm_of(const Tensor& a, const Tensor& b, const Tensor& c, DType com
   p.compute = compute;
   p.a = matrix_of(a, compute), p.b = matrix_of(b, compute), p.c = matrix_of(c, compute);
   p.batch_invariant = core::batch_invariant();
+  p.device = c.device();
+  p.bias_dtype = compute;
   return p;
 }
 
 void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias) {
   if (!writes_directly(c.dtype(), compute)) {
-    const Tensor sums = Tensor::empty(c.shape(), compute);
+    const Tensor sums = Tensor::empty(c.shape(), compute, c.device());
     run_into(a, b, sums, compute, bias);
     return core::copy_into(sums, c);
   }
   const Tensor left = readable(a, compute), right = readable(b, compute);
-  const Tensor added = bias.defined() ? bias.to(compute).contiguous() : Tensor();
+  // CUDA kernels add a bias of c's dtype as it is: a conversion would be a kernel of its own.
+  const bool as_is = bias.defined() && core::on_cuda(c) && bias.dtype() == c.dtype();
+  const Tensor added = bias.defined() ? (as_is ? bias : bias.to(compute)).contiguous() : Tensor();
   GemmProblem problem = gemm_of(left, right, c, compute);
-  if (added.defined()) problem.bias = added.raw(), problem.bias_col = 1;
+  if (added.defined()) problem.bias = added.raw(), problem.bias_dtype = added.dtype(), problem.bias_col = 1;
   run_gemm(problem);
 }
 

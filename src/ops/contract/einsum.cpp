@@ -2,6 +2,7 @@
 // summed) on views of its operands.
 #include <algorithm>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/layout.h"
 #include "src/core/modes.h"
@@ -9,6 +10,7 @@
 #include "src/core/registry.h"
 #include "src/ops/contract/contraction.h"
 #include "src/ops/contract/einsum_path.h"
+#include "src/ops/contract/gemm_cuda.h"
 
 namespace tenor {
 namespace {
@@ -21,8 +23,8 @@ using core::OpClass;
 using core::Step;
 
 const core::OpRegistration kOps({
-    {"einsum", "contract", OpClass::kContraction, "'bij,bjk->bik' over operands, in the cheapest pairwise order", contract::gemm_strategies()},
-    {"tensordot", "contract", OpClass::kContraction, "sum over pairs of dims of x and other", contract::gemm_strategies()},
+    {"einsum", "contract", OpClass::kContraction, "'bij,bjk->bik' over operands, in the cheapest pairwise order", contract::all_gemm_strategies()},
+    {"tensordot", "contract", OpClass::kContraction, "sum over pairs of dims of x and other", contract::all_gemm_strategies()},
 });
 
 /// An operand with one label a dim, none twice; labels of size 1 have no dim.
@@ -46,6 +48,7 @@ class Executor {
   Executor(const Equation& equation, DType compute, bool dry) : equation_(equation), compute_(compute), dry_(dry) {}
 
   void run(std::span<const Tensor> operands, const std::vector<PathStep>& path, const Tensor& out) {
+    device_ = out.device();
     for (size_t i = 0; i < operands.size(); ++i) list_.push_back(labelled(operands[i], equation_.terms[i]));
     const Labelled target = labelled(out, equation_.out);
     for (size_t s = 0; s < path.size(); ++s) take(path[s], s + 1 == path.size() ? &target : nullptr);
@@ -90,7 +93,7 @@ class Executor {
   Labelled allocate(const LabelList& labels, DType dtype) const {
     Dims shape;
     for (int label : labels) shape.push_back(size(label));
-    return {Tensor::empty(shape, dtype, dry_ ? Device{DeviceType::kMeta, 0} : kCpu), labels};
+    return {Tensor::empty(shape, dtype, dry_ ? Device{DeviceType::kMeta, 0} : device_), labels};
   }
 
   /// x copied so that these labels, all of its own, lie row-major.
@@ -114,17 +117,26 @@ class Executor {
 
   void take(const PathStep& step, const Labelled* target) {
     const Labelled a = list_[static_cast<size_t>(step.first)];
-    const Labelled b = step.first == step.second ? ones() : list_[static_cast<size_t>(step.second)];
+    const Labelled b = step.first == step.second ? ones(a.tensor.dtype()) : list_[static_cast<size_t>(step.second)];
     list_.erase(list_.begin() + step.second);
     if (step.first != step.second) list_.erase(list_.begin() + step.first);
     list_.push_back(pair(a, b, step, target));
   }
 
-  /// A 1, which broadcasts: an operand that is only summed meets it in the same kernels as any other.
-  Labelled ones() const {
-    Labelled one = allocate({}, compute_);
+  /// A 1, which broadcasts: an operand that is only summed meets it in the same kernels as any other. On CUDA most of them
+  /// want both of one dtype.
+  Labelled ones(DType dtype) const {
+    if constexpr (core::kHasCuda) {
+      if (device_.type == DeviceType::kCuda) {
+        const Labelled one = allocate({}, contract::reads_directly(dtype, compute_) ? dtype : compute_);
+        if (!dry_) contract::fill_one_cuda(one.tensor);
+        return one;
+      }
+    }
+    const Labelled one = allocate({}, compute_);
+    if (dry_) return one;
     const double value = 1;
-    if (!dry_) core::copy_into(Tensor::wrap(const_cast<double*>(&value), kCpu, float64, {}), one.tensor);
+    core::copy_into(Tensor::wrap(const_cast<double*>(&value), kCpu, float64, {}), one.tensor);
     return one;
   }
 
@@ -221,6 +233,7 @@ class Executor {
   const Equation& equation_;
   DType compute_;
   bool dry_;
+  Device device_;
   std::vector<Labelled> list_;
 };
 
@@ -241,7 +254,7 @@ Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, 
   const Tensor* overlapping = &operands[0];
   for (const Tensor& x : operands)
     if (options.out.defined() && core::spans_overlap(x, options.out)) overlapping = &x;
-  core::Output out(equation.op, options.out, shape, types.result, operands[0], {overlapping});
+  core::Output out(equation.op, options.out, shape, types.result, operands[0], {overlapping}, {.cuda = core::kHasCuda});
   const std::vector<PathStep> path = contract::plan_path(equation, shapes, core::batch_invariant());
   core::StepScope step([&] {
     Step stated{equation.op, OpClass::kContraction, {operands.begin(), operands.end()}, {out.target()}};

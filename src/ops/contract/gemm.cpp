@@ -1,5 +1,7 @@
 #include "src/ops/contract/gemm.h"
 
+#include <algorithm>
+
 #include "src/ops/contract/gemm_kernels.h"
 
 namespace tenor::contract {
@@ -15,6 +17,17 @@ constexpr GemmCandidate kCandidates[] = {
     {"blocked", blocked_why_not, blocked_run},
     {"reference", core::always<GemmProblem>, reference_run, core::kNeverTuned},
 };
+
+#if TENOR_HAS_CUDA
+constexpr GemmCandidate kCudaCandidates[] = {
+    {"rows", cuda_rows_why_not, cuda_rows_run},
+    {"vendor", cuda_vendor_why_not, cuda_vendor_run},
+    {"tiles", cuda_tiles_why_not, cuda_tiles_run},
+    {"simple", core::always<GemmProblem>, cuda_simple_run, core::kNeverTuned},
+};
+#else
+constexpr std::span<const GemmCandidate> kCudaCandidates;
+#endif
 
 void append(std::string& text, const char* name, const Matrix& x) {
   text += core::text(" {}={}[{},{}", name, tenor::name(x.dtype), x.row, x.col);
@@ -33,9 +46,12 @@ std::string key_of(const GemmProblem& p) {
   return key;
 }
 
-/// As choose_tuned has it; without `may_run` nothing is measured.
+/// As choose_tuned has it; without `may_run` nothing is measured. On CUDA, whose calls return before their work is done, the
+/// list's order decides.
 const GemmCandidate& chosen(const GemmProblem& p, bool may_run) {
-  return core::choose_tuned<GemmProblem>("matmul", kCandidates, p, forced_strategy, may_run, [&] { return key_of(p); });
+  const std::span<const GemmCandidate> list = gemm_candidates(p.device.type);
+  if (p.device.type == DeviceType::kCuda) return core::choose("matmul", list, p, forced_strategy);
+  return core::choose_tuned<GemmProblem>("matmul", list, p, forced_strategy, may_run, [&] { return key_of(p); });
 }
 
 void drop_batch_dim(GemmProblem& p, size_t d) {
@@ -62,14 +78,6 @@ bool fold_into_rows(GemmProblem& p, size_t d) {
   return true;
 }
 
-/// Exchanges the roles of a and b: c^T = b^T a^T. The bits stay, since a product commutes.
-void transpose_problem(GemmProblem& p) {
-  std::swap(p.a, p.b);
-  std::swap(p.m, p.n);
-  std::swap(p.bias_row, p.bias_col);
-  for (Matrix* x : {&p.a, &p.b, &p.c}) std::swap(x->row, x->col);
-}
-
 void simplify_batch(GemmProblem& p) {
   for (size_t d = p.batch.size(); d-- > 0;) {
     if (p.batch[d] == 1) drop_batch_dim(p, d);
@@ -77,43 +85,78 @@ void simplify_batch(GemmProblem& p) {
   }
   for (size_t d = p.batch.size(); d-- > 0;) {
     if (fold_into_rows(p, d)) continue;
-    transpose_problem(p);
+    p = transposed(std::move(p));
     fold_into_rows(p, d);
-    transpose_problem(p);
+    p = transposed(std::move(p));
   }
 }
 
 }  // namespace
 
+GemmProblem transposed(GemmProblem p) {
+  std::swap(p.a, p.b);
+  std::swap(p.m, p.n);
+  std::swap(p.bias_row, p.bias_col);
+  for (Matrix* x : {&p.a, &p.b, &p.c}) std::swap(x->row, x->col);
+  return p;
+}
+
+void for_each_part(const GemmProblem& p, size_t dims, const std::function<void(const GemmProblem&)>& fn) {
+  if (p.batch.size() <= dims) return fn(p);
+  const size_t d = static_cast<size_t>(std::min_element(p.batch.begin(), p.batch.end()) - p.batch.begin());
+  GemmProblem part = p;
+  drop_batch_dim(part, d);
+  for (int64_t i = 0; i < p.batch[d]; ++i) {
+    for_each_part(part, dims, fn);
+    part.a.data += p.a.batch[d] * static_cast<int64_t>(item_size(p.a.dtype));
+    part.b.data += p.b.batch[d] * static_cast<int64_t>(item_size(p.b.dtype));
+    part.c.data += p.c.batch[d] * static_cast<int64_t>(item_size(p.c.dtype));
+  }
+}
+
 GemmProblem normalized(GemmProblem p) {
   simplify_batch(p);
   // A unit stride for c's columns, and never a lone column where there are rows to vectorise over.
   const bool by_columns = p.c.col != 1 && p.c.row == 1 && p.m > 1;
-  if (by_columns || (p.n == 1 && p.c.row == 1)) transpose_problem(p);
+  if (by_columns || (p.n == 1 && p.c.row == 1)) p = transposed(std::move(p));
   if (p.m == 1) p.a.row = p.k, p.c.row = p.n;
   if (p.n == 1) p.b.col = 1, p.c.col = 1;
   if (p.k == 1) p.a.col = 1, p.b.row = p.n;
   return p;
 }
 
-std::span<const GemmCandidate> gemm_candidates() { return kCandidates; }
+std::span<const GemmCandidate> gemm_candidates(DeviceType device) {
+  if (device == DeviceType::kCuda) return kCudaCandidates;
+  return kCandidates;
+}
 
-std::vector<std::string> gemm_strategies() {
+std::vector<std::string> gemm_strategies(DeviceType device) {
   std::vector<std::string> names;
-  for (const GemmCandidate& c : kCandidates) names.push_back(c.name);
+  for (const GemmCandidate& c : gemm_candidates(device)) names.push_back(c.name);
+  return names;
+}
+
+std::vector<std::string> all_gemm_strategies() {
+  std::vector<std::string> names = gemm_strategies();
+  for (const std::string& name : gemm_strategies(DeviceType::kCuda))
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   return names;
 }
 
 void run_gemm(const GemmProblem& problem) {
   if (problem.m == 0 || problem.n == 0 || product(problem.batch) == 0) return;
-  if (problem.k == 0) return reference_run(problem);
+  if (problem.k == 0) return gemm_candidates(problem.device.type).back().run(problem);
   const GemmProblem p = normalized(problem);
   chosen(p, true).run(p);
 }
 
-std::string explain_gemm(const GemmProblem& problem) {
+std::string explain_gemm(const GemmProblem& problem, std::vector<core::Copy>* copies) {
   const GemmProblem p = normalized(problem);
-  return std::string(chosen(p, false).name) + "\n" + core::declined(gemm_candidates(), p);
+  const GemmCandidate& taken = chosen(p, false);
+#if TENOR_HAS_CUDA
+  if (copies && taken.run == cuda_tiles_run) cuda_tiles_state_copies(p, *copies);
+#endif
+  return std::string(taken.name) + "\n" + core::declined(gemm_candidates(p.device.type), p);
 }
 
 StrategyGuard::StrategyGuard(std::string_view strategy) : previous_(forced_strategy) { forced_strategy = strategy; }

@@ -1,11 +1,13 @@
 // The one problem that every contraction comes down to, and the ways of computing it.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "src/core/candidates.h"
+#include "src/core/step.h"
 #include "tenor/dtype.h"
 #include "tenor/tensor.h"
 
@@ -25,26 +27,36 @@ struct GemmProblem {
   Dims batch = {};
   Matrix a, b, c;                       ///< [m, k], [k, n], [m, n]
   DType compute = DType::kFloat32;      ///< what is multiplied and added: float32, float64, an integer or bool
-  const void* bias = nullptr;           ///< of the compute dtype; element (i, j) gets bias[i * bias_row + j * bias_col]
+  const void* bias = nullptr;           ///< element (i, j) gets bias[i * bias_row + j * bias_col]
+  DType bias_dtype = DType::kFloat32;   ///< the compute dtype; on CUDA c's dtype too
   int64_t bias_row = 0, bias_col = 0;
+  Device device = {};                   ///< where the matrices are; of traced shapes, the CPU's candidates speak
   bool batch_invariant = false;         ///< each output's bits may depend on its row, its column and k alone
 };
 
 using GemmCandidate = core::Candidate<GemmProblem>;
 
-/// In order of preference; the last one takes every problem.
-std::span<const GemmCandidate> gemm_candidates();
-/// Their names, for the registry.
-std::vector<std::string> gemm_strategies();
+/// A device's candidates in order of preference; the last one takes every problem.
+std::span<const GemmCandidate> gemm_candidates(DeviceType device = DeviceType::kCpu);
+/// Their names.
+std::vector<std::string> gemm_strategies(DeviceType device = DeviceType::kCpu);
+/// The names on every device of this build, for the registry.
+std::vector<std::string> all_gemm_strategies();
 
 /// The same problem in the form that the candidates expect: batch dims of size 1 dropped and neighbours merged, batches
 /// that only lengthen m or n folded into it, and c row-major where either order will do.
 GemmProblem normalized(GemmProblem problem);
 
+/// The roles of a and b exchanged: c^T = b^T a^T. The bits stay, since a product commutes.
+GemmProblem transposed(GemmProblem problem);
+
+/// Calls fn with problems of at most `dims` batch dims (the largest) that make up this one.
+void for_each_part(const GemmProblem& problem, size_t dims, const std::function<void(const GemmProblem&)>& fn);
+
 /// Runs it (normalises it first). Nothing to do for an empty c.
 void run_gemm(const GemmProblem& problem);
-/// The candidate that run_gemm would take and why others decline: Step::strategy.
-std::string explain_gemm(const GemmProblem& problem);
+/// The candidate that run_gemm would take and why others decline: Step::strategy. States the copies that it would make.
+std::string explain_gemm(const GemmProblem& problem, std::vector<core::Copy>* copies = nullptr);
 
 /// While it lives, run_gemm on this thread takes the candidate of that name ("auto": the usual choice). For tests.
 class StrategyGuard {

@@ -1,6 +1,7 @@
 // The candidates' functions, by file.
 #pragma once
 
+#include "src/core/step.h"
 #include "src/ops/contract/gemm.h"
 
 namespace tenor::contract {
@@ -26,5 +27,25 @@ void tiles_run(const GemmProblem& p);
 // gemm_vendor.cpp: oneDNN.
 std::string vendor_why_not(const GemmProblem& p);
 void vendor_run(const GemmProblem& p);
+
+// gemm_cuda.cpp: rows, few rows or columns against a matrix that is read once; simple, everything, in an order over k that
+// depends on k alone.
+std::string cuda_rows_why_not(const GemmProblem& p);
+void cuda_rows_run(const GemmProblem& p);
+void cuda_simple_run(const GemmProblem& p);
+/// Whether x's rows are contiguous and each starts at a multiple of 16 bytes.
+bool rows_aligned(const Matrix& x, int64_t rows, int64_t cols);
+/// Copies x so that they do; x becomes the copy, which is returned.
+Tensor align_rows(Matrix& x, const Dims& batch, int64_t rows, int64_t cols, Device device);
+
+// gemm_tiles_cuda.cpp: the Hopper GEMM of src/cuda/gemm, whose order over k depends on k alone.
+std::string cuda_tiles_why_not(const GemmProblem& p);
+void cuda_tiles_run(const GemmProblem& p);
+/// States the copies that cuda_tiles_run makes.
+void cuda_tiles_state_copies(const GemmProblem& p, std::vector<core::Copy>& copies);
+
+// gemm_vendor_cuda.cpp: cuBLASLt, found at run time.
+std::string cuda_vendor_why_not(const GemmProblem& p);
+void cuda_vendor_run(const GemmProblem& p);
 
 }  // namespace tenor::contract

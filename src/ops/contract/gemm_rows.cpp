@@ -17,13 +17,7 @@ namespace {
 
 /// With the few rows as a; exchanges the roles where the columns are the fewer.
 GemmProblem with_few_rows(const GemmProblem& p) {
-  if (p.m <= p.n) return p;
-  const auto transposed = [](const Matrix& x) { return Matrix{x.data, x.dtype, x.col, x.row, x.batch}; };
-  GemmProblem q = p;
-  q.m = p.n, q.n = p.m;
-  q.a = transposed(p.b), q.b = transposed(p.a), q.c = transposed(p.c);
-  std::swap(q.bias_row, q.bias_col);
-  return q;
+  return p.m <= p.n ? p : transposed(p);
 }
 
 template <class F>

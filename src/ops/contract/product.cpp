@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/core/backend.h"
 #include "src/core/numeric.h"
 #include "src/core/output.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/contract/contraction.h"
+#include "src/ops/contract/gemm_cuda.h"
 
 namespace tenor::contract {
 namespace {
@@ -89,9 +91,12 @@ void multiply_into(const Tensor& a, const Tensor& b, const Tensor& c, DType comp
   const bool alike = a.dtype() == b.dtype() && reads_directly(a.dtype(), compute);
   const Tensor x = alike ? a : a.to(compute), y = alike ? b : b.to(compute);
   if (c.dtype() != x.dtype() && c.dtype() != compute) {
-    const Tensor wide = Tensor::empty(c.shape(), compute);
+    const Tensor wide = Tensor::empty(c.shape(), compute, c.device());
     multiply_into(x, y, wide, compute);
     return core::copy_into(wide, c);
+  }
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(c)) return multiply_cuda(x, y, c);
   }
   core::visit(x.dtype(), [&]<class T>() {
     const Walk w = walk_of(x, y, c);

@@ -1,0 +1,38 @@
+// cuBLASLt, opened at run time.
+#pragma once
+
+#include <string>
+
+#if __has_include(<cublasLt.h>)
+
+#include <cublasLt.h>
+
+namespace tenor::cuda {
+
+/// The functions that Tenor calls, or why there are none.
+struct CublasLt {
+  std::string missing;  ///< empty: every function is there
+  std::string path;     ///< the file they come from
+
+  decltype(&cublasLtCreate) Create = nullptr;
+  decltype(&cublasLtMatmul) Matmul = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic = nullptr;
+  decltype(&cublasLtMatmulDescCreate) MatmulDescCreate = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) MatmulDescDestroy = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) MatmulDescSetAttribute = nullptr;
+  decltype(&cublasLtMatrixLayoutCreate) MatrixLayoutCreate = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) MatrixLayoutDestroy = nullptr;
+  decltype(&cublasLtMatrixLayoutSetAttribute) MatrixLayoutSetAttribute = nullptr;
+  decltype(&cublasLtMatmulPreferenceCreate) MatmulPreferenceCreate = nullptr;
+  decltype(&cublasLtMatmulPreferenceDestroy) MatmulPreferenceDestroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) MatmulPreferenceSetAttribute = nullptr;
+};
+
+/// libcublasLt.so.13 or .12: the file that the environment variable TENOR_CUBLASLT names; else one already loaded or on
+/// the linker's path; else in NVIDIA's Python packages beside any loaded library's site-packages, or in a CUDA toolkit.
+/// Looked for once, on the first call.
+const CublasLt& cublaslt();
+
+}  // namespace tenor::cuda
+
+#endif
