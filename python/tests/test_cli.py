@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,6 +225,22 @@ COMP_LINE='tenor '; COMP_POINT=${#COMP_LINE}; _tenor; echo "${COMPREPLY[@]}"
     done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
     first, second, third = done.stdout.splitlines()
     assert first == "fallback" and "softmax" in second.split() and set(COMMANDS) <= set(third.split()), done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_the_fish_script_completes(tmp_path):
+    tenor_command = tmp_path / "tenor"
+    tenor_command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m tenor \"$@\"\n")
+    tenor_command.chmod(0o755)
+    ask = 'tenor completion fish | source; complete -C "tenor run softm"; complete -C "tenor run attention --strategy=fal"'
+    done = subprocess.run(["fish", "-c", ask], capture_output=True, text=True, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.stdout.split() == ["softmax", "softmax_last_axis", "--strategy=fallback"], done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+def test_the_zsh_script_is_read_by_zsh(tmp_path):
+    (tmp_path / "_tenor").write_text(run("completion", "zsh").out)
+    assert subprocess.run(["zsh", "-n", tmp_path / "_tenor"], capture_output=True).returncode == 0
 
 
 def test_json_is_json_everywhere():

@@ -96,8 +96,7 @@ def _limits(args):
 
     if args.device != "cpu":
         return None
-    with Progress("bench: measuring this machine's limits") as progress:
-        progress.at()
+    with Progress("bench: measuring this machine's limits"):
         limits = tenor.device_limits()
     print(f"threads {tenor.get_num_threads()}, copy {limits.copy_bytes / 1e9:.1f} GB/s (read + written), float32 "
           f"{limits.float32_flops / 1e9:.0f}, bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s", file=sys.stderr)

@@ -43,8 +43,7 @@ def execute(args):
 def _limits(silent):
     import tenor
 
-    with Progress("demo: measuring this machine's limits") as progress:
-        progress.at()
+    with Progress("demo: measuring this machine's limits"):
         limits = tenor.device_limits(again=True)  # a kept figure may come from a busier hour
     if not silent:
         print(f"{tenor.get_num_threads()} threads; limits: copy {limits.copy_bytes / 1e9:.1f} GB/s, float32 "

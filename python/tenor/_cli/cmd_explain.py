@@ -5,6 +5,7 @@ The text is Python as people write it, with operators, methods and tenor., torch
 fine. Each name that it uses is given as name=DTYPE[SHAPE] (bf16, f32, f16, i64, bool, ...) or as name=FILE.npy."""
 from tenor._cli import specs
 from tenor._cli.arguments import UsageError, add_json, add_threads, use_threads
+from tenor._cli.output import Progress, finite
 
 EXAMPLES = [
     'tenor explain "x / x.sum(-1, keepdim=True)" "x=bf16[4096,8192]"',
@@ -38,7 +39,8 @@ def execute(args):
     if len(named) < len(words):
         raise UsageError("a name is given twice: each array once, as name=DTYPE[SHAPE]")
     options = {name: value for name, value in (("device", args.device), ("measure", args.measure)) if value}
-    explanation = tenor.explain(text, *inputs, **options, **named)
+    with Progress("explain: measuring"):
+        explanation = tenor.explain(text, *inputs, **options, **named)
     if args.svg:
         explanation.to_svg(args.svg)
     if args.json:
@@ -76,8 +78,6 @@ def _named(word):
 
 def _json(explanation):
     import json
-
-    from tenor._cli.output import finite
 
     found = explanation.to_json()
     return found if isinstance(found, str) else json.dumps(finite(found), indent=2)

@@ -7,6 +7,7 @@ named like the parameters are taken together. Without -o the results are printed
 from tenor._cli import files
 from tenor._cli.arguments import add_json, add_threads, require_device, use_threads
 from tenor._cli.binding import bind
+from tenor._cli.output import Progress, print_json
 from tenor._cli.signature import signature
 
 EXAMPLES = [
@@ -56,11 +57,14 @@ def execute(args):
         return show(describe(sig.name))
     use_threads(args)
     files.check_outputs(args.output)
-    bound = bind(sig, args.words)
-    if args.device:
-        _place(sig, bound, require_device(args.device))
-    seconds, strategy, results = call(sig, bound)
-    written = files.write(results, args.output) if args.output else [None] * len(results)
+    with Progress(f"run {sig.name}: reading") as progress:
+        bound = bind(sig, args.words)
+        if args.device:
+            _place(sig, bound, require_device(args.device))
+        progress.what = f"run {sig.name}:"
+        seconds, strategy, results = call(sig, bound)
+        progress.what = f"run {sig.name}: writing"
+        written = files.write(results, args.output) if args.output else [None] * len(results)
     _show(args, sig, results, written, seconds, strategy)
     return 0
 
@@ -113,8 +117,6 @@ def _named(op, result):
 
 
 def _show(args, sig, results, written, seconds, strategy):
-    from tenor._cli.output import print_json
-
     rows = [{"name": n, "shape": list(r.shape), "dtype": str(r.dtype), "file": f} for (n, r), f in zip(results.items(), written)]
     if args.json:
         for row, r in zip(rows, results.values()):

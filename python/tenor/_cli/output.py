@@ -3,6 +3,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 
 
@@ -55,40 +56,55 @@ def finite(value):
 
 
 class Progress:
-    """A line on stderr that says how far a command is, once it has taken a second and only on a terminal.
+    """A line on stderr that says how far a command is and for how long, once it has taken a second and only on a terminal.
 
         with Progress("check", 1000) as progress:
             ...
             progress.at(i, "softmax")
+
+    A thread of its own paints it, so that long calls need no hook; they run without the interpreter's lock.
     """
 
     def __init__(self, what, total=None):
-        self.what, self.total = what, total
-        self.on = sys.stderr.isatty()
-        self.start = self.last = time.monotonic()
-        self.shown = False
+        self.what, self.total, self.done, self.note = what, total, 0, ""
+        self.start = time.monotonic()
+        self.lock, self.over, self.shown = threading.Lock(), threading.Event(), False
+        self.painter = threading.Thread(target=self._paint, daemon=True) if sys.stderr.isatty() else None
 
     def __enter__(self):
+        if self.painter:
+            self.painter.start()
         return self
 
     def __exit__(self, *_error):
+        self.over.set()
+        if self.painter:
+            self.painter.join()
         self.clear()
 
-    def at(self, done=None, note=""):
-        now = time.monotonic()
-        if not self.on or now - self.start < 1 or now - self.last < 0.1:
-            return
-        self.last, self.shown = now, True
-        far = f" {done}/{self.total}" if self.total else ""
-        sys.stderr.write(f"\r\x1b[K{self.what}{far} {note}"[: max(width_of_stderr(), 20) + 4])
-        sys.stderr.flush()
+    def at(self, done=0, note=""):
+        """What the line says from now on."""
+        self.done, self.note = done, note
 
     def clear(self):
         """Takes the line away, before something else is printed."""
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self.shown = False
+        with self.lock:
+            if self.shown:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+                self.shown = False
+
+    def _paint(self):
+        wait = 1.0
+        while not self.over.wait(wait):
+            wait = 0.2
+            far = f" {self.done}/{self.total}" if self.total else ""
+            line = f"{self.what}{far} {self.note}".rstrip() + f" ({time.monotonic() - self.start:.0f} s)"
+            with self.lock:
+                if not self.over.is_set():
+                    sys.stderr.write("\r\x1b[K" + line[:max(width_of_stderr(), 20)])
+                    sys.stderr.flush()
+                    self.shown = True
 
 
 def width_of_stderr():
