@@ -25,6 +25,16 @@ void softmax_rows(const RowBlock& block, DType dtype);
 void log_softmax_rows(const RowBlock& block, DType dtype);
 void normalize_rows(const RowBlock& block, DType dtype, double p, double epsilon);
 
+inline constexpr int64_t kSoftmaxColumns = 64;
+/// Columns side by side, at most kSoftmaxColumns: element i of column c is x[i * x_step + c]. y may be x.
+struct ColumnStrip {
+  const void* x;
+  void* y;
+  int64_t x_step, y_step, length, width;
+  void* scratch;  // 4 * length * kSoftmaxColumns bytes for 16-bit softmax
+};
+void softmax_columns(const ColumnStrip& strip, DType dtype, bool logarithm);
+
 struct GroupParameters {
   NormParameters norm;  // gamma, beta per channel
   int64_t groups;       // row r is group r % groups

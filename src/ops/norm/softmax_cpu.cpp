@@ -7,8 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/norm/softmax_cpu.cpp"
 #include "hwy/foreach_target.h"
-#include "src/cpu/math-inl.h"
-#include "src/ops/norm/norm-inl.h"
+#include "src/ops/norm/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
@@ -49,31 +48,6 @@ HWY_INLINE C exp_row(const T* x, C* e, size_t n, C top) {
       AddOp());
 }
 
-/// Division by one divisor >= 1. float: the bits of IEEE division, as the quotient by the reciprocal, corrected once by
-/// its exact remainder (Markstein 1990), which holds while the remainder does not underflow. Where the quotient is
-/// rounded to 16 bits anyway, by the reciprocal alone.
-template <class T, class D = ComputeTag<T>>
-class Divisor {
- public:
-  using C = hn::TFromD<D>;
-  Divisor(D d, C divisor) : divisor_(hn::Set(d, divisor)), inverse_(hn::Set(d, C(1) / divisor)) {}
-  template <class V>
-  HWY_INLINE V divide(D d, V v) const {
-    if constexpr (sizeof(T) == 2) return hn::Mul(v, inverse_);
-#if HWY_NATIVE_FMA
-    if constexpr (sizeof(C) == 4) {
-      const auto small = hn::And(hn::Lt(v, hn::Set(d, C(0x1p-96))), hn::Gt(v, hn::Zero(d)));
-      const auto q = hn::Mul(v, inverse_);
-      if (HWY_LIKELY(hn::AllFalse(d, small))) return hn::MulAdd(hn::NegMulAdd(q, divisor_, v), inverse_, q);
-    }
-#endif
-    return hn::Div(v, divisor_);
-  }
-
- private:
-  hn::Vec<D> divisor_, inverse_;
-};
-
 void softmax_block(const RowBlock& block, DType dtype) {
   core::visit_float(dtype, [&]<class T>() HWY_ATTR {
     using C = core::Compute<T>;
@@ -92,22 +66,36 @@ void softmax_block(const RowBlock& block, DType dtype) {
   });
 }
 
+/// The largest element and the sum of exponentials of rows that are still in cache when they are written.
+template <class T, class C = core::Compute<T>>
+void log_softmax_some(const RowBlock& block, int64_t first, int64_t count, C* tops, C* logs) {
+  const ComputeTag<T> d;
+  const size_t n = static_cast<size_t>(block.length);
+  for (int64_t r = 0; r < count; ++r) {
+    const T* x = block.row<const T>(0, first + r);
+    tops[r] = row_max(x, n);
+    const auto top = hn::Set(d, tops[r]);
+    logs[r] = reduce_row(
+        x, n, C(0), [&](auto, auto v) HWY_ATTR { return math::exp(d, hn::Sub(v, top)); }, AddOp());
+  }
+  logs_of_sums(logs, static_cast<size_t>(count));
+  for (int64_t r = 0; r < count; ++r) {
+    const T* x = block.row<const T>(0, first + r);
+    T* y = block.row<T>(1, first + r);
+    const auto top = hn::Set(d, tops[r]), log_sum = hn::Set(d, logs[r]);
+    for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR {
+      io.store(d, hn::Sub(hn::Sub(io.load(d, x + i), top), log_sum), y + i);
+    });
+  }
+}
+
 void log_softmax_block(const RowBlock& block, DType dtype) {
   core::visit_float(dtype, [&]<class T>() HWY_ATTR {
-    using C = core::Compute<T>;
-    const ComputeTag<T> d;
-    const size_t n = static_cast<size_t>(block.length);
-    for (int64_t r = 0; r < block.count; ++r) {
-      const T* x = block.row<const T>(0, r);
-      T* y = block.row<T>(1, r);
-      const auto top = hn::Set(d, row_max(x, n));
-      const C sum = reduce_row(
-          x, n, C(0), [&](auto, auto v) HWY_ATTR { return math::exp(d, hn::Sub(v, top)); }, AddOp());
-      const auto log_sum = hn::Set(d, static_cast<C>(std::log(static_cast<double>(sum))));
-      for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR {
-        io.store(d, hn::Sub(hn::Sub(io.load(d, x + i), top), log_sum), y + i);
-      });
-    }
+    constexpr int64_t kRows = 16, kBytes = 16 << 10;  // one vector of logarithms, read from L1
+    core::Compute<T> tops[kRows], logs[kRows];
+    const int64_t some = std::clamp<int64_t>(kBytes / (block.length * static_cast<int64_t>(sizeof(T)) + 1), 1, kRows);
+    for (int64_t r = 0; r < block.count; r += some)
+      log_softmax_some<T>(block, r, std::min(some, block.count - r), tops, logs);
   });
 }
 
