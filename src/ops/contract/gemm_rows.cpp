@@ -117,6 +117,7 @@ std::string rows_why_not(const GemmProblem& problem) {
   if (std::min(problem.m, problem.n) > kFewRows) return "takes at most 8 rows or columns";
   if (std::string reason = blocked_why_not(problem); !reason.empty()) return reason;
   const GemmProblem p = with_few_rows(problem);
+  if (p.m > 4 && p.b.dtype == DType::kBFloat16 && vendor_why_not(problem).empty()) return "from 5 rows on oneDNN multiplies bfloat16 faster";
   return p.b.row == 1 || p.b.col == 1 ? "" : "the matrix has no dim of unit stride";
 }
 

@@ -1,3 +1,5 @@
+#include "hwy/cache_control.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/contract/gemm_rows_cpu.cpp"
 #include "hwy/foreach_target.h"
@@ -18,6 +20,10 @@ inline constexpr int kAccumulators = 8;
 template <class T>
 inline constexpr int kVectorsOf = static_cast<int>(core::kReductionLanes / hn::MaxLanes(hn::ScalableTag<T>()));
 
+/// Bytes that a lone column is fetched ahead: columns follow each other in memory, so the next ones are on their way when
+/// this one ends, which the hardware's prefetchers, stopping at each page, do not see to.
+inline constexpr int64_t kAhead = 16 << 10;
+
 /// out[r * out_pitch + c] = sum over k < depth of rows[r][k] * columns[c][k], each product fused into its lane.
 template <int kRows, int kCols, class T, class S>
 HWY_NOINLINE void dot_tile(const T* HWY_RESTRICT rows, int64_t row_pitch, const S* HWY_RESTRICT columns, int64_t col_step, int64_t depth, T* out, int64_t out_pitch) {
@@ -33,6 +39,7 @@ HWY_NOINLINE void dot_tile(const T* HWY_RESTRICT rows, int64_t row_pitch, const 
     for (int v = 0; v < kVectors; ++v) {
       const int64_t at = k + v * lanes;
       for (int c = 0; c < kCols; ++c) {
+        if constexpr (kCols == 1) hwy::Prefetch(columns + at + kAhead / static_cast<int64_t>(sizeof(S)));
         const auto y = load(d, columns + c * col_step + at);
         for (int r = 0; r < kRows; ++r) sums[r][c][v] = hn::MulAdd(hn::LoadU(d, rows + r * row_pitch + at), y, sums[r][c][v]);
       }
@@ -56,7 +63,9 @@ HWY_NOINLINE void dot_tile(const T* HWY_RESTRICT rows, int64_t row_pitch, const 
 /// Columns [first, last) against kRows rows.
 template <int kRows, class T, class S>
 void dot_rows(const contract::RowsTask& task, const T* rows, const S* columns, int64_t count, int64_t depth, T* sums, int64_t pitch) {
-  constexpr int kFit = kAccumulators / (kRows * kVectorsOf<T>), kCols = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+  constexpr int kFit = kAccumulators / (kRows * kVectorsOf<T>);
+  // Memory sets the pace of one row (of two, where a column is half as long): it is read as one stream.
+  constexpr int kCols = kRows == 1 || kRows * sizeof(S) <= 4 ? 1 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
   int64_t c = 0;
   for (; c + kCols <= count; c += kCols) dot_tile<kRows, kCols>(rows, task.k, columns + c * task.col_step, task.col_step, depth, sums + c, pitch);
   for (; c < count; ++c) dot_tile<kRows, 1>(rows, task.k, columns + c * task.col_step, task.col_step, depth, sums + c, pitch);

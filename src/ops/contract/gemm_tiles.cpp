@@ -126,9 +126,9 @@ std::string tiles_why_not(const GemmProblem& p) {
   if (p.c.dtype != DType::kBFloat16 && p.c.dtype != DType::kFloat32) return "writes bfloat16 or float32";
   if (p.compute != DType::kFloat32) return "accumulates in float32 only";
   if (!available()) return "this CPU or system has no AMX";
-  // Packing a matrix by rows for a handful of columns takes longer than adding its rows up.
-  const bool few = !p.batch_invariant && ((p.m <= 4 && p.b.row != 1) || (p.n <= 4 && p.a.col != 1));
-  return few && rows_why_not(p).empty() ? "few rows against a matrix whose rows are contiguous" : "";
+  // Packing a matrix by rows for a handful of columns takes longer than adding its rows up; for one row, memory alone counts.
+  const bool few = !p.batch_invariant && (p.m == 1 || p.n == 1 || (p.m <= 4 && p.b.row != 1) || (p.n <= 4 && p.a.col != 1));
+  return few && rows_why_not(p).empty() ? "few rows against a matrix that is read once" : "";
 }
 
 void tiles_run(const GemmProblem& problem) {
