@@ -57,6 +57,8 @@ void combine_block(const Dims& shape, const Dims& to_strides, const Dims& from_s
     } else {
       for (int64_t i = 0; i < n; ++i) to[i] = op(to[i], from[i]);
     }
+  } else if (std::is_same_v<Op, Put> && ts == 1 && fs == -1) {
+    std::reverse_copy(from - (n - 1), from + 1, to);
   } else {
     for (int64_t i = 0; i < n; ++i) to[i * ts] = op(to[i * ts], from[i * fs]);
   }
