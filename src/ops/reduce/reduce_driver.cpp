@@ -129,7 +129,8 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
   }
 }
 
-void Driver::runs_blocks(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, double power, char* results) const {
+void Driver::runs_blocks(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, double power,
+                         char* results) const {
   const Kernels& k = *reader.kernels;
   const size_t step = item_size(k.accumulator);
   double lanes[core::kReductionLanes];

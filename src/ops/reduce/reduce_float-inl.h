@@ -77,7 +77,8 @@ struct FloatKernels {
   using Combine = typename Op::Combine;
   static constexpr int64_t kLanes = core::kReductionLanes;
   static constexpr int64_t kFold = 4;  // rows of a lane folded while its accumulators are in registers
-  static constexpr int64_t kFoldBytes = 16 << 10;  // of narrow rows, more of them: these are walked once for every two vectors
+  static constexpr int64_t kFoldBytes =
+      16 << 10;  // of narrow rows, more of them: these are walked once for every two vectors
 
   static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power,
                    void* results) {
@@ -131,7 +132,8 @@ struct FloatKernels {
     while (rows > 0) {
       const int64_t lane = first % kLanes;
       const bool narrow = !Op::kShifted && stride == width && pitch == width;
-      const int64_t most = narrow ? std::max<int64_t>(kFold, kFoldBytes / static_cast<int64_t>(sizeof(T)) / (kLanes * width)) : kFold;
+      const int64_t most =
+          narrow ? std::max<int64_t>(kFold, kFoldBytes / static_cast<int64_t>(sizeof(T)) / (kLanes * width)) : kFold;
       const int64_t groups = rows / kLanes < most ? rows / kLanes : most;
       int64_t taken = 1;
       if (lane != 0 || rows < 2) {
@@ -175,7 +177,10 @@ struct FloatKernels {
     // Lanes that took nothing hold the identity, and combine(x, identity) is x: they are skipped.
     C* acc = static_cast<C*>(lanes);
     for (int64_t half = kLanes / 2; half > 0; half /= 2)
-      for (int64_t l = 0; l < half && l + half < rows; ++l) combine(acc + l * pitch, acc + (l + half) * pitch, width);
+      if (pitch == width && rows >= kLanes)
+        combine(acc, acc + half * pitch, half * width);
+      else
+        for (int64_t l = 0; l < half && l + half < rows; ++l) combine(acc + l * pitch, acc + (l + half) * pitch, width);
   }
 
   static constexpr Kernels kTable{

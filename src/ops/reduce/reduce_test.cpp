@@ -181,7 +181,8 @@ TEST(Reduce, LongAxesInOneTileAndInOneRow) {
 TEST(Reduce, BlocksOfNeighbouringRowsHaveTheBitsOfDenseOnes) {
   Random random(12);
   for (DType dtype : {float32, bfloat16, float64, int32})
-    for (const auto& [length, rows] : {std::pair{2048, 71}, {4096, 21}, {8192, 17}, {1024, 150}, {16, 4000}, {3000, 20}}) {
+    for (const auto& [length, rows] :
+         {std::pair{2048, 71}, {4096, 21}, {8192, 17}, {1024, 150}, {16, 4000}, {3000, 20}}) {
       const Tensor x = transpose(numbers({2, length, rows}, dtype, random), 1, 2), dense = x.contiguous();
       const Dims both = {1, 2};
       const auto check = [&](const char* op, const Tensor& got, const Tensor& want) {
@@ -193,7 +194,8 @@ TEST(Reduce, BlocksOfNeighbouringRowsHaveTheBitsOfDenseOnes) {
       if (dtype == int32) continue;
       check("var", var(x, {.dim = both}), var(dense, {.dim = both}));
       check("logsumexp", logsumexp(x, {.dim = both}), logsumexp(dense, {.dim = both}));
-      const double want = in_order<double>(sequences(x, both)[0], 0, [](double v) { return v; }, [](double a, double b) { return a + b; });
+      const double want = in_order<double>(
+          sequences(x, both)[0], 0, [](double v) { return v; }, [](double a, double b) { return a + b; });
       if (dtype == float64) EXPECT_EQ(at(sum(x, {.dim = both}), 0), want);
     }
 }
