@@ -44,23 +44,38 @@ HWY_INLINE V sigmoid(D d, V x) {
   return hn::Mul(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), reciprocal(d, hn::Add(one, e)));
 }
 
-/// The standard normal distribution function: accurate relative to itself on the negative side too. NaN as in sigmoid.
-template <class D, class V>
-HWY_INLINE V normal_cdf(D d, V x) {
+/// The standard normal distribution function of N vectors: accurate relative to itself on the negative side too. NaN as in
+/// sigmoid. Step by step through all N, since one vector's chain of operations is too long for a processor to see the next
+/// one behind it.
+template <size_t N, class D, class V>
+HWY_INLINE void normal_cdf(D d, const V (&x)[N], V (&y)[N]) {
   constexpr double kScale = 0.84932180028801904;  // e^(-x^2 / 2) = 2^-(kScale x)^2
   const hn::RebindToSigned<D> di;
-  const V t = hn::Min(hn::Mul(hn::Abs(x), constant(d, kScale)), constant(d, 12.28)), one = constant(d, 1);
-  const V u = reciprocal(d, hn::MulAdd(t, constant(d, 0.65 * 0.70710678118654752 / kScale), one)), square = hn::Mul(u, u);
+  const V one = constant(d, 1), magic = constant(d, 12582912.0);
+  V t[N], u[N], square[N], low[N], high[N];
+  math::Rounded<D> n[N];
+  for (size_t k = 0; k < N; ++k) t[k] = hn::Min(hn::Mul(hn::Abs(x[k]), constant(d, kScale)), constant(d, 12.28));
+  for (size_t k = 0; k < N; ++k) u[k] = reciprocal(d, hn::MulAdd(t[k], constant(d, 0.65 * 0.70710678118654752 / kScale), one));
+  for (size_t k = 0; k < N; ++k) {
+    const V shifted = hn::NegMulAdd(t[k], t[k], magic);
+    n[k] = {hn::Sub(shifted, magic), hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic))};
+  }
   // Half of erfc(x / sqrt 2) e^(x^2 / 2), over u.
-  const V low = hn::MulAdd(u, constant(d, 0.18697764345), constant(d, 0.18322022145));
-  const V middle = hn::MulAdd(u, constant(d, 0.1786367123), constant(d, 0.11572710285));
-  const V high = hn::MulAdd(u, constant(d, 0.0721256614), constant(d, -0.23665312955));
-  const V scaled = hn::MulAdd(square, hn::MulAdd(square, high, middle), low);
-  const V magic = constant(d, 12582912.0), shifted = hn::NegMulAdd(t, t, magic);
-  const math::Rounded<D> n{hn::Sub(shifted, magic), hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic))};
-  const V e = exp2_parts(d, n, hn::Neg(hn::MulAdd(t, t, n.value)));
-  const V tail = hn::Mul(hn::Mul(u, e), scaled);
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
+  for (size_t k = 0; k < N; ++k) {
+    square[k] = hn::Mul(u[k], u[k]);
+    low[k] = hn::MulAdd(u[k], constant(d, 0.18697764345), constant(d, 0.18322022145));
+    high[k] = hn::MulAdd(u[k], constant(d, 0.0721256614), constant(d, -0.23665312955));
+  }
+  for (size_t k = 0; k < N; ++k) {
+    const V middle = hn::MulAdd(u[k], constant(d, 0.1786367123), constant(d, 0.11572710285));
+    low[k] = hn::MulAdd(square[k], hn::MulAdd(square[k], high[k], middle), low[k]);
+  }
+  for (size_t k = 0; k < N; ++k) low[k] = hn::Mul(low[k], u[k]);
+  for (size_t k = 0; k < N; ++k) high[k] = exp2_parts(d, n[k], hn::Neg(hn::MulAdd(t[k], t[k], n[k].value)));
+  for (size_t k = 0; k < N; ++k) {
+    const V tail = hn::Mul(low[k], high[k]);
+    y[k] = hn::IfThenElse(hn::Lt(x[k], hn::Zero(d)), tail, hn::Sub(one, tail));
+  }
 }
 
 template <class D, class V>

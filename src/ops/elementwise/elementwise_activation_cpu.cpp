@@ -27,12 +27,32 @@ struct Functions {
     if constexpr (std::is_same_v<T, BFloat16>) return math_short::sigmoid(d, v);
     else return math::sigmoid(d, v);
   }
-  template <class D, class V>
-  static HWY_INLINE V normal_cdf(D d, V v) {
-    if constexpr (std::is_same_v<T, BFloat16>) return math_short::normal_cdf(d, v);
-    else return math::normal_cdf(d, v);
-  }
 };
+
+/// N vectors through gelu.
+template <size_t N>
+HWY_INLINE void short_gelu(const BFloat16* from, BFloat16* to) {
+  const ComputeTag<BFloat16> d;
+  hn::Vec<decltype(d)> x[N], y[N];
+  for (size_t k = 0; k < N; ++k) x[k] = load(d, from + k * hn::Lanes(d));
+  math_short::normal_cdf(d, x, y);
+  for (size_t k = 0; k < N; ++k) store(d, gated(d, x[k], y[k]), to + k * hn::Lanes(d));
+}
+
+void bfloat16_gelu(const void* const* in, void* out, size_t n, const void*) {
+  const ComputeTag<BFloat16> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto* from = static_cast<const BFloat16*>(in[0]);
+  auto* to = static_cast<BFloat16*>(out);
+  size_t i = 0;
+  for (; i + 3 * lanes <= n; i += 3 * lanes) short_gelu<3>(from + i, to + i);
+  for (; i + lanes <= n; i += lanes) short_gelu<1>(from + i, to + i);
+  if (i == n) return;
+  BFloat16 rest[HWY_MAX_BYTES / sizeof(BFloat16)] = {};
+  std::memcpy(rest, from + i, (n - i) * sizeof(BFloat16));
+  short_gelu<1>(rest, rest);
+  std::memcpy(to + i, rest, (n - i) * sizeof(BFloat16));
+}
 
 template <class T>
 StepFn float_activation(Op op) {
@@ -44,7 +64,9 @@ StepFn float_activation(Op op) {
       return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(math::constant(d, *alpha), math::expm1(d, v)));
     });
     case Op::kSilu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, Functions<T>::sigmoid(d, v)); });
-    case Op::kGelu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, Functions<T>::normal_cdf(d, v)); });
+    case Op::kGelu:
+      if constexpr (std::is_same_v<T, BFloat16>) return &bfloat16_gelu;
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, math::normal_cdf(d, v)); });
     // 0.5 (1 + tanh z) = sigmoid(2 z), without the cancellation at z < 0.
     case Op::kGeluTanh: return vector1<T>([](auto d, auto v) HWY_ATTR {
       const auto cube = hn::MulAdd(hn::Mul(hn::Mul(v, v), v), math::constant(d, 0.044715), v);
