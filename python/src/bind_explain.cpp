@@ -137,6 +137,9 @@ void bind_explain(nb::module_& m) {
     const Tensor t = to_tensor("explain", "input", x.object);
     return fusion::traced(t);
   }, "x"_a, "The array's shape, strides and dtype without its memory.");
+  m.def("_shape", [](nb::handle shape, DTypeLike dtype) {
+    return Tensor::empty(dims_of(shape), to_dtype(dtype.object), {DeviceType::kMeta, 0});
+  }, "shape"_a, "dtype"_a, "A tensor without memory, stated by no step.");
   m.def("_target_names", &fusion::target_names);
   m.def("_limits_of", &limits_of, "device"_a);
 }

@@ -72,7 +72,7 @@ def parse_spec(name, text, sizes):
         if not isinstance(value, int) and not part.isdigit():
             raise _tenor.ValueError(f"explain: {name}: size {part!r} of {text!r} is no number, nor an integer input of that name")
         shape.append(int(value))
-    return _tenor.empty(shape, dtype=dtype, device="meta")
+    return _tenor._shape(shape, dtype)
 
 
 def _read_text(name, text, sizes):
@@ -194,8 +194,17 @@ class _Function(_Program):
     def _call(self, arguments, recorder, traced):
         values = list(arguments.values())
         keywords = dict(list(arguments.items())[self.count:])
-        fn = _without_data(self.fn) if traced else self.fn
-        return fn(*values[:self.count], **keywords), []
+        if not traced:
+            return self.fn(*values[:self.count], **keywords), []
+        try:
+            return _without_data(self.fn)(*values[:self.count], **keywords), []
+        except _tenor.DeviceError as error:
+            raise _tenor.DeviceError(f"{error}\n  explain calls {self.title} with shapes alone, so it must not read values") from None
+        except TypeError as error:
+            if isinstance(error, _tenor.Error):
+                raise
+            raise _tenor.DTypeError(f"explain: {self.title}: {error}\n  explain calls it with tenor.Tensors that have no data: use "
+                                    "Tenor's operators inside") from error
 
 
 def _without_data(fn):

@@ -16,6 +16,8 @@ from tenor._tenor import Tensor, _traced
 BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
           ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
           ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift}
+METHODS = {*names.CASTS, *names.SAME, *names.NEEDS_DATA, "to", "type", "astype", "type_as", "size", "dim", "numel", "is_contiguous", "stride",
+           "nelement", "view_as", "reshape_as", "expand_as", "contiguous", "clone", "new_zeros", "new_ones", "new_empty", "new_full"}
 INPLACE = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}
 UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert}
 COMPARE = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -104,6 +106,8 @@ class Evaluator:
             result = self.statement(statement)
             text = ast.get_source_segment(tree.text, statement) or ""
             self.sources += [" ".join(text.split()) if several else ""] * (len(self.recorder) - len(self.sources))
+        if isinstance(result, (Method, names.Function, names.Namespace)):
+            raise _tenor.ValueError(f"explain: the text ends in {kind(result)}; call it")
         return result
 
     def statement(self, s):
@@ -304,6 +308,9 @@ class Evaluator:
             return getattr(x, a)
         if a in ("T", "mT", "H"):
             return self.guarded(node, "transpose", lambda: _tenor.transpose(x, -2, -1) if x.ndim > 1 else x, [x])
+        known = names.RENAMED.get(a, a)
+        if not (known in names.ADAPTED or a in METHODS or hasattr(Tensor, known) or (hasattr(_tenor, known) and known not in ("Error",))):
+            raise names.unknown(short(node), [n for n in dir(Tensor) if not n.startswith("_")])
         return Method(x, a)
 
     def on_Subscript(self, node):
@@ -350,6 +357,10 @@ class Evaluator:
         array = np.asarray(data)
         array = array.astype(np.float32) if array.dtype == np.float64 else array
         return _traced(array) if self.traced else _tenor.asarray(array).clone()
+
+    def given(self, shape, dtype):
+        """An input that the text makes up, as torch.randn does."""
+        return _tenor._shape(shape, dtype) if self.traced else _tenor.zeros(shape, dtype=dtype)
 
     # ---- calls
 
@@ -432,8 +443,6 @@ class Evaluator:
             kwargs.pop("device", None)
             return self.guarded(node, name, lambda: getattr(x, name)(*args[1:], **kwargs), args)
         target = names.RENAMED.get(name, name)
-        if target not in names.ADAPTED and not hasattr(Tensor, target) and not hasattr(_tenor, target):
-            raise names.unknown(f"{short(node.func.value)}.{name}", [n for n in dir(Tensor) if not n.startswith("_")])
         return self.operator(node, names.Function(target, "method"), args, kwargs)
 
     def conversion(self, node, args, kwargs):
@@ -507,7 +516,10 @@ def kind(x):
         return f"the namespace {x.name}"
     if isinstance(x, names.Function):
         return f"the function {x.name}"
-    return f"a {type(x).__name__}"
+    if isinstance(x, Method):
+        return f"the method {x.name}"
+    name = "None" if x is None else type(x).__name__
+    return name if x is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _flat(values):

@@ -112,18 +112,29 @@ def _tensor(ev, data, dtype=None, **kwargs):
     return x if dtype is None else T.to(x, dtype)
 
 
+def _random(ev, *size, dtype="float32", **kwargs):
+    """rand, randn: an input of that shape. What fills it costs nothing here."""
+    shape = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    return ev.given(shape, dtype)
+
+
+def _randint(ev, *args, size=None, dtype="int64", **kwargs):
+    return ev.given(args[-1] if size is None else size, dtype)
+
+
 def _group_norm(_, x, num_groups, weight=None, bias=None, eps=1e-5):
     return T.group_norm(x, num_groups, weight, bias, epsilon=eps)
 
 
 ADAPTED = {
     "softmax": _typed("softmax"), "log_softmax": _typed("log_softmax"), "dropout": _same, "detach": _same, "dropout_": _same,
-    "layer_norm": None, "multinomial": _multinomial, "scaled_dot_product_attention": _sdpa, "addmm": _addmm, "baddbmm": _addmm, "where": _where,
+    "multinomial": _multinomial, "scaled_dot_product_attention": _sdpa, "addmm": _addmm, "baddbmm": _addmm, "where": _where,
+    "rand": _random, "randn": _random, "randint": _randint, "randperm": lambda ev, n, **kwargs: ev.given([n], "int64"),
+    "rand_like": lambda ev, x, **kwargs: ev.given(x.shape, x.dtype), "randn_like": lambda ev, x, **kwargs: ev.given(x.shape, x.dtype),
     "square": lambda _, x: T.mul(x, x), "einsum": _einsum, "t": lambda _, x: T.transpose(x, 0, 1), "tensor": _tensor, "as_tensor": _tensor,
-    "asarray": _tensor, "array": _tensor, "numel": lambda _, x: x.size, "sign_": None,
+    "asarray": _tensor, "array": _tensor, "numel": lambda _, x: x.size,
     "logaddexp": lambda _, a, b: T.logsumexp(T.stack([a, b]), 0), "clone": lambda _, x: x.clone(), "contiguous": lambda _, x: x.contiguous(),
     "repeat": lambda _, x, *n: T.repeat(x, n[0] if len(n) == 1 else n), "finfo": lambda _, d: Limits(d), "iinfo": lambda _, d: Limits(d)}
-ADAPTED = {k: v for k, v in ADAPTED.items() if v is not None}
 # Only where PyTorch or F is named: Tenor's own have Tenor's arguments.
 OF_TORCH = {"layer_norm": _norm_over("layer_norm"), "rms_norm": _norm_over("rms_norm"), "group_norm": _group_norm}
 

@@ -153,6 +153,9 @@ def test_promotions():
 def test_hidden_copies_of_operators():
     e = tn.explain("a @ b", a="f32[8,8]", b="i32[8,8]", device="h200")
     assert [c.step for c in e.copies] == [0]
+    assert [c.reason for c in tn.explain("gather(x, 0, i)", x="f32[4,8]", i="i32[2,8]", device="h200").copies] == ["index: indices are read as dense int64"]
+    assert tn.explain("gather(x, 0, i)", x="f32[4,8]", i="i64[2,8]", device="h200").copies == []
+    assert tn.explain("x.transpose(0, 1).roll(1)", x="f32[4,8]", device="h200").copies[0].bytes == 128
     assert tn.explain("x.transpose(0, 1).contiguous()", x="f32[4,8]", device="h200").copies[0].bytes == 128
 
 
@@ -179,8 +182,12 @@ def test_functions_with_arrays_of_any_library_and_captures():
     assert tn.explain(tn.exp, x).steps[0].op == "exp"
     big = np.broadcast_to(np.float32(1), (1 << 20, 1 << 20))
     assert tn.explain(lambda a: a + 1, big).steps[0].bytes_read == 4
-    with pytest.raises(tn.DeviceError):
+    with pytest.raises(tn.DeviceError, match="must not read values"):
         tn.explain(lambda a: a.numpy(), x)
+    with pytest.raises(tn.DTypeError, match="Tenor's operators"):
+        tn.explain(lambda a: np.exp(a), x)
+    with pytest.raises(tn.ShapeError):
+        tn.explain(lambda a: a @ a, x)
 
 
 def test_nothing_is_computed_or_allocated():

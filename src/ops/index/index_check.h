@@ -33,12 +33,24 @@ inline int64_t plus(const char* op, int64_t a, int64_t b) {
   return out;
 }
 
+/// States the copies of index arrays that checked_indices() makes: of the inputs that are no data of
+/// the table's dtype.
+inline void state_index_copies(core::Step& step, size_t table) {
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const Tensor& x = step.inputs[i];
+    if (i == table || !x.defined() || !is_integer(x.dtype()) || x.dtype() == step.inputs[table].dtype()) continue;
+    if (x.dtype() != int64 || !x.is_contiguous())
+      step.copies.push_back({"index", x.numel() * static_cast<int64_t>(item_size(int64)), "indices are read as dense int64"});
+  }
+}
+
 /// The step of a read at places that `index` names: of x no more than what comes out is read.
 inline core::Step read_step(const char* op, std::vector<Tensor> inputs, size_t table, const Tensor& out, std::string note) {
   core::Step step{op, core::OpClass::kIndex, std::move(inputs), {out}};
   step.reads = std::vector<int64_t>(step.inputs.size(), -1);
   step.reads[table] = out.numel();
   step.note = std::move(note);
+  state_index_copies(step, table);
   return step;
 }
 
@@ -48,6 +60,7 @@ inline core::Step write_step(const char* op, std::vector<Tensor> inputs, const T
   step.reads = std::vector<int64_t>(step.inputs.size(), -1);
   step.reads[0] = combines ? places : 0;
   step.writes = {places};
+  state_index_copies(step, 0);
   return step;
 }
 

@@ -127,7 +127,12 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
     const int64_t count = x.numel();
     const Tensor places = is_meta(x) ? indices : checked_indices(op, "indices", indices, count);
     Output out(op, options.out, {indices.numel()}, x.dtype(), x, {&x, &indices});
-    core::StepScope step([&] { return index::read_step(op, {x, indices}, 0, out.target(), "the length of indices"); });
+    core::StepScope step([&] {
+      Step stated = index::read_step(op, {x, indices}, 0, out.target(), "the length of indices");
+      if (!x.is_contiguous())
+        stated.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dim it reads one dense row"});
+      return stated;
+    });
     if (step.shape_only(out.target())) return out.target();
     gather_into(x.contiguous(), {1}, 0, count, places, out.target());
     return out.finish();

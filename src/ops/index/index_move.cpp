@@ -44,7 +44,12 @@ void roll_into(const Tensor& x, const Tensor& out, const Dims& dims, const Dims&
 Tensor roll_flat(const Tensor& x, const Dims& shifts, const Tensor& out_option) {
   if (shifts.size() != 1) fail<ValueError>("roll: without dims there is one shift, got {}", shifts);
   Output out("roll", out_option, x.shape(), x.dtype(), x, {&x}, {.contiguous = true});
-  core::StepScope step([&] { return Step{"roll", OpClass::kIndex, {x}, {out.target()}}; });
+  core::StepScope step([&] {
+    Step stated{"roll", OpClass::kIndex, {x}, {out.target()}};
+    if (!x.is_contiguous())
+      stated.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dims it rolls one dense row"});
+    return stated;
+  });
   const int64_t n = x.numel();
   if (step.shape_only(out.target()) || n == 0) return out.target();
   const Tensor from = x.contiguous(), to = out.target();

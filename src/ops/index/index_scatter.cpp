@@ -191,7 +191,8 @@ Tensor scattered_in_place(Scatter s) {
   core::check_writable(s.op, "x", s.x);
   core::StepScope step([&] {
     Step stated = index::write_step(s.op, {s.x, s.index, s.src}, s.x, s.index.numel(), s.kind != Kind::kPut);
-    if (s.kind != Kind::kPut) stated.copies = index::scratch_copies(s.x);
+    if (s.kind != Kind::kPut)
+      for (core::Copy& copy : index::scratch_copies(s.x)) stated.copies.push_back(std::move(copy));
     return stated;
   });
   if (step.shape_only(s.x)) return s.x;
@@ -308,7 +309,7 @@ Tensor index_add_(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   core::check_writable(op, "x", x);
   core::StepScope step([&] {
     Step stated = index::write_step(op, {x, index, source}, x, source.numel(), true);
-    stated.copies = index::scratch_copies(x);
+    for (core::Copy& copy : index::scratch_copies(x)) stated.copies.push_back(std::move(copy));
     return stated;
   });
   if (step.shape_only(x)) return x;
