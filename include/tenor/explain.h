@@ -1,19 +1,20 @@
-// explain: what operators on these shapes cost, what bounds them, and what fusing them would save, before anything runs.
+// explain: what operators on these shapes cost, what bounds them, and what fusing them would save, before anything
+// runs.
 //
 //     Explanation e = explain([](Tensor x) { return div(x, sum(x, {.dim = Dims{-1}, .keepdim = true})); },
 //                             Tensor::empty({4096, 8192}, bfloat16, {DeviceType::kMeta}));
 //     std::puts(to_string(e).c_str());
 //
-// Counting: views nothing; elementwise 1 FLOP an output element; reductions 1 an input element; index and order steps 0;
-// contractions 2 a multiply-add (1 where nothing is summed) and 1 an output element for a bias. Operands count by distinct
-// elements; of a read at places that data names, no more than what comes out. bytes_needed is the inputs once and the
-// outputs once; bytes_moved is what the plan's kernels read and write.
+// Counting: views nothing; elementwise 1 FLOP an output element; reductions 1 an input element; index and order steps
+// 0; contractions 2 a multiply-add (1 where nothing is summed) and 1 an output element for a bias. Operands count by
+// distinct elements; of a read at places that data names, no more than what comes out. bytes_needed is the inputs once
+// and the outputs once; bytes_moved is what the plan's kernels read and write.
 #pragma once
 
 #include <functional>
+#include <string>
 #include <tuple>
 #include <type_traits>
-#include <string>
 #include <vector>
 
 #include "tenor/tensor.h"
@@ -24,17 +25,17 @@ namespace tenor {
 struct Explanation {
   struct Step {
     std::string op;
-    int op_class;            ///< 1 view, 2 elementwise, 3 reduction or scan, 4 index, 5 contraction
-    Dims shape;              ///< of its first result
+    int op_class;  ///< 1 view, 2 elementwise, 3 reduction or scan, 4 index, 5 contraction
+    Dims shape;    ///< of its first result
     DType dtype;
-    bool view;               ///< no copy: the result is the operand's memory
+    bool view;  ///< no copy: the result is the operand's memory
     int64_t bytes_read, bytes_written, flops;
-    std::string bound;       ///< "memory", "compute" or "none"
-    double floor_us;         ///< the least time that the device's limits allow
-    double time_us = 0;      ///< measured; 0 before
-    double share = 0;        ///< floor_us / time_us: the share of the limit; 0 before
-    std::string note = {};   ///< why the result has its shape
-    std::string source = {}; ///< the text that it comes from, where there is one
+    std::string bound;        ///< "memory", "compute" or "none"
+    double floor_us;          ///< the least time that the device's limits allow
+    double time_us = 0;       ///< measured; 0 before
+    double share = 0;         ///< floor_us / time_us: the share of the limit; 0 before
+    std::string note = {};    ///< why the result has its shape
+    std::string source = {};  ///< the text that it comes from, where there is one
   };
   struct Kernel {
     std::vector<int> steps;  ///< each step is in one kernel
@@ -71,26 +72,27 @@ struct Explanation {
 };
 
 struct ExplainOptions {
-  std::string device = {};  ///< empty: this machine, measured; "h200", "h100" or "a100": their limits, no such device needed
-  bool measure = false;     ///< also runs fn, on copies of the inputs, several times, and states each step's best time
+  std::string device =
+      {};  ///< empty: this machine, measured; "h200", "h100" or "a100": their limits, no such device needed
+  bool measure = false;  ///< also runs fn, on copies of the inputs, several times, and states each step's best time
 };
 
-/// Traces fn on shapes alone: it is called with tensors of the inputs' shapes, strides and dtypes on the meta device, so
-/// nothing is computed or allocated unless `measure`. Tensors on the meta device may be given as inputs, and are zeros when
-/// measured. fn must not capture tensors of another device.
+/// Traces fn on shapes alone: it is called with tensors of the inputs' shapes, strides and dtypes on the meta device,
+/// so nothing is computed or allocated unless `measure`. Tensors on the meta device may be given as inputs, and are
+/// zeros when measured. fn must not capture tensors of another device.
 /// @throws ValueError for an unknown device, and whatever fn throws.
-Explanation explain(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn, const std::vector<Tensor>& inputs,
-                    const ExplainOptions& options = {});
+Explanation explain(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
+                    const std::vector<Tensor>& inputs, const ExplainOptions& options = {});
 
 /// The same for a function of tensors that returns one tensor: explain(fn, x, w).
 template <class Fn, class... Inputs>
-  requires(std::is_invocable_r_v<Tensor, Fn&, Inputs...>)
-Explanation explain(Fn&& fn, const Inputs&... inputs) {
+requires(std::is_invocable_r_v<Tensor, Fn&, Inputs...>) Explanation explain(Fn&& fn, const Inputs&... inputs) {
   return explain(
       [&](const std::vector<Tensor>& given) {
         size_t next = 0;
         // Braces fix the order in which the arguments are taken.
-        const std::tuple<std::conditional_t<true, Tensor, Inputs>...> arguments{given[(static_cast<void>(sizeof(inputs)), next++)]...};
+        const std::tuple<std::conditional_t<true, Tensor, Inputs>...> arguments{
+            given[(static_cast<void>(sizeof(inputs)), next++)]...};
         return std::vector<Tensor>{std::apply(fn, arguments)};
       },
       std::vector<Tensor>{inputs...});

@@ -29,7 +29,8 @@ Dims dims_of(nb::handle sizes) {
 }
 
 /// A step that no operator of this build states: its result's shape is given.
-Tensor state(PyRecorder& r, const std::string& op, int op_class, const std::vector<Tensor>& inputs, nb::handle shape, DTypeLike dtype, int64_t flops) {
+Tensor state(PyRecorder& r, const std::string& op, int op_class, const std::vector<Tensor>& inputs, nb::handle shape,
+             DTypeLike dtype, int64_t flops) {
   const Tensor out = Tensor::empty(dims_of(shape), to_dtype(dtype.object), {DeviceType::kMeta, 0});
   r.recorder.record({kept(op), static_cast<core::OpClass>(op_class), inputs, {out}, flops});
   return out;
@@ -59,7 +60,8 @@ nb::object step_of(const PyRecorder& r, const Tensor& x) {
 /// The first result's shape of each step.
 nb::list shapes_of(const PyRecorder& r) {
   nb::list shapes;
-  for (const core::Step& s : r.recorder.steps) shapes.append(s.outputs.empty() || !s.outputs[0].defined() ? nb::tuple() : to_tuple(s.outputs[0].shape()));
+  for (const core::Step& s : r.recorder.steps)
+    shapes.append(s.outputs.empty() || !s.outputs[0].defined() ? nb::tuple() : to_tuple(s.outputs[0].shape()));
   return shapes;
 }
 
@@ -68,23 +70,38 @@ std::string dtype_name(DType d) { return std::string(name(d)); }
 void bind_rows(nb::class_<Explanation>& e) {
   using E = Explanation;
   nb::class_<E::Step>(e, "Step", "One operator call.")
-      .def_ro("op", &E::Step::op).def_ro("op_class", &E::Step::op_class)
+      .def_ro("op", &E::Step::op)
+      .def_ro("op_class", &E::Step::op_class)
       .def_prop_ro("shape", [](const E::Step& s) { return to_tuple(s.shape); })
       .def_prop_ro("dtype", [](const E::Step& s) { return dtype_name(s.dtype); })
-      .def_ro("view", &E::Step::view).def_ro("bytes_read", &E::Step::bytes_read).def_ro("bytes_written", &E::Step::bytes_written)
-      .def_ro("flops", &E::Step::flops).def_ro("bound", &E::Step::bound).def_ro("floor_us", &E::Step::floor_us)
+      .def_ro("view", &E::Step::view)
+      .def_ro("bytes_read", &E::Step::bytes_read)
+      .def_ro("bytes_written", &E::Step::bytes_written)
+      .def_ro("flops", &E::Step::flops)
+      .def_ro("bound", &E::Step::bound)
+      .def_ro("floor_us", &E::Step::floor_us)
       .def_prop_ro("time_us", [](const E::Step& s) { return s.time_us > 0 ? nb::cast(s.time_us) : nb::none(); })
       .def_prop_ro("share", [](const E::Step& s) { return s.time_us > 0 ? nb::cast(s.share) : nb::none(); })
-      .def_ro("note", &E::Step::note).def_ro("source", &E::Step::source);
+      .def_ro("note", &E::Step::note)
+      .def_ro("source", &E::Step::source);
   nb::class_<E::Kernel>(e, "Kernel", "Steps that one kernel runs.")
-      .def_ro("steps", &E::Kernel::steps).def_ro("bytes_read", &E::Kernel::bytes_read).def_ro("bytes_written", &E::Kernel::bytes_written)
-      .def_ro("floor_us", &E::Kernel::floor_us).def_ro("strategy", &E::Kernel::strategy).def_ro("declined", &E::Kernel::declined);
+      .def_ro("steps", &E::Kernel::steps)
+      .def_ro("bytes_read", &E::Kernel::bytes_read)
+      .def_ro("bytes_written", &E::Kernel::bytes_written)
+      .def_ro("floor_us", &E::Kernel::floor_us)
+      .def_ro("strategy", &E::Kernel::strategy)
+      .def_ro("declined", &E::Kernel::declined);
   nb::class_<E::Cut>(e, "Cut", "A result that passes between two kernels through memory.")
-      .def_ro("before", &E::Cut::before).def_ro("after", &E::Cut::after).def_ro("reason", &E::Cut::reason);
+      .def_ro("before", &E::Cut::before)
+      .def_ro("after", &E::Cut::after)
+      .def_ro("reason", &E::Cut::reason);
   nb::class_<E::Copy>(e, "Copy", "A copy that an operator makes on its own.")
-      .def_ro("step", &E::Copy::step).def_ro("bytes", &E::Copy::bytes).def_ro("reason", &E::Copy::reason);
+      .def_ro("step", &E::Copy::step)
+      .def_ro("bytes", &E::Copy::bytes)
+      .def_ro("reason", &E::Copy::reason);
   nb::class_<E::Promotion>(e, "Promotion", "Operands of other dtypes than the result's.")
-      .def_ro("step", &E::Promotion::step).def_prop_ro("to", [](const E::Promotion& p) { return dtype_name(p.to); })
+      .def_ro("step", &E::Promotion::step)
+      .def_prop_ro("to", [](const E::Promotion& p) { return dtype_name(p.to); })
       .def_prop_ro("dtypes", [](const E::Promotion& p) {
         nb::list names;
         for (DType d : p.dtypes) names.append(dtype_name(d));
@@ -95,14 +112,26 @@ void bind_rows(nb::class_<Explanation>& e) {
 void bind_explanation(nb::module_& m) {
   nb::class_<Explanation> e(m, "Explanation", nb::dynamic_attr(), "What tenor.explain() says; see there.");
   bind_rows(e);
-  e.def_ro("steps", &Explanation::steps).def_ro("kernels", &Explanation::kernels).def_ro("cuts", &Explanation::cuts)
-      .def_ro("copies", &Explanation::copies).def_ro("promotions", &Explanation::promotions).def_ro("intermediates", &Explanation::intermediates)
-      .def_ro("flops", &Explanation::flops).def_ro("bytes_needed", &Explanation::bytes_needed).def_ro("bytes_moved", &Explanation::bytes_moved)
-      .def_ro("device", &Explanation::device).def_ro("device_source", &Explanation::device_source)
-      .def("to_text", [](const Explanation& x, int width, bool color) { return to_string(x, width, color); }, "width"_a = 100, "color"_a = false,
-           "The table that str() gives, of at most `width` columns.")
-      .def("_add_times", [](Explanation& x, const std::vector<std::string>& ops, const std::vector<double>& seconds) { fusion::add_times(x, ops, seconds); },
-           "ops"_a, "seconds"_a, "Keeps the least time of each step.");
+  e.def_ro("steps", &Explanation::steps)
+      .def_ro("kernels", &Explanation::kernels)
+      .def_ro("cuts", &Explanation::cuts)
+      .def_ro("copies", &Explanation::copies)
+      .def_ro("promotions", &Explanation::promotions)
+      .def_ro("intermediates", &Explanation::intermediates)
+      .def_ro("flops", &Explanation::flops)
+      .def_ro("bytes_needed", &Explanation::bytes_needed)
+      .def_ro("bytes_moved", &Explanation::bytes_moved)
+      .def_ro("device", &Explanation::device)
+      .def_ro("device_source", &Explanation::device_source)
+      .def(
+          "to_text", [](const Explanation& x, int width, bool color) { return to_string(x, width, color); },
+          "width"_a = 100, "color"_a = false, "The table that str() gives, of at most `width` columns.")
+      .def(
+          "_add_times",
+          [](Explanation& x, const std::vector<std::string>& ops, const std::vector<double>& seconds) {
+            fusion::add_times(x, ops, seconds);
+          },
+          "ops"_a, "seconds"_a, "Keeps the least time of each step.");
 }
 
 /// (read bytes a second, copied bytes a second, float32 and 16-bit FLOPs a second) of a device, for pictures.
@@ -117,11 +146,12 @@ void bind_explain(nb::module_& m) {
   bind_explanation(m);
   nb::class_<PyRecorder>(m, "_Recorder", "Keeps the steps of the calls made while it is entered.")
       .def(nb::init<>())
-      .def("__enter__", [](nb::object self) {
-        auto& r = nb::cast<PyRecorder&>(self);
-        r.guard = std::make_unique<core::TracerGuard>(&r.recorder);
-        return self;
-      })
+      .def("__enter__",
+           [](nb::object self) {
+             auto& r = nb::cast<PyRecorder&>(self);
+             r.guard = std::make_unique<core::TracerGuard>(&r.recorder);
+             return self;
+           })
       .def("__exit__", [](PyRecorder& r, nb::args) { r.guard.reset(); })
       .def("__len__", [](const PyRecorder& r) { return r.recorder.steps.size(); })
       .def_prop_ro("ops", [](const PyRecorder& r) { return op_names(r.recorder); })
@@ -129,17 +159,27 @@ void bind_explain(nb::module_& m) {
       .def_prop_ro("seconds", [](const PyRecorder& r) { return r.recorder.seconds; })
       .def("state", &state, "op"_a, "op_class"_a, "inputs"_a, "shape"_a, "dtype"_a, "flops"_a)
       .def("step_of", &step_of, "x"_a)
-      .def("explain", [](const PyRecorder& r, const std::vector<Tensor>& outputs, const std::string& device, const std::vector<std::string>& sources) {
-        nb::gil_scoped_release unlocked;
-        return fusion::explain_steps(r.recorder.steps, outputs, device, sources);
-      }, "outputs"_a, "device"_a, "sources"_a);
-  m.def("_traced", [](Array x) {
-    const Tensor t = to_tensor("explain", "input", x.object);
-    return fusion::traced(t);
-  }, "x"_a, "The array's shape, strides and dtype without its memory.");
-  m.def("_shape", [](nb::handle shape, DTypeLike dtype) {
-    return Tensor::empty(dims_of(shape), to_dtype(dtype.object), {DeviceType::kMeta, 0});
-  }, "shape"_a, "dtype"_a, "A tensor without memory, stated by no step.");
+      .def(
+          "explain",
+          [](const PyRecorder& r, const std::vector<Tensor>& outputs, const std::string& device,
+             const std::vector<std::string>& sources) {
+            nb::gil_scoped_release unlocked;
+            return fusion::explain_steps(r.recorder.steps, outputs, device, sources);
+          },
+          "outputs"_a, "device"_a, "sources"_a);
+  m.def(
+      "_traced",
+      [](Array x) {
+        const Tensor t = to_tensor("explain", "input", x.object);
+        return fusion::traced(t);
+      },
+      "x"_a, "The array's shape, strides and dtype without its memory.");
+  m.def(
+      "_shape",
+      [](nb::handle shape, DTypeLike dtype) {
+        return Tensor::empty(dims_of(shape), to_dtype(dtype.object), {DeviceType::kMeta, 0});
+      },
+      "shape"_a, "dtype"_a, "A tensor without memory, stated by no step.");
   m.def("_target_names", &fusion::target_names);
   m.def("_limits_of", &limits_of, "device"_a);
 }

@@ -166,11 +166,11 @@ class _Program:
 
 class _Text(_Program):
     def __init__(self, text, inputs, named):
-        from tenor import _explain_eval
-        self.tree = _explain_eval.parse(text)
+        from tenor import _explain_parse
+        self.tree = _explain_parse.parse(text)
         self.title = text.strip()
         if inputs:
-            free = [n for n in _explain_eval.free_names(self.tree) if n not in named]
+            free = [n for n in _explain_parse.free_names(self.tree) if n not in named]
             if len(inputs) > len(free):
                 raise _tenor.ValueError(f"explain: {len(inputs)} positional inputs for the names {', '.join(free) or '(none)'} of the text")
             named = {**dict(zip(free, inputs)), **named}

@@ -51,9 +51,9 @@ double measure_copy() {
   });
 }
 
-/// Rates of going through `size` bytes again and again, 16 MiB at a time, the threads' start and end included, as an operator
-/// pays them. Short pieces and many: on a busy machine some are left alone. Every other one goes to this thread by itself, for
-/// all threads together are no slower than one.
+/// Rates of going through `size` bytes again and again, 16 MiB at a time, the threads' start and end included, as an
+/// operator pays them. Short pieces and many: on a busy machine some are left alone. Every other one goes to this
+/// thread by itself, for all threads together are no slower than one.
 MemoryRate measure_memory(int64_t size) {
   const Tensor data = Tensor::empty({size}, uint8);
   std::memset(data.raw(), 1, static_cast<size_t>(size));
@@ -63,17 +63,19 @@ MemoryRate measure_memory(int64_t size) {
     double best = 0;
     for (int64_t run = 0; run < 2 * runs; ++run)
       best = std::max(best, best_rate(1, run % 2 ? 1 : num_threads(), [&](int64_t slot, int64_t threads) {
-        const int64_t bytes = piece / threads / 128 * 128;
-        pass(data.data<char>() + piece * (run / 2 % pieces) + bytes * slot, bytes);
-        return static_cast<double>(bytes);
-      }));
+                        const int64_t bytes = piece / threads / 128 * 128;
+                        pass(data.data<char>() + piece * (run / 2 % pieces) + bytes * slot, bytes);
+                        return static_cast<double>(bytes);
+                      }));
     return best;
   };
   const auto read = [](const char* from, int64_t bytes) {
     volatile uint64_t used = cpu::read_words(reinterpret_cast<const uint64_t*>(from), bytes / 8);
     (void)used;
   };
-  const auto copy = [](char* from, int64_t bytes) { std::memcpy(from + bytes / 2, from, static_cast<size_t>(bytes / 2)); };
+  const auto copy = [](char* from, int64_t bytes) {
+    std::memcpy(from + bytes / 2, from, static_cast<size_t>(bytes / 2));
+  };
   return {static_cast<double>(size), rate(read), rate(copy)};
 }
 
@@ -83,7 +85,8 @@ DeviceLimits measure() {
   for (size_t i = 0; i < limits.memory.size(); ++i) limits.memory[i] = measure_memory(int64_t{1} << (20 + 2 * i));
   for (size_t i = limits.memory.size() - 1; i-- > 0;) {  // less data is never slower; what measured so was disturbed
     MemoryRate &less = limits.memory[i], &more = limits.memory[i + 1];
-    less.read_bytes = std::max(less.read_bytes, more.read_bytes), less.copy_bytes = std::max(less.copy_bytes, more.copy_bytes);
+    less.read_bytes = std::max(less.read_bytes, more.read_bytes),
+    less.copy_bytes = std::max(less.copy_bytes, more.copy_bytes);
   }
   limits.float32_flops =
       best_rate(24, num_threads(), [](int64_t, int64_t) { return static_cast<double>(cpu::multiply_adds(1 << 20)); });
@@ -103,11 +106,13 @@ using Table = std::map<std::string, DeviceLimits>;
 
 bool read_rates(std::istream& in, DeviceLimits& l) {
   for (MemoryRate& m : l.memory)
-    if (!(in >> m.size >> m.read_bytes >> m.copy_bytes) || m.size <= 0 || m.read_bytes <= 0 || m.copy_bytes <= 0) return false;
+    if (!(in >> m.size >> m.read_bytes >> m.copy_bytes) || m.size <= 0 || m.read_bytes <= 0 || m.copy_bytes <= 0)
+      return false;
   return true;
 }
 
-/// A line each: copy, float32, bfloat16, the memory rates, then the machine. Lines that say anything else are passed over.
+/// A line each: copy, float32, bfloat16, the memory rates, then the machine. Lines that say anything else are passed
+/// over.
 Table read_table(const fs::path& path) {
   Table table;
   std::ifstream file(path);

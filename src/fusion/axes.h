@@ -1,6 +1,6 @@
-// Axes: which dims of different values run together. A dim of a value carries an axis; elementwise steps unite the axes of
-// the dims that meet, views carry them along, a reduction takes them up. Rows of two steps are the same rows when they are
-// spanned by the same axes.
+// Axes: which dims of different values run together. A dim of a value carries an axis; elementwise steps unite the axes
+// of the dims that meet, views carry them along, a reduction takes them up. Rows of two steps are the same rows when
+// they are spanned by the same axes.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,8 @@ TEST(Explain, ALambdaOnShapes) {
 }
 
 TEST(Explain, SeveralInputsInTheirOrder) {
-  const Explanation e = explain([](const Tensor& x, const Tensor& w) { return matmul(x, w); }, shaped({4, 8}), shaped({8, 3}));
+  const Explanation e =
+      explain([](const Tensor& x, const Tensor& w) { return matmul(x, w); }, shaped({4, 8}), shaped({8, 3}));
   EXPECT_EQ(e.steps[0].shape, (Dims{4, 3}));
   EXPECT_EQ(e.flops, 2 * 4 * 8 * 3);
 }
@@ -46,9 +47,11 @@ TEST(Explain, ErrorsAreTheOperators) {
 }
 
 TEST(Explain, TheTableSaysWhatIsInIt) {
-  const Explanation e = explain([](const Tensor& x, const Tensor& w) { return exp(matmul(add(x, x), w)); }, shaped({64, 64}), shaped({64, 64}));
+  const Explanation e = explain([](const Tensor& x, const Tensor& w) { return exp(matmul(add(x, x), w)); },
+                                shaped({64, 64}), shaped({64, 64}));
   const std::string table = to_string(e);
-  for (const char* part : {"add", "matmul", "exp", "f32[64,64]", "contract", "sums k (64)", "3 kernels", "cut between 1 and 2", "through memory"})
+  for (const char* part : {"add", "matmul", "exp", "f32[64,64]", "contract", "sums k (64)", "3 kernels",
+                           "cut between 1 and 2", "through memory"})
     EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
   for (size_t at = 0; at < table.size();) {
     const size_t end = std::min(table.find('\n', at), table.size());
@@ -57,7 +60,9 @@ TEST(Explain, TheTableSaysWhatIsInIt) {
   }
 }
 
-TEST(Explain, NothingRuns) { EXPECT_NE(to_string(explain([](const Tensor& x) { return x; }, shaped({4}))).find("nothing runs"), std::string::npos); }
+TEST(Explain, NothingRuns) {
+  EXPECT_NE(to_string(explain([](const Tensor& x) { return x; }, shaped({4}))).find("nothing runs"), std::string::npos);
+}
 
 }  // namespace
 }  // namespace tenor

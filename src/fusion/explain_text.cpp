@@ -9,7 +9,8 @@ namespace {
 
 using core::text;
 
-constexpr const char *kDim = "\033[2m", *kBold = "\033[1m", *kRed = "\033[31m", *kBlue = "\033[34m", *kGreen = "\033[32m", *kPlain = "\033[0m";
+constexpr const char *kDim = "\033[2m", *kBold = "\033[1m", *kRed = "\033[31m", *kBlue = "\033[34m",
+                     *kGreen = "\033[32m", *kPlain = "\033[0m";
 
 /// Three digits and a unit.
 std::string scaled(double value, double base, const std::vector<const char*>& units) {
@@ -21,7 +22,9 @@ std::string scaled(double value, double base, const std::vector<const char*>& un
 std::string bytes_text(int64_t bytes) {
   return bytes == 0 ? "-" : scaled(static_cast<double>(bytes), 1024, {" B", " KiB", " MiB", " GiB", " TiB"});
 }
-std::string count_text(int64_t count) { return count == 0 ? "-" : scaled(static_cast<double>(count), 1000, {"", " k", " M", " G", " T", " P"}); }
+std::string count_text(int64_t count) {
+  return count == 0 ? "-" : scaled(static_cast<double>(count), 1000, {"", " k", " M", " G", " T", " P"});
+}
 std::string time_text(double us) {
   if (us <= 0) return "-";
   if (us < 0.001) return "<1 ns";
@@ -34,7 +37,8 @@ const char* class_text(const Explanation::Step& s) {
 }
 
 const char* dtype_text(DType dtype) {
-  static constexpr const char* kNames[] = {"bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
+  static constexpr const char* kNames[] = {"bool", "i8",  "i16",  "i32", "i64", "u8",     "u16",   "u32",
+                                           "u64",  "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
   return kNames[static_cast<size_t>(dtype)];
 }
 
@@ -45,7 +49,9 @@ std::string spec_text(DType dtype, const Dims& shape) {
   return out + "]";
 }
 
-std::string clipped(const std::string& s, size_t width) { return s.size() <= width ? s : s.substr(0, width > 2 ? width - 2 : 0) + ".."; }
+std::string clipped(const std::string& s, size_t width) {
+  return s.size() <= width ? s : s.substr(0, width > 2 ? width - 2 : 0) + "..";
+}
 
 /// Words of `body` on lines of `width`, each behind `indent` blanks.
 std::string wrapped(const std::string& body, size_t indent, size_t width) {
@@ -104,13 +110,23 @@ class Table {
   }
 
   std::vector<Column> columns() const {
-    std::vector<Column> all{{"#", false}, {"step", true}, {"class", true}, {"result", true}, {"read", false}, {"written", false}, {"FLOPs", false}, {"bound", true}, {"floor", false}};
+    std::vector<Column> all{{"#", false},       {"step", true},   {"class", true}, {"result", true}, {"read", false},
+                            {"written", false}, {"FLOPs", false}, {"bound", true}, {"floor", false}};
     if (measured()) all.push_back({"time", false}), all.push_back({"share", false});
     for (size_t i = 0; i < e_.steps.size(); ++i) {
       const auto& s = e_.steps[i];
-      std::vector<std::string> row{std::to_string(i), s.op, class_text(s), spec_text(s.dtype, s.shape), bytes_text(s.bytes_read), bytes_text(s.bytes_written), count_text(s.flops),
-                                   s.bound == "none" ? "-" : s.bound, time_text(s.floor_us)};
-      if (measured()) row.push_back(time_text(s.time_us)), row.push_back(s.time_us > 0 ? text("{}%", static_cast<int>(100 * s.share + 0.5)) : "-");
+      std::vector<std::string> row{std::to_string(i),
+                                   s.op,
+                                   class_text(s),
+                                   spec_text(s.dtype, s.shape),
+                                   bytes_text(s.bytes_read),
+                                   bytes_text(s.bytes_written),
+                                   count_text(s.flops),
+                                   s.bound == "none" ? "-" : s.bound,
+                                   time_text(s.floor_us)};
+      if (measured())
+        row.push_back(time_text(s.time_us)),
+            row.push_back(s.time_us > 0 ? text("{}%", static_cast<int>(100 * s.share + 0.5)) : "-");
       for (size_t c = 0; c < row.size(); ++c) all[c].cells.push_back(row[c]);
     }
     size_t total = 0;
@@ -149,7 +165,8 @@ class Table {
     out_ += line(all, 0, true);
     std::string source;
     for (size_t i = 0; i < e_.steps.size(); ++i) {
-      if (e_.steps[i].source != source && !(source = e_.steps[i].source).empty()) out_ += painted(kDim, "   " + clipped(source, width_ - 3)) + "\n";
+      if (e_.steps[i].source != source && !(source = e_.steps[i].source).empty())
+        out_ += painted(kDim, "   " + clipped(source, width_ - 3)) + "\n";
       out_ += line(all, i, false);
       if (!e_.steps[i].note.empty()) out_ += painted(kDim, wrapped(e_.steps[i].note, all[0].width + 4, width_));
     }
@@ -159,10 +176,14 @@ class Table {
   void totals() {
     double eager = 0, fused = 0, time = 0;
     int64_t eager_bytes = 0;
-    for (const auto& s : e_.steps) eager += s.floor_us, time += s.time_us, eager_bytes += s.bytes_read + s.bytes_written;
+    for (const auto& s : e_.steps)
+      eager += s.floor_us, time += s.time_us, eager_bytes += s.bytes_read + s.bytes_written;
     for (const auto& k : e_.kernels) fused += k.floor_us;
     const auto bytes = [](int64_t n) { return n == 0 ? "0 B" : bytes_text(n); };
-    out_ += "\n" + text("{} FLOPs; {} needed: inputs once, outputs once", e_.flops ? count_text(e_.flops) : "0", bytes(e_.bytes_needed)) + "\n";
+    out_ += "\n" +
+            text("{} FLOPs; {} needed: inputs once, outputs once", e_.flops ? count_text(e_.flops) : "0",
+                 bytes(e_.bytes_needed)) +
+            "\n";
     out_ += text("step by step: {} moved, floor {}", bytes(eager_bytes), time_text(eager));
     if (time > 0) out_ += text(", measured {}", time_text(time));
     out_ += "\n" + text("as planned:   {} moved, floor {}", bytes(e_.bytes_moved), time_text(fused)) + "\n";
@@ -175,7 +196,8 @@ class Table {
       const auto& k = e_.kernels[i];
       std::string line = text("{}: {} {}", i, k.steps.size() == 1 ? "step" : "steps", list_text(k.steps));
       line += k.strategy == "view" ? ", a view: nothing runs"
-                                   : text(", reads {}, writes {}, floor {}", bytes_text(k.bytes_read), bytes_text(k.bytes_written), time_text(k.floor_us));
+                                   : text(", reads {}, writes {}, floor {}", bytes_text(k.bytes_read),
+                                          bytes_text(k.bytes_written), time_text(k.floor_us));
       if (!k.strategy.empty() && k.strategy != "view") line += ", " + k.strategy;
       out_ += wrapped(line, 2, width_);
       for (const std::string& reason : k.declined) out_ += wrapped("not " + reason, 6, width_);
@@ -185,17 +207,24 @@ class Table {
   void cuts() {
     for (const auto& cut : e_.cuts)
       out_ += wrapped(text("cut between {} and {}: {}", cut.before, cut.after, cut.reason), 2, width_);
-    if (!e_.intermediates.empty()) out_ += wrapped(text("through memory: the {} of step{} {}", e_.intermediates.size() == 1 ? "result" : "results", e_.intermediates.size() == 1 ? "" : "s", list_text(e_.intermediates)), 2, width_);
+    if (!e_.intermediates.empty())
+      out_ += wrapped(text("through memory: the {} of step{} {}", e_.intermediates.size() == 1 ? "result" : "results",
+                           e_.intermediates.size() == 1 ? "" : "s", list_text(e_.intermediates)),
+                      2, width_);
   }
 
   void remarks() {
     if (!e_.copies.empty()) out_ += "\n" + painted(kBold, "hidden copies") + "\n";
-    for (const auto& copy : e_.copies) out_ += painted(kRed, wrapped(text("step {}: {}, {}", copy.step, bytes_text(copy.bytes), copy.reason), 2, width_));
+    for (const auto& copy : e_.copies)
+      out_ +=
+          painted(kRed, wrapped(text("step {}: {}, {}", copy.step, bytes_text(copy.bytes), copy.reason), 2, width_));
     if (!e_.promotions.empty()) out_ += "\n" + painted(kBold, "promotions") + "\n";
     for (const auto& p : e_.promotions) {
       std::string from;
       for (DType d : p.dtypes) from += (from.empty() ? "" : " and ") + std::string(name(d));
-      out_ += wrapped(text("step {} ({}): {} become{} {}", p.step, e_.steps[static_cast<size_t>(p.step)].op, from, p.dtypes.size() == 1 ? "s" : "", p.to), 2, width_);
+      out_ += wrapped(text("step {} ({}): {} become{} {}", p.step, e_.steps[static_cast<size_t>(p.step)].op, from,
+                           p.dtypes.size() == 1 ? "s" : "", p.to),
+                      2, width_);
     }
   }
 

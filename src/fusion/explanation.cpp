@@ -47,8 +47,21 @@ StepRow row_of(const Node& node, const Target& target) {
   const Tensor first = s.outputs.empty() ? Tensor() : s.outputs[0];
   const double memory = target.memory_seconds(bytes.read, bytes.written), compute = target.compute_seconds(s);
   const bool view = node.kind == Kind::kView, idle = view || (bytes.read + bytes.written == 0 && s.flops == 0);
-  return {s.op, static_cast<int>(s.op_class), first.shape(), first.dtype(), view, bytes.read, bytes.written, s.flops,
-          idle ? "none" : memory >= compute ? "memory" : "compute", idle ? 0 : 1e6 * std::max(memory, compute), 0, 0, note_of(s)};
+  return {s.op,
+          static_cast<int>(s.op_class),
+          first.shape(),
+          first.dtype(),
+          view,
+          bytes.read,
+          bytes.written,
+          s.flops,
+          idle                ? "none"
+          : memory >= compute ? "memory"
+                              : "compute",
+          idle ? 0 : 1e6 * std::max(memory, compute),
+          0,
+          0,
+          note_of(s)};
 }
 
 std::vector<std::string> lines_of(const std::string& all) {
@@ -78,7 +91,8 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
   }
   if (running > 1) row.strategy = "fused";
   if (running == 0) row.strategy = "view";
-  row.floor_us = running == 0 ? 0 : 1e6 * std::max(target.memory_seconds(kernel.bytes_read, kernel.bytes_written), compute);
+  row.floor_us =
+      running == 0 ? 0 : 1e6 * std::max(target.memory_seconds(kernel.bytes_read, kernel.bytes_written), compute);
   return row;
 }
 
@@ -93,7 +107,8 @@ void add_promotion(int index, const core::Step& s, std::vector<Explanation::Prom
   if (!combines || converts(s) || s.outputs.empty()) return;
   std::vector<DType> dtypes;
   for (const Tensor& x : s.inputs)
-    if (x.defined() && x.dtype() != boolean && std::find(dtypes.begin(), dtypes.end(), x.dtype()) == dtypes.end()) dtypes.push_back(x.dtype());
+    if (x.defined() && x.dtype() != boolean && std::find(dtypes.begin(), dtypes.end(), x.dtype()) == dtypes.end())
+      dtypes.push_back(x.dtype());
   if (dtypes.empty() || (dtypes.size() > 1 && std::count(dtypes.begin(), dtypes.end(), uint64))) return;
   DType met = dtypes[0];
   for (DType d : dtypes) met = promote(met, d);
@@ -104,13 +119,14 @@ void add_promotion(int index, const core::Step& s, std::vector<Explanation::Prom
 }
 
 void add_copies(int index, const core::Step& s, std::vector<Explanation::Copy>& out) {
-  for (const core::Copy& copy : s.copies) out.push_back({index, copy.bytes, text("{}: {}", copy.argument, copy.reason)});
+  for (const core::Copy& copy : s.copies)
+    out.push_back({index, copy.bytes, text("{}: {}", copy.argument, copy.reason)});
 }
 
 }  // namespace
 
-Explanation explain_steps(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs, const std::string& device,
-                          const std::vector<std::string>& sources) {
+Explanation explain_steps(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
+                          const std::string& device, const std::vector<std::string>& sources) {
   const Target target = target_of(device);
   const Graph graph(steps, outputs);
   const Plan plan = make_plan(graph);

@@ -18,10 +18,14 @@ Kind kind_of(const core::Step& s) {
   if (is_view(s)) return Kind::kView;
   switch (s.op_class) {
     case OpClass::kView:
-    case OpClass::kElementwise: return Kind::kLoop;
-    case OpClass::kReduction: return s.reduced.empty() ? Kind::kOther : Kind::kReduce;
-    case OpClass::kIndex: return !s.reads.empty() && s.writes.empty() ? Kind::kGather : Kind::kOther;
-    default: return Kind::kOther;
+    case OpClass::kElementwise:
+      return Kind::kLoop;
+    case OpClass::kReduction:
+      return s.reduced.empty() ? Kind::kOther : Kind::kReduce;
+    case OpClass::kIndex:
+      return !s.reads.empty() && s.writes.empty() ? Kind::kGather : Kind::kOther;
+    default:
+      return Kind::kOther;
   }
 }
 
@@ -33,14 +37,17 @@ std::vector<int64_t> layout_of(const Tensor& x) {
 
 bool varies(const Tensor& x, int dim) { return x.shape(dim) > 1 && x.stride(dim) != 0; }
 
-/// A view's dims keep the axis of the dim that has their size and stride; those cut, split or merged get one of their own.
+/// A view's dims keep the axis of the dim that has their size and stride; those cut, split or merged get one of their
+/// own.
 Axes axes_of_view(const Place& from, const Tensor& out, AxisTable& table) {
   Axes axes(static_cast<size_t>(out.ndim()), 0);
   std::vector<bool> used(from.axes.size(), false);
   for (int d = 0; d < out.ndim(); ++d) {
     if (!varies(out, d)) continue;
     for (int i = 0; i < from.tensor.ndim() && axes[static_cast<size_t>(d)] == 0; ++i) {
-      if (used[static_cast<size_t>(i)] || from.tensor.shape(i) != out.shape(d) || from.tensor.stride(i) != out.stride(d)) continue;
+      if (used[static_cast<size_t>(i)] || from.tensor.shape(i) != out.shape(d) ||
+          from.tensor.stride(i) != out.stride(d))
+        continue;
       used[static_cast<size_t>(i)] = true;
       axes[static_cast<size_t>(d)] = from.axes[static_cast<size_t>(i)];
     }
@@ -63,7 +70,8 @@ Axes axes_of_reshape(const Place& from, const Tensor& out, AxisTable& table) {
     ++back;
   }
   for (int d = 0; d < want; ++d)
-    if (axes[static_cast<size_t>(d)] < 0) axes[static_cast<size_t>(d)] = out.shape(d) > 1 ? table.fresh(out.shape(d)) : 0;
+    if (axes[static_cast<size_t>(d)] < 0)
+      axes[static_cast<size_t>(d)] = out.shape(d) > 1 ? table.fresh(out.shape(d)) : 0;
   return axes;
 }
 
@@ -76,8 +84,10 @@ Axes axes_of_loop(const std::vector<Place>& inputs, const Tensor& out, AxisTable
     for (const Place& in : inputs) {
       const int at = d - out.ndim() + in.tensor.ndim();
       if (at < 0 || in.tensor.shape(at) != out.shape(d) || in.axes[static_cast<size_t>(at)] == 0) continue;
-      if (axis == 0) axis = in.axes[static_cast<size_t>(at)];
-      else table.unite(axis, in.axes[static_cast<size_t>(at)]);
+      if (axis == 0)
+        axis = in.axes[static_cast<size_t>(at)];
+      else
+        table.unite(axis, in.axes[static_cast<size_t>(at)]);
     }
     if (axis == 0) axis = table.fresh(out.shape(d));
   }
@@ -89,8 +99,10 @@ Axes axes_of_reduction(const Place& in, const Dims& reduced, const Tensor& out) 
   const bool keepdim = out.ndim() == in.tensor.ndim();
   for (size_t d = 0; d < in.axes.size(); ++d) {
     const bool gone = std::find(reduced.begin(), reduced.end(), static_cast<int64_t>(d)) != reduced.end();
-    if (!gone) axes.push_back(in.axes[d]);
-    else if (keepdim) axes.push_back(0);
+    if (!gone)
+      axes.push_back(in.axes[d]);
+    else if (keepdim)
+      axes.push_back(0);
   }
   return axes;
 }
@@ -140,7 +152,8 @@ Axes Graph::axes_made(const Node& node, const Tensor& out) {
   if (node.kind == Kind::kView) return axes_of_view(node.inputs[0], out, axes);
   if (node.kind == Kind::kReduce) return axes_of_reduction(node.inputs[0], node.step->reduced, out);
   if (node.kind != Kind::kLoop) return fresh_axes(out);
-  return node.step->op_class == OpClass::kView ? axes_of_reshape(node.inputs[0], out, axes) : axes_of_loop(node.inputs, out, axes);
+  return node.step->op_class == OpClass::kView ? axes_of_reshape(node.inputs[0], out, axes)
+                                               : axes_of_loop(node.inputs, out, axes);
 }
 
 void Graph::add_output(Node& node, const Tensor& x, int index) {
@@ -181,7 +194,8 @@ Graph::Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& ou
   for (const auto& [storage, value] : current_) {
     int first = value;
     while (values[static_cast<size_t>(first)].previous >= 0) first = values[static_cast<size_t>(first)].previous;
-    if (first != value && values[static_cast<size_t>(first)].producer < 0) values[static_cast<size_t>(value)].is_output = true;
+    if (first != value && values[static_cast<size_t>(first)].producer < 0)
+      values[static_cast<size_t>(value)].is_output = true;
   }
 }
 

@@ -11,18 +11,18 @@ namespace tenor::fusion {
 
 /// What a step is to a fusing compiler.
 enum class Kind : uint8_t {
-  kView,      ///< nothing runs
-  kLoop,      ///< elementwise, and copies that only reorder
-  kReduce,    ///< a reduction that states its dims
-  kGather,    ///< a read at places that data names
-  kOther,     ///< all else: contractions, scans, sorts, row operators, writes at places that data names
+  kView,    ///< nothing runs
+  kLoop,    ///< elementwise, and copies that only reorder
+  kReduce,  ///< a reduction that states its dims
+  kGather,  ///< a read at places that data names
+  kOther,   ///< all else: contractions, scans, sorts, row operators, writes at places that data names
 };
 
 /// The contents of a storage from one write to the next.
 struct Value {
-  int producer = -1;          ///< the step that wrote it; -1: it came from outside
-  int previous = -1;          ///< the value that an in-place step wrote over
-  Tensor made = {};           ///< as its step made it, or the first that was seen of it
+  int producer = -1;              ///< the step that wrote it; -1: it came from outside
+  int previous = -1;              ///< the value that an in-place step wrote over
+  Tensor made = {};               ///< as its step made it, or the first that was seen of it
   std::vector<int> readers = {};  ///< steps but views, in order
   bool is_output = false;
 };

@@ -14,7 +14,9 @@ using core::text;
 
 bool fuses(Kind kind) { return kind == Kind::kLoop || kind == Kind::kReduce; }
 
-bool includes(const std::set<int>& all, const std::set<int>& some) { return std::includes(all.begin(), all.end(), some.begin(), some.end()); }
+bool includes(const std::set<int>& all, const std::set<int>& some) {
+  return std::includes(all.begin(), all.end(), some.begin(), some.end());
+}
 
 bool meets(const std::set<int>& a, const std::set<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int axis) { return b.count(axis) > 0; });
@@ -29,7 +31,8 @@ std::string own_kernel(const core::Step& s, bool result) {
     case OpClass::kIndex:
       return s.writes.empty() ? text("{} moves data between places and has a kernel of its own", s.op)
                               : text("{} writes at places that data names, so it starts from memory", s.op);
-    default: return text("{} works on whole rows in a kernel of its own", s.op);
+    default:
+      return text("{} works on whole rows in a kernel of its own", s.op);
   }
 }
 
@@ -68,7 +71,9 @@ Merger::Merger(const Graph& graph) : graph_(graph), group_(graph.nodes.size(), -
       for (size_t d = 0; d < n.inputs[0].axes.size(); ++d) {
         const int axis = n.inputs[0].axes[d];
         const Dims& dims = n.step->reduced;
-        if (axis != 0) (std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end() ? g.reduced : g.kept).insert(axis);
+        if (axis != 0)
+          (std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end() ? g.reduced : g.kept)
+              .insert(axis);
       }
     }
     groups_.push_back(std::move(g));
@@ -106,9 +111,12 @@ bool Merger::pass() {
     for (auto [producer, value] : made) {
       const int from = group_of(producer), into = group_of(consumer);
       if (from == into) continue;
-      std::string why = why_not(groups_[static_cast<size_t>(from)], groups_[static_cast<size_t>(into)], producer, consumer, value);
-      if (why.empty()) merge(into, from), merged = true;
-      else reasons_[{producer, consumer}] = std::move(why);
+      std::string why =
+          why_not(groups_[static_cast<size_t>(from)], groups_[static_cast<size_t>(into)], producer, consumer, value);
+      if (why.empty())
+        merge(into, from), merged = true;
+      else
+        reasons_[{producer, consumer}] = std::move(why);
     }
   }
   return merged;
@@ -140,19 +148,25 @@ bool Merger::leaves(int step, const std::set<int>& steps) const {
 bool Merger::is_stored(int value) const {
   const Value& v = graph_.values[static_cast<size_t>(value)];
   if (v.producer < 0 || v.is_output) return true;
-  return std::any_of(v.readers.begin(), v.readers.end(), [&](int reader) { return group_of(reader) != group_of(v.producer); });
+  return std::any_of(v.readers.begin(), v.readers.end(),
+                     [&](int reader) { return group_of(reader) != group_of(v.producer); });
 }
 
 std::string Merger::why_not(const Group& made, const Group& reading, int producer, int consumer, int value) const {
   const Node &p = node(producer), &c = node(consumer);
   if (p.kind == Kind::kOther) return own_kernel(*p.step, true);
   if (c.kind == Kind::kOther) return own_kernel(*c.step, false);
-  if (c.kind == Kind::kGather) return text("{} reads places that data names, so what it reads is in memory", c.step->op);
-  if (reaches(group_of(producer), group_of(consumer))) return text("a kernel between them reads step {} and is read by step {}", producer, consumer);
+  if (c.kind == Kind::kGather)
+    return text("{} reads places that data names, so what it reads is in memory", c.step->op);
+  if (reaches(group_of(producer), group_of(consumer)))
+    return text("a kernel between them reads step {} and is read by step {}", producer, consumer);
   const Group both = joined(made, reading);
-  if (const int arrays = arrays_of(both.steps); arrays > kMaxArrays) return text("one kernel would take {} arrays; {} is the most", arrays, kMaxArrays);
-  if (overwrites(both.steps)) return "an in-place step would write over what the same kernel still reads in another order";
-  return both.reduces ? why_not_rows(made, reading, producer, consumer) : why_not_loops(both, producer, consumer, value);
+  if (const int arrays = arrays_of(both.steps); arrays > kMaxArrays)
+    return text("one kernel would take {} arrays; {} is the most", arrays, kMaxArrays);
+  if (overwrites(both.steps))
+    return "an in-place step would write over what the same kernel still reads in another order";
+  return both.reduces ? why_not_rows(made, reading, producer, consumer)
+                      : why_not_loops(both, producer, consumer, value);
 }
 
 /// Loops alone: what is computed in part here must not be needed whole elsewhere.
@@ -169,7 +183,8 @@ std::string Merger::why_not_loops(const Group& both, int producer, int consumer,
 std::string Merger::why_not_rows(const Group& made, const Group& reading, int producer, int consumer) const {
   const std::set<int> all = joined(made, reading).steps;
   if (made.reduces && reading.reduces && made.kept != reading.kept)
-    return text("{} takes up other dims than the reduction before it, so it needs all of those rows first", node(consumer).step->op);
+    return text("{} takes up other dims than the reduction before it, so it needs all of those rows first",
+                node(consumer).step->op);
   if (crosses_rows(all)) return text("rows of step {} meet other rows here", producer);
   if (!made.reduces) return why_not_inside(made, reading.kept, all);
   if (!includes(axes_of(consumer), made.kept) && !reading.reduces)
@@ -239,7 +254,8 @@ int Merger::arrays_of(const std::set<int>& steps) const {
   std::set<int> arrays;
   for (int step : steps) {
     for (const Place& in : node(step).inputs)
-      if (const int p = graph_.values[static_cast<size_t>(in.value)].producer; p < 0 || !steps.count(p)) arrays.insert(in.value);
+      if (const int p = graph_.values[static_cast<size_t>(in.value)].producer; p < 0 || !steps.count(p))
+        arrays.insert(in.value);
     if (leaves(step, steps))
       for (const Place& out : node(step).outputs) arrays.insert(out.value);
   }

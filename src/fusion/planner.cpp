@@ -68,7 +68,8 @@ void place_views(const Graph& graph, std::vector<int>& group, int& groups) {
     for (int later = i + 1; later < count && group[static_cast<size_t>(i)] < 0; ++later)
       for (const Place& in : graph.nodes[static_cast<size_t>(later)].inputs)
         for (const Place& out : graph.nodes[static_cast<size_t>(i)].outputs)
-          if (in.value == out.value && elements_key(in.tensor) == elements_key(out.tensor)) group[static_cast<size_t>(i)] = group[static_cast<size_t>(later)];
+          if (in.value == out.value && elements_key(in.tensor) == elements_key(out.tensor))
+            group[static_cast<size_t>(i)] = group[static_cast<size_t>(later)];
   }
   for (int i = 0; i < count; ++i) {
     int& own = group[static_cast<size_t>(i)];
@@ -76,7 +77,8 @@ void place_views(const Graph& graph, std::vector<int>& group, int& groups) {
     const int value = graph.nodes[static_cast<size_t>(i)].inputs[0].value;
     if (const int by = graph.values[static_cast<size_t>(value)].producer; by >= 0) own = group[static_cast<size_t>(by)];
     for (int earlier = i; own < 0 && earlier-- > 0;)
-      if (graph.nodes[static_cast<size_t>(earlier)].kind == Kind::kView && graph.nodes[static_cast<size_t>(earlier)].inputs[0].value == value)
+      if (graph.nodes[static_cast<size_t>(earlier)].kind == Kind::kView &&
+          graph.nodes[static_cast<size_t>(earlier)].inputs[0].value == value)
         own = group[static_cast<size_t>(earlier)];
     if (own < 0) own = groups++;
   }
@@ -90,7 +92,8 @@ std::vector<int> running_order(const Graph& graph, const std::vector<int>& group
     const int own = group[i];
     if (first[static_cast<size_t>(own)] < 0) first[static_cast<size_t>(own)] = static_cast<int>(i);
     for (int before : graph.nodes[i].after)
-      if (group[static_cast<size_t>(before)] != own) waits[static_cast<size_t>(own)].insert(group[static_cast<size_t>(before)]);
+      if (group[static_cast<size_t>(before)] != own)
+        waits[static_cast<size_t>(own)].insert(group[static_cast<size_t>(before)]);
   }
   std::vector<int> order;
   std::vector<bool> done(static_cast<size_t>(groups), false);
@@ -126,7 +129,8 @@ PlannedKernel kernel_of(const Graph& graph, const Merger& merger, std::vector<in
     // A copy is written, then read in the operand's place.
     kernel.bytes_read += copied_bytes(node), kernel.bytes_written += copied_bytes(node);
     for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (merger.is_stored(node.outputs[i].value) || !graph.values[static_cast<size_t>(node.outputs[i].value)].readers.size())
+      if (merger.is_stored(node.outputs[i].value) ||
+          !graph.values[static_cast<size_t>(node.outputs[i].value)].readers.size())
         kernel.bytes_written += written_bytes(node, i, node.outputs[i].tensor);
   }
   kernel.bytes_read += reads.total();
@@ -143,7 +147,8 @@ int64_t needed_bytes(const Graph& graph) {
     if (node.kind == Kind::kView) continue;
     reads.add(node, made, graph);
     for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (graph.values[static_cast<size_t>(node.outputs[i].value)].is_output) bytes += written_bytes(node, i, node.outputs[i].tensor);
+      if (graph.values[static_cast<size_t>(node.outputs[i].value)].is_output)
+        bytes += written_bytes(node, i, node.outputs[i].tensor);
   }
   return bytes + reads.total();
 }
@@ -162,7 +167,9 @@ void add_cuts(const Graph& graph, const Merger& merger, Plan& plan) {
     }
     if (crosses && !value.is_output) plan.intermediates.push_back(value.producer);
   }
-  std::sort(plan.cuts.begin(), plan.cuts.end(), [](const PlannedCut& a, const PlannedCut& b) { return std::pair(a.after, a.before) < std::pair(b.after, b.before); });
+  std::sort(plan.cuts.begin(), plan.cuts.end(), [](const PlannedCut& a, const PlannedCut& b) {
+    return std::pair(a.after, a.before) < std::pair(b.after, b.before);
+  });
   std::sort(plan.intermediates.begin(), plan.intermediates.end());
   plan.intermediates.erase(std::unique(plan.intermediates.begin(), plan.intermediates.end()), plan.intermediates.end());
 }

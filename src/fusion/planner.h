@@ -1,8 +1,8 @@
 // The plan of a fusing compiler: which steps become one kernel, and why others do not.
 //
-// Chains of view, elementwise and reduction steps share a kernel, a gather may feed one, and everything else has its own.
-// A kernel with a reduction works row by row: what follows the reduction may join where it stays within the row, and where
-// the row stays on the chip.
+// Chains of view, elementwise and reduction steps share a kernel, a gather may feed one, and everything else has its
+// own. A kernel with a reduction works row by row: what follows the reduction may join where it stays within the row,
+// and where the row stays on the chip.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ struct PlannedCut {
 struct Plan {
   std::vector<PlannedKernel> kernels = {};  ///< in an order in which they can run
   std::vector<PlannedCut> cuts = {};
-  std::vector<int> intermediates = {};      ///< steps whose result reaches memory, outputs excluded
+  std::vector<int> intermediates = {};  ///< steps whose result reaches memory, outputs excluded
   int64_t bytes_needed = 0, bytes_moved = 0;
 };
 

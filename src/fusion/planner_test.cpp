@@ -72,7 +72,8 @@ TEST(Planner, NoKernelWaitsForItself) {
   EXPECT_EQ(kernels_of(plan), (Kernels{{0}, {1}, {2}}));
   EXPECT_EQ(plan.intermediates, (std::vector<int>{0, 1}));
   bool between = false;
-  for (const auto& cut : plan.cuts) between = between || (cut.before == 0 && cut.after == 2 && cut.reason.find("between") != std::string::npos);
+  for (const auto& cut : plan.cuts)
+    between = between || (cut.before == 0 && cut.after == 2 && cut.reason.find("between") != std::string::npos);
   EXPECT_TRUE(between);
 }
 

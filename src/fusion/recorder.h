@@ -18,7 +18,8 @@ class Recorder final : public core::Tracer {
     started_ = std::chrono::steady_clock::now();
   }
   void done() override {
-    if (!seconds.empty()) seconds.back() = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    if (!seconds.empty())
+      seconds.back() = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   }
 
   std::vector<core::Step> steps;

@@ -12,9 +12,9 @@ namespace tenor::fusion {
 /// Bytes and FLOPs a second.
 struct Target {
   std::string name;
-  std::string source;                ///< where the rates come from
-  std::vector<MemoryRate> memory;    ///< by rising size; beyond the last its rates hold
-  double vector32, vector64;         ///< arithmetic outside of contractions, float64 and all other
+  std::string source;                            ///< where the rates come from
+  std::vector<MemoryRate> memory;                ///< by rising size; beyond the last its rates hold
+  double vector32, vector64;                     ///< arithmetic outside of contractions, float64 and all other
   double matrix8, matrix16, matrix32, matrix64;  ///< contractions, by operand
 
   /// Seconds to read and write that much, which share the caches.

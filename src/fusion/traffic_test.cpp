@@ -9,13 +9,13 @@ namespace {
 
 TEST(Traffic, CountsDistinctElements) {
   EXPECT_EQ(distinct_elements({4, 8}, {8, 1}), 32);
-  EXPECT_EQ(distinct_elements({4, 8}, {0, 1}), 8);            // expanded
-  EXPECT_EQ(distinct_elements({8, 4}, {1, 8}), 32);           // transposed
+  EXPECT_EQ(distinct_elements({4, 8}, {0, 1}), 8);   // expanded
+  EXPECT_EQ(distinct_elements({8, 4}, {1, 8}), 32);  // transposed
   EXPECT_EQ(distinct_elements({}, {}), 1);
   EXPECT_EQ(distinct_elements({4, 0}, {0, 1}), 0);
-  EXPECT_EQ(distinct_elements({6, 3}, {1, 1}), 8);            // windows of 3, one apart
-  EXPECT_EQ(distinct_elements({3, 3}, {4, 1}), 9);            // windows with gaps
-  EXPECT_EQ(distinct_elements({2, 6, 3}, {100, 1, 1}), 16);   // windows in each of two rows
+  EXPECT_EQ(distinct_elements({6, 3}, {1, 1}), 8);           // windows of 3, one apart
+  EXPECT_EQ(distinct_elements({3, 3}, {4, 1}), 9);           // windows with gaps
+  EXPECT_EQ(distinct_elements({2, 6, 3}, {100, 1, 1}), 16);  // windows in each of two rows
 }
 
 TEST(Traffic, SameElementsHaveOneKey) {
