@@ -303,3 +303,12 @@ def test_labels_of_the_roofline_do_not_overlap(text, tmp_path):
 def test_the_notebook_shows_table_and_picture():
     html = tn.explain("x / x.sum(-1, keepdim=True)", x="bf16[64,8]", device="h200")._repr_html_()
     assert html.startswith("<pre") and "<svg" in html and "keepdim" in html
+
+
+@pytest.mark.parametrize("text,x,y", [("x @ y", "f32[3,0]", "f32[0,4]"), ("x @ y", "f32[0,3]", "f32[3,4]"), ("x @ y", "f32[0,2,3]", "f32[3,4]"), ("x + y", "f32[0]", "f32[1]"),
+                                      ("x.sum(-1) + y", "f32[0,4]", "f32[1]"), ("linear(x, y)", "bf16[1,0]", "bf16[4,0]"), ("cat([x, y])", "f32[0]", "f32[0]"),
+                                      ('einsum("ij,jk->ik", x, y)', "f32[2,0]", "f32[0,3]"), ("softmax(x, -1) @ y", "f32[1,0]", "f32[0,1]"), ("attention(x, y, y)", "f32[1,1,2,8]", "f32[1,1,0,8]")])
+def test_empty_operands(text, x, y):
+    e = tn.explain(text, x=x, y=y, device="h200")
+    assert e.flops == 0 or "+" in text or "attention" in text
+    assert str(e) and e.to_json() and e.to_svg(None)

@@ -151,6 +151,8 @@ void run_gemm(const GemmProblem& problem) {
 }
 
 std::string explain_gemm(const GemmProblem& problem, std::vector<core::Copy>* copies) {
+  if (problem.m == 0 || problem.n == 0 || product(problem.batch) == 0) return {};  // nothing runs, and candidates divide by sizes
+  if (problem.k == 0) return gemm_candidates(problem.device.type).back().name;
   const GemmProblem p = normalized(problem);
   const GemmCandidate& taken = chosen(p, false);
 #if TENOR_HAS_CUDA
