@@ -51,6 +51,11 @@ __device__ __forceinline__ uint32_t divide(uint32_t n, const Divider& d) { retur
 /// Offsets of element i (row-major over the layout's dims) in each tensor.
 template <int N>
 __device__ __forceinline__ void offsets(const Layout<N>& layout, int64_t i, int64_t (&at)[N]) {
+  if (layout.ndim <= 1) {
+#pragma unroll
+    for (int t = 0; t < N; ++t) at[t] = layout.ndim == 0 ? 0 : i * layout.stride[t][0];
+    return;
+  }
 #pragma unroll
   for (int t = 0; t < N; ++t) at[t] = 0;
   const bool narrow = layout.count <= INT32_MAX;

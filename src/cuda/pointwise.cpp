@@ -52,6 +52,15 @@ void to_units(PointwiseArgs& args, int width, int64_t head) {
   for (int d = 0; layout.count > 0 && layout.count <= INT32_MAX && d < layout.ndim; ++d) layout.divider[d] = make_divider(layout.size[d]);
 }
 
+/// The dims but the innermost.
+WalkLayout outer_of(const WalkLayout& layout) {
+  WalkLayout rows = layout;
+  --rows.ndim;
+  rows.count = layout.count / layout.size[layout.ndim - 1];
+  for (int d = 0; rows.count <= INT32_MAX && d < rows.ndim; ++d) rows.divider[d] = make_divider(rows.size[d]);
+  return rows;
+}
+
 }  // namespace
 
 PointwiseWalk walk_pointwise(const PointwiseCall& call) {
@@ -88,6 +97,18 @@ bool cut_pointwise(PointwiseWalk& walk, int width) {
   args.out = static_cast<char*>(args.out) + head * static_cast<int64_t>(item_size(args.out_dtype));
   to_units(args, width, head);
   return true;
+}
+
+int64_t lay_blocks(PointwiseArgs& args, int64_t a_block) {
+  const WalkLayout& layout = args.layout;
+  const int64_t row = layout.ndim < 2 ? 0 : layout.size[layout.ndim - 1], row_blocks = (row + a_block - 1) / a_block;
+  // At least three quarters of a row's last block work.
+  const bool by_rows = row > 0 && 4 * row >= 3 * row_blocks * a_block && layout.count / row * row_blocks <= INT32_MAX;
+  if (!by_rows) return std::max<int64_t>((args.units + a_block - 1) / a_block, 1);
+  args.row_units = row;
+  args.row_blocks = make_divider(row_blocks);
+  args.rows = outer_of(layout);
+  return args.rows.count * row_blocks;
 }
 
 }  // namespace tenor::cuda

@@ -46,6 +46,11 @@ struct PointwiseArgs {
   int64_t units;
   int head, tail;                       ///< places before the first unit and behind the last, of a one-dimensional walk
   Layout<kPointwiseInputs + 1> layout;  ///< of units; the result comes last
+
+  // Where rows are long, a block stays in one: the place of a row is found once, not once a unit.
+  int64_t row_units;                    ///< units of the innermost dim; 0 where blocks do not follow rows
+  Divider row_blocks;                   ///< blocks a row
+  Layout<kPointwiseInputs + 1> rows;    ///< the other dims
 };
 
 /// A call with its dims collapsed, to be cut into units.
@@ -57,5 +62,7 @@ PointwiseWalk walk_pointwise(const PointwiseCall& call);
 /// Cuts the innermost dim into vectors of `width` elements. False, and nothing done, where strides or alignment forbid it; a
 /// one-dimensional walk may have a head, when all operands are misaligned alike, and a tail. Width 1 always fits.
 bool cut_pointwise(PointwiseWalk& walk, int width);
+/// The blocks of a walk that has been cut, `a_block` units each; lays them along rows where those are long enough.
+int64_t lay_blocks(PointwiseArgs& args, int64_t a_block);
 
 }  // namespace tenor::cuda

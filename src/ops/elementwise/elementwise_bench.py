@@ -46,3 +46,44 @@ CASES += [
     dict(target=None, op="add", case="4x4", dtype="float32", make=draw("float32", (4, 4), (4, 4)), run=lambda tn, x, y: x + y,
          peer=lambda torch, x, y: x + y, bytes=0, flops=0),
 ]
+
+
+# ---- on CUDA: the rows of the targets, and shapes beside them ------------------------------------------------------------
+
+
+def repeated(dtype, *shapes):
+    """A million draws, repeated: a quarter of a billion would take longer than every benchmark."""
+
+    def make(rng):
+        import ml_dtypes
+
+        numpy_dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+        draws = rng.standard_normal(1 << 20, dtype=np.float32).astype(numpy_dtype)
+        return tuple(np.resize(draws, s) for s in shapes)
+
+    return make
+
+
+def on_cuda(target, op, what, dtype, shapes, run, peer, bytes_):
+    return dict(target=target, op=op, case=what, dtype=dtype, device="cuda", make=repeated(dtype, *shapes), run=run, peer=peer, bytes=bytes_, flops=0)
+
+
+N, H, W = 1 << 28, 16384, 8192
+MATRIX, LINE = (H, W), (N,)
+CASES += [
+    on_cuda("add/268435456-bf16", "add", "2^28", "bfloat16", [LINE, LINE], lambda tn, x, y: x + y, lambda torch, x, y: x + y, 6 * N),
+    on_cuda("bias_add/16384x8192-bf16", "add", "16384x8192 + row", "bfloat16", [MATRIX, (W,)], lambda tn, x, y: x + y, lambda torch, x, y: x + y, 4 * H * W),
+    on_cuda(None, "add", "16384x8192 + column", "bfloat16", [MATRIX, (H, 1)], lambda tn, x, y: x + y, lambda torch, x, y: x + y, 4 * H * W),
+    on_cuda("add_transposed/16384x8192-bf16", "add", "16384x8192 + transposed", "bfloat16", [MATRIX, (W, H)], lambda tn, x, y: x + y.transpose(0, 1),
+            lambda torch, x, y: x + y.t(), 6 * H * W),
+    on_cuda("copy_transposed/16384x8192-bf16", "contiguous", "16384x8192 transposed", "bfloat16", [(W, H)], lambda tn, x: x.transpose(0, 1).contiguous(),
+            lambda torch, x: x.t().contiguous(), 4 * H * W),
+    on_cuda(None, "add", "2^27", "float32", [(N // 2,), (N // 2,)], lambda tn, x, y: x + y, lambda torch, x, y: x + y, 6 * N),
+    on_cuda(None, "to", "2^28 to float32", "bfloat16", [LINE], lambda tn, x: x.to("float32"), lambda torch, x: x.to(torch.float32), 6 * N),
+    on_cuda(None, "where", "2^27", "bfloat16", [(N // 2,), (N // 2,)], lambda tn, x, y: tn.where(x > y, x, y), lambda torch, x, y: torch.where(x > y, x, y), 6 * N),
+]
+CASES += [
+    on_cuda(None, op, "2^28", "bfloat16", [LINE], lambda tn, x, op=op: getattr(tn, op)(x),
+            lambda torch, x, op=op: getattr(torch.nn.functional if op in ("gelu", "silu") else torch, op)(x), 4 * N)
+    for op in ("exp", "gelu", "silu", "tanh", "sigmoid", "sin")
+]

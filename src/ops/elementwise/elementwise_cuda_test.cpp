@@ -146,6 +146,17 @@ TEST_F(ElementwiseCuda, TransposedOperandsAndResults) {
     }
 }
 
+TEST_F(ElementwiseCuda, LargeOperandsThatLieAcrossAreTurnedPieceByPiece) {
+  const int64_t rows = 6000, columns = 3001;
+  const Tensor x = testing::filled({rows, columns}, float32, [](int64_t i) { return i % 1000; });
+  const Tensor y = testing::filled({columns, rows}, float32, [](int64_t i) { return i % 777; });
+  const Tensor seen = y.with_layout({rows, columns}, {1, rows}, 0), far = on_gpu(x), across = on_gpu(seen);
+  const Tensor bias = testing::filled({columns}, float32, [](int64_t i) { return i; });
+  EXPECT_TRUE(testing::same_bits(on_cpu(sub(far, across)), sub(x, seen)));
+  EXPECT_TRUE(testing::same_bits(on_cpu(lerp(far, across, on_gpu(bias))), lerp(x, seen, bias)));
+  EXPECT_TRUE(testing::same_bits(on_cpu(where(gt(far, 500), across, 7.0)), where(gt(x, 500), seen, 7.0)));
+}
+
 TEST_F(ElementwiseCuda, ScalarsTakeTheArraysDtype) {
   Draw draw(5);
   for (DType dtype : kNumbers) {

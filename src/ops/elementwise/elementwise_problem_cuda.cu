@@ -1,4 +1,5 @@
 // From a decided problem to a launch: operands of dtypes that the kernels do not read are converted first.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -79,8 +80,9 @@ DType bits_dtype(DType dtype) {
   }
 }
 
-void compute_cuda(const Problem& p, const Tensor& out) {
-  if (out.numel() == 0) return;
+namespace {
+
+void compute_at_once(const Problem& p, const Tensor& out) {
   const DType first = p.inputs[0].compute;
   CudaCall c{p.row.op, kernel_compute(first), p.params};
   c.mixed = p.row.rule == Rule::kCompare && p.arity == 2 && first != p.inputs[1].compute;
@@ -98,6 +100,63 @@ void compute_cuda(const Problem& p, const Tensor& out) {
   if (!launch_row(c, p.row.rule))
     throw UnsupportedError(std::string(p.row.name) + ": has no CUDA kernel for " + std::string(name(first)));
   if (!direct) core::copy_into(c.call.out, out);
+}
+
+/// Places [first, first + count) of x along the result's dim `dim`; x itself where it is repeated there.
+Tensor part(const Tensor& x, const Tensor& out, int dim, int64_t first, int64_t count) {
+  const int own = dim - (out.ndim() - x.ndim());
+  if (own < 0 || x.shape(own) == 1) return x;
+  Dims shape = x.shape();
+  shape[static_cast<size_t>(own)] = count;
+  return x.with_layout(shape, x.strides(), x.offset() + first * x.stride(own));
+}
+
+void compute_part(const Problem& p, const Tensor& out, int dim, int64_t first, int64_t count) {
+  Problem piece = p;
+  std::array<Tensor, 3> parts;
+  for (int i = 0; i < p.arity; ++i) {
+    if (!p.inputs[i].tensor) {
+      piece.inputs[i].data = piece.inputs[i].element;
+      continue;
+    }
+    parts[i] = part(*p.inputs[i].tensor, out, dim, first, count);
+    piece.inputs[i].tensor = &parts[i];
+  }
+  compute_at_once(piece, part(out, out, dim, first, count));
+}
+
+/// The result's outermost dim in memory.
+int widest_dim(const Tensor& out) {
+  int widest = 0;
+  for (int d = 1; d < out.ndim(); ++d)
+    if (out.shape(d) > 1 && (out.shape(widest) == 1 || out.stride(d) > out.stride(widest))) widest = d;
+  return widest;
+}
+
+/// How much of an operand that lies across is turned before it is used: it then is still in the L2 cache, and device memory
+/// sees its bytes once.
+constexpr int64_t kTurnedBytes = 16 << 20;
+
+/// Places along the widest dim that are computed together; 0 for all.
+int64_t places_at_once(const Problem& p, const Tensor& out, int dim) {
+  for (int i = 0; i < p.arity; ++i) {
+    const Input& in = p.inputs[i];
+    if (!in.tensor || !lies_across(*in.tensor, out)) continue;
+    const int64_t a_place = out.numel() / out.shape(dim) * static_cast<int64_t>(item_size(in.dtype));
+    return a_place * out.shape(dim) <= 2 * kTurnedBytes ? 0 : std::max<int64_t>(kTurnedBytes / a_place, 1);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void compute_cuda(const Problem& p, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const int dim = widest_dim(out);
+  const int64_t step = out.ndim() < 2 ? 0 : places_at_once(p, out, dim);
+  if (step == 0) return compute_at_once(p, out);
+  for (int64_t first = 0; first < out.shape(dim); first += step)
+    compute_part(p, out, dim, first, std::min(step, out.shape(dim) - first));
 }
 
 }  // namespace tenor::elementwise
