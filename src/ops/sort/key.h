@@ -1,54 +1,17 @@
-// The family's one order, as integers: an element's bits become an unsigned key of the same width such that smaller
-// keys come first. NaN is the greatest and has one key, the largest; -0 has +0's key; a descending order complements
-// the key.
+// Keys (src/core/order_key.h) in vector loops.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "tenor/dtype.h"
+#include "src/core/order_key.h"
 
 namespace tenor::cpu {
 
-enum class KeyKind : uint8_t { kUnsigned, kSigned, kFloat };
-
-struct KeyCode {
-  KeyKind kind;
-  uint64_t infinity;  ///< the bits of +infinity, for floats
-  bool descending;
-};
-
-inline KeyCode key_code(DType dtype, bool descending = false) {
-  if (is_signed(dtype)) return {KeyKind::kSigned, 0, descending};
-  switch (dtype) {
-    case DType::kFloat16:
-      return {KeyKind::kFloat, 0x7C00, descending};
-    case DType::kBFloat16:
-      return {KeyKind::kFloat, 0x7F80, descending};
-    case DType::kFloat32:
-      return {KeyKind::kFloat, 0x7F800000, descending};
-    case DType::kFloat64:
-      return {KeyKind::kFloat, 0x7FF0000000000000, descending};
-    default:
-      return {KeyKind::kUnsigned, 0, descending};
-  }
-}
-
-/// One element's key. K is the unsigned integer of the element's width.
-template <class K>
-inline K encode(K bits, KeyCode code) {
-  constexpr K kSign = static_cast<K>(K(1) << (8 * sizeof(K) - 1));
-  K key = bits;
-  if (code.kind == KeyKind::kSigned) {
-    key = static_cast<K>(bits ^ kSign);
-  } else if (code.kind == KeyKind::kFloat) {
-    const K magnitude = static_cast<K>(bits & ~kSign);
-    key = static_cast<K>(bits & kSign ? ~bits : bits | kSign);
-    if (magnitude == 0) key = kSign;
-    if (magnitude > static_cast<K>(code.infinity)) key = static_cast<K>(~K(0));
-  }
-  return code.descending ? static_cast<K>(~key) : key;
-}
+using core::encode;
+using core::key_code;
+using core::KeyCode;
+using core::KeyKind;
 
 /// The vector loops over n elements that lie side by side (sort_simd.cpp), for this machine's instruction set.
 template <class K>

@@ -1,0 +1,31 @@
+// Blocks of a cluster reach into one another's shared memory. PTX ISA, "mapa" and "barrier.cluster" (the barrier and
+// the rank are in mbarrier.cuh).
+#pragma once
+
+#include "src/cuda/ptx/mbarrier.cuh"
+
+namespace tenor::cuda::ptx {
+
+/// The blocks of this cluster.
+__device__ __forceinline__ uint32_t cluster_size() {
+  uint32_t size;
+  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
+  return size;
+}
+
+/// What lies at this place of shared memory in block `rank`, readable, writable and open to atomics.
+template <class T>
+__device__ __forceinline__ T* in_block(T* shared, uint32_t rank) {
+  uint64_t remote;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(remote) : "l"(shared), "r"(rank));
+  return reinterpret_cast<T*>(remote);
+}
+
+/// cluster_sync in two halves: a block that has nothing to wait for arrives and leaves; what others may still read of
+/// it, it keeps by waiting.
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+}  // namespace tenor::cuda::ptx
