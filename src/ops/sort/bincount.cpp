@@ -3,12 +3,14 @@
 #include <limits>
 #include <vector>
 
+#include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/sort/order_check.h"
+#include "src/ops/sort/sort_cuda.h"
 #include "tenor/sort.h"
 
 namespace tenor {
@@ -55,6 +57,22 @@ int64_t largest_count(const Tensor& x) {
   return most;
 }
 
+/// The same on x's device.
+int64_t largest_on_device(const Tensor& x) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      int64_t refused = -1;
+      const int64_t most = cuda::largest_count(x, &refused);
+      if (refused < 0) return most;
+      const Tensor element = x.with_layout({1}, {1}, x.offset() + refused).to(kCpu);
+      core::visit_integer(x.dtype(), [&]<class T>() {
+        fail<ValueError>("bincount: x must hold integers >= 0, got {} at {}", *element.data<T>(), refused);
+      });
+    }
+  }
+  return largest_count(x);
+}
+
 /// Adds one to the bin of every element. Integer sums are exact in any order, so where the bins are few every thread
 /// counts into its own.
 void count(const Tensor& x, int64_t bins, int64_t* counts) {
@@ -82,6 +100,20 @@ void add_weights(const Tensor& x, const Tensor& weights, int64_t bins, double* s
   });
 }
 
+void count_into(const Tensor& x, const Tensor& counts) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return cuda::count_bins(x, counts);
+  }
+  count(x, counts.numel(), counts.data<int64_t>());
+}
+
+void weigh_into(const Tensor& x, const Tensor& weights, const Tensor& sums) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return cuda::weigh_bins(x, argsort(x), weights.contiguous(), sums);
+  }
+  add_weights(x, weights, sums.numel(), sums.data<double>());
+}
+
 }  // namespace
 
 Tensor bincount(const Tensor& x, const BincountOptions& options) {
@@ -97,9 +129,9 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   core::check_has_data("bincount", {"x", x});
 
   const Tensor data = x.contiguous();
-  const Dims shape{std::max(largest_count(data) + 1, options.minlength)};
+  const Dims shape{std::max(largest_on_device(data) + 1, options.minlength)};
   const DType dtype = !weights.defined() ? int64 : weights.dtype() == float32 ? float32 : float64;
-  Output out("bincount", options.out, shape, dtype, x, {&x, &weights}, {.contiguous = true});
+  Output out("bincount", options.out, shape, dtype, x, {&x, &weights}, {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     core::Step made{"bincount", OpClass::kReduction, {x, weights}, {out.target()}};
     if (data.raw() != x.raw())
@@ -107,11 +139,11 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
     return made;
   });
   if (dtype == int64) {
-    count(data, shape[0], out.target().data<int64_t>());
+    count_into(data, out.target());
     return out.finish();
   }
-  const Tensor sums = dtype == float64 ? out.target() : Tensor::empty(shape, float64);
-  add_weights(data, weights.to(float64), shape[0], sums.data<double>());
+  const Tensor sums = dtype == float64 ? out.target() : Tensor::empty(shape, float64, x.device());
+  weigh_into(data, weights.to(float64), sums);
   if (dtype == float32) core::copy_into(sums, out.target());
   return out.finish();
 }

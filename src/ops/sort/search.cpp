@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "src/core/backend.h"
 #include "src/core/numeric.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
@@ -12,6 +13,7 @@
 #include "src/cpu/parallel.h"
 #include "src/ops/sort/key.h"
 #include "src/ops/sort/order_check.h"
+#include "src/ops/sort/sort_cuda.h"
 #include "tenor/allocator.h"
 #include "tenor/sort.h"
 
@@ -162,8 +164,22 @@ Tensor scalar_tensor(DType dtype, const Scalar& scalar) {
   return value;
 }
 
+/// Of a sequence none: everything is found at 0.
+Tensor narrowed(const Tensor& seq) { return seq.with_layout({0}, {1}, seq.offset()); }
+
+/// On the sequence's device; a scalar stays in the host's memory.
+void search_into(const Tensor& seq, const Tensor& values, bool right, const Tensor& places) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(seq))
+      return core::on_cuda(values) ? cuda::search_rows(seq, values, right, places)
+                                   : cuda::search_one(seq, values, right, places);
+  }
+  search_rows(seq, values, right, places);
+}
+
 Tensor run_search(const Tensor& seq, const Tensor& values, bool right, bool before_all, const Tensor& out_given) {
-  Output out("searchsorted", out_given, values.shape(), int64, seq, {&seq, &values}, {.contiguous = true});
+  Output out("searchsorted", out_given, values.shape(), int64, seq, {&seq, &values},
+             {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     core::Step made{"searchsorted", OpClass::kReduction, {seq, values}, {out.target()}};
     if (seq.dtype() != values.dtype())
@@ -177,13 +193,9 @@ Tensor run_search(const Tensor& seq, const Tensor& values, bool right, bool befo
     return made;
   });
   if (step.shape_only(out.target())) return out.target();
-  if (before_all) {
-    *out.target().data<int64_t>() = 0;
-  } else {
-    const DType common = promote(seq.dtype(), values.dtype());
-    search_rows(seq.ndim() > 1 ? seq.to(common).contiguous() : seq.to(common), values.to(common).contiguous(), right,
-                out.target());
-  }
+  const DType common = promote(seq.dtype(), values.dtype());
+  const Tensor sequence = seq.ndim() > 1 ? seq.to(common).contiguous() : seq.to(common);
+  search_into(before_all ? narrowed(sequence) : sequence, values.to(common).contiguous(), right, out.target());
   return out.finish();
 }
 

@@ -1,12 +1,14 @@
 // The contract of sort, argsort, topk, kthvalue and median. Kernels: row_order.cpp.
 #include "tenor/sort.h"
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/sort/order_check.h"
 #include "src/ops/sort/row_order.h"
+#include "src/ops/sort/sort_cuda.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -45,8 +47,8 @@ struct OrderOutputs {
   Output values, indices;
 
   OrderOutputs(const char* op, const SortResult& out, const Dims& shape, const Tensor& x)
-      : values(op, out.values, shape, x.dtype(), x, {&x}, {.argument = "out.values"}),
-        indices(op, out.indices, shape, int64, x, {&x}, {.argument = "out.indices"}) {}
+      : values(op, out.values, shape, x.dtype(), x, {&x}, {.argument = "out.values", .cuda = core::kHasCuda}),
+        indices(op, out.indices, shape, int64, x, {&x}, {.argument = "out.indices", .cuda = core::kHasCuda}) {}
 
   Step step(const char* op, const Tensor& x) const {
     return {op, OpClass::kReduction, {x}, {values.target(), indices.target()}};
@@ -55,13 +57,31 @@ struct OrderOutputs {
   SortResult finish() { return {values.finish(), indices.finish()}; }
 };
 
+/// The first k of the order along dim, on x's device.
+void order_into(const char* op, const Tensor& x, int dim, cpu::KeyCode code, int64_t k, const Tensor& values,
+                const Tensor& indices, void (*on_cpu)(const cpu::RowOrder&, int64_t)) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return cuda::order_rows(op, x, dim, code, k, values, indices);
+  }
+  on_cpu(cpu::RowOrder(x, dim, code, values, indices), k);
+}
+
+/// Element k of it.
+void select_into(const char* op, const Tensor& x, int dim, int64_t k, bool nan_wins, const Tensor& values,
+                 const Tensor& indices) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return cuda::pick_rows(op, x, dim, k, nan_wins, values, indices);
+  }
+  cpu::select_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype()), values, indices), k, nan_wins);
+}
+
 SortResult select(const char* op, const Tensor& x, int dim, int64_t k, bool keepdim, bool nan_wins,
                   const SortResult& out) {
   OrderOutputs outs(op, out, reduced_shape(x, dim, keepdim), x);
   core::StepScope step([&] { return outs.step(op, x); });
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
-  cpu::select_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype()), values, indices), k, nan_wins);
+  select_into(op, x, dim, k, nan_wins, values, indices);
   return outs.finish();
 }
 
@@ -70,7 +90,8 @@ SortResult median_of_all(const Tensor& x, const MedianOptions& options) {
   if (x.numel() == 0) fail<ShapeError>("median: x of shape {} has no elements, so no median", x.shape());
   if (options.out.indices.defined())
     fail<ValueError>("median: out.indices needs dim; over all elements there are no indices");
-  Output out("median", options.out.values, options.keepdim ? Dims(x.shape().size(), 1) : Dims(), x.dtype(), x, {&x});
+  Output out("median", options.out.values, options.keepdim ? Dims(x.shape().size(), 1) : Dims(), x.dtype(), x, {&x},
+             {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     Step made{"median", OpClass::kReduction, {x}, {out.target()}};
     if (!x.is_contiguous())
@@ -81,7 +102,7 @@ SortResult median_of_all(const Tensor& x, const MedianOptions& options) {
   if (step.shape_only(out.target())) return {out.target(), {}};
   const Tensor row = flatten(x.contiguous());
   const Tensor value = out.target().with_layout({}, {}, out.target().offset());
-  cpu::select_rows(cpu::RowOrder(row, 0, cpu::key_code(x.dtype()), value, {}), (x.numel() - 1) / 2, true);
+  select_into("median", row, 0, (x.numel() - 1) / 2, true, value, {});
   return {out.finish(), {}};
 }
 
@@ -95,19 +116,19 @@ SortResult sort(const Tensor& x, const SortOptions& options) {
   core::StepScope step([&] { return outs.step("sort", x); });
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
-  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), values, indices),
-                 size_along(x, dim));
+  order_into("sort", x, dim, cpu::key_code(x.dtype(), options.descending), size_along(x, dim), values, indices,
+             cpu::sort_rows);
   return outs.finish();
 }
 
 Tensor argsort(const Tensor& x, const ArgsortOptions& options) {
   core::check_orderable("argsort", {"x", x});
   const int dim = normalize_dim("argsort", options.dim, x.ndim());
-  Output out("argsort", options.out, x.shape(), int64, x, {&x});
+  Output out("argsort", options.out, x.shape(), int64, x, {&x}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return Step{"argsort", OpClass::kReduction, {x}, {out.target()}}; });
   if (step.shape_only(out.target())) return out.target();
-  cpu::sort_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.descending), {}, out.target()),
-                 size_along(x, dim));
+  order_into("argsort", x, dim, cpu::key_code(x.dtype(), options.descending), size_along(x, dim), {}, out.target(),
+             cpu::sort_rows);
   return out.finish();
 }
 
@@ -122,8 +143,8 @@ SortResult topk(const Tensor& x, int64_t k, const TopkOptions& options) {
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
   // A 0-d result holds its one element whatever k is.
-  cpu::topk_rows(cpu::RowOrder(x, dim, cpu::key_code(x.dtype(), options.largest), values, indices),
-                 x.ndim() == 0 ? 1 : k);
+  order_into("topk", x, dim, cpu::key_code(x.dtype(), options.largest), x.ndim() == 0 ? 1 : k, values, indices,
+             cpu::topk_rows);
   return outs.finish();
 }
 

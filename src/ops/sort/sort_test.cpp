@@ -9,7 +9,7 @@ namespace {
 
 using testing::all_bits;
 using testing::draw;
-using testing::expect_error;
+using testing::expect_refusal;
 using testing::ints;
 using testing::kOrderable;
 using testing::poisoned;
@@ -268,26 +268,26 @@ TEST(Sort, ShapesAloneGiveShapes) {
 
 TEST(Sort, ErrorsNameOperatorArgumentAndBothSides) {
   const Tensor x = Tensor::empty({2, 3}, float32);
-  expect_error<IndexError>([&] { sort(x, {.dim = 2}); }, "sort: dim 2 is out of range");
-  expect_error<IndexError>([&] { argsort(x, {.dim = -3}); }, "argsort: dim -3");
-  expect_error<ValueError>([&] { topk(x, 4); }, "topk: k must be in 0..3, the size of dim -1, got 4");
-  expect_error<ValueError>([&] { topk(x, -1); }, "topk: k must be in 0..3");
-  expect_error<ValueError>([&] { kthvalue(x, 0); }, "kthvalue: k must be in 1..3, the size of dim -1, got 0");
-  expect_error<ShapeError>([&] { median(Tensor::empty({2, 0}, float32), {.dim = 1}); }, "median: dim 1");
-  expect_error<ShapeError>([&] { median(Tensor::empty({0}, float32)); }, "median: x of shape (0,)");
-  expect_error<DTypeError>([&] { sort(Tensor::empty({2}, float8_e5m2)); }, "sort: x must be float16 to float64");
-  expect_error<DTypeError>([&] { sort(Tensor()); }, "sort: x is required");
-  expect_error<ShapeError>(
+  expect_refusal<IndexError>([&] { sort(x, {.dim = 2}); }, "sort: dim 2 is out of range");
+  expect_refusal<IndexError>([&] { argsort(x, {.dim = -3}); }, "argsort: dim -3");
+  expect_refusal<ValueError>([&] { topk(x, 4); }, "topk: k must be in 0..3, the size of dim -1, got 4");
+  expect_refusal<ValueError>([&] { topk(x, -1); }, "topk: k must be in 0..3");
+  expect_refusal<ValueError>([&] { kthvalue(x, 0); }, "kthvalue: k must be in 1..3, the size of dim -1, got 0");
+  expect_refusal<ShapeError>([&] { median(Tensor::empty({2, 0}, float32), {.dim = 1}); }, "median: dim 1");
+  expect_refusal<ShapeError>([&] { median(Tensor::empty({0}, float32)); }, "median: x of shape (0,)");
+  expect_refusal<DTypeError>([&] { sort(Tensor::empty({2}, float8_e5m2)); }, "sort: x must be float16 to float64");
+  expect_refusal<DTypeError>([&] { sort(Tensor()); }, "sort: x is required");
+  expect_refusal<ShapeError>(
       [&] {
         topk(x, 2, {.out = {Tensor::empty({2, 3}, float32), Tensor::empty({2, 2}, int64)}});
       },
       "topk: out.values must have shape (2, 2), got (2, 3)");
-  expect_error<DTypeError>(
+  expect_refusal<DTypeError>(
       [&] {
         sort(x, {.out = {Tensor::empty({2, 3}, float32), Tensor::empty({2, 3}, int32)}});
       },
       "sort: out.indices must be int64, got int32");
-  expect_error<ValueError>([&] { sort(x, {.out = {Tensor::empty({2, 3}, float32), {}}}); }, "sort: out= needs both");
+  expect_refusal<ValueError>([&] { sort(x, {.out = {Tensor::empty({2, 3}, float32), {}}}); }, "sort: out= needs both");
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ inline std::vector<int64_t> ints(const Tensor& x) {
 
 /// fn() throws E whose text holds `part`.
 template <class E, class F>
-void expect_error(F&& fn, const std::string& part) {
+void expect_refusal(F&& fn, const std::string& part) {
   try {
     fn();
     ADD_FAILURE() << "no error; expected one with: " << part;

@@ -5,12 +5,14 @@
 #include <numeric>
 #include <vector>
 
+#include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/ops/sort/order_check.h"
 #include "src/ops/sort/row_order.h"
+#include "src/ops/sort/sort_cuda.h"
 #include "tenor/sort.h"
 
 namespace tenor {
@@ -96,37 +98,58 @@ Tensor with_front(const Tensor& x, int dim) {
   return x.with_layout(shape, strides, x.offset());
 }
 
-/// What is grouped: every element, or the slices along dim.
+/// What is grouped, every element or the slices along dim, and its groups: on the host, or on x's CUDA device.
 struct Plan {
   Tensor data;  ///< contiguous; slices lie side by side
-  int64_t length = 1;
-  int dim = 0;
-  Groups groups;
+  int64_t members, length;
+  int dim;
+  bool by_slices;
+  Groups groups{0};
+  cuda::Groups on_device = {};
+  int64_t count = 0;
 
-  static Plan elements(const Tensor& x) {
-    Tensor data = x.contiguous();
-    Groups groups = group_elements(data);
-    return {data, 1, 0, std::move(groups)};
+  Plan(const Tensor& x, bool slices, int dim_in)
+      : data((slices ? with_front(x, dim_in) : x).contiguous()),
+        members(slices ? data.shape(0) : data.numel()),
+        length(!slices       ? 1
+               : members > 0 ? data.numel() / members
+                             : 0),
+        dim(slices ? dim_in : 0),
+        by_slices(slices) {
+    if constexpr (core::kHasCuda) {
+      if (core::on_cuda(x)) {
+        on_device = cuda::group_slices(data, members, length);
+        count = on_device.count;
+        return;
+      }
+    }
+    groups = slices ? group_slices(data) : group_elements(data);
+    count = groups.count;
   }
-  static Plan slices(const Tensor& x, int dim) {
-    Tensor data = with_front(x, dim).contiguous();
-    const int64_t m = data.shape(0);
-    Groups groups = group_slices(data);
-    return {data, m > 0 ? data.numel() / m : 0, dim, std::move(groups)};
-  }
-  Dims values_shape(const Tensor& x, bool by_slices) const {
-    if (!by_slices) return {groups.count};
+  Dims values_shape(const Tensor& x) const {
+    if (!by_slices) return {count};
     Dims shape = x.shape();
-    shape[dim] = groups.count;
+    shape[dim] = count;
     return shape;
   }
 };
 
-void write_values(const Plan& plan, const Tensor& target) {
-  if (plan.dim == 0 && target.is_contiguous()) return write_firsts(plan.data, plan.length, plan.groups, target);
-  const Tensor view = with_front(target, plan.dim),
-               packed = Tensor::empty(view.shape(), target.dtype(), target.device());
-  write_firsts(plan.data, plan.length, plan.groups, packed);
+/// The groups' first members side by side, and where wanted the numbers.
+void write_groups(const Plan& plan, const Tensor& values, const Tensor& inverse, const Tensor& counts) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(plan.data))
+      return cuda::write_groups(plan.data, plan.length, plan.on_device, values, inverse, counts);
+  }
+  write_firsts(plan.data, plan.length, plan.groups, values);
+  number_groups(plan.groups, inverse.defined() ? inverse.data<int64_t>() : nullptr,
+                counts.defined() ? counts.data<int64_t>() : nullptr);
+}
+
+void write_results(const Plan& plan, const Tensor& values, const Tensor& inverse, const Tensor& counts) {
+  if (plan.dim == 0 && values.is_contiguous()) return write_groups(plan, values, inverse, counts);
+  const Tensor view = with_front(values, plan.dim),
+               packed = Tensor::empty(view.shape(), values.dtype(), values.device());
+  write_groups(plan, packed, inverse, counts);
   core::copy_into(packed, view);
 }
 
@@ -142,18 +165,17 @@ UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
   if (given.counts.defined() && !options.return_counts) fail<ValueError>("unique: out.counts needs return_counts");
   core::check_has_data("unique", {"x", x});
 
-  const Plan plan = by_slices ? Plan::slices(x, dim) : Plan::elements(x);
-  const Groups& groups = plan.groups;
+  const Plan plan(x, by_slices, dim);
   std::optional<Output> inverse, counts;
-  Output values("unique", given.values, plan.values_shape(x, by_slices), x.dtype(), x, {&x},
-                {.argument = "out.values"});
+  Output values("unique", given.values, plan.values_shape(x), x.dtype(), x, {&x},
+                {.argument = "out.values", .cuda = core::kHasCuda});
   if (options.return_inverse)
     inverse.emplace("unique", given.inverse_indices, by_slices ? Dims{x.shape(dim)} : x.shape(), int64, x,
                     std::initializer_list<const Tensor*>{&x},
-                    core::OutputRules{.contiguous = true, .argument = "out.inverse_indices"});
+                    core::OutputRules{.contiguous = true, .argument = "out.inverse_indices", .cuda = core::kHasCuda});
   if (options.return_counts)
-    counts.emplace("unique", given.counts, Dims{groups.count}, int64, x, std::initializer_list<const Tensor*>{&x},
-                   core::OutputRules{.contiguous = true, .argument = "out.counts"});
+    counts.emplace("unique", given.counts, Dims{plan.count}, int64, x, std::initializer_list<const Tensor*>{&x},
+                   core::OutputRules{.contiguous = true, .argument = "out.counts", .cuda = core::kHasCuda});
   core::StepScope step([&] {
     core::Step made{"unique", OpClass::kReduction, {x}, {values.target()}};
     if (inverse) made.outputs.push_back(inverse->target());
@@ -163,9 +185,7 @@ UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
                              "unique reads one row, or slices side by side"});
     return made;
   });
-  write_values(plan, values.target());
-  number_groups(groups, inverse ? inverse->target().data<int64_t>() : nullptr,
-                counts ? counts->target().data<int64_t>() : nullptr);
+  write_results(plan, values.target(), inverse ? inverse->target() : Tensor(), counts ? counts->target() : Tensor());
   return {values.finish(), inverse ? inverse->finish() : Tensor(), counts ? counts->finish() : Tensor()};
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using testing::all_bits;
 using testing::draw;
-using testing::expect_error;
+using testing::expect_refusal;
 using testing::ints;
 using testing::kOrderable;
 using testing::poisoned;
@@ -80,16 +80,16 @@ TEST(Unique, WritesOutOrRefusesIt) {
   unique(x, {.return_counts = true, .out = {slice(wide, 0, {}, {}, 2), {}, counts}});
   EXPECT_EQ(ints(wide), (std::vector<int64_t>{1, -1, 2, -1, 3, -1}));
   EXPECT_EQ(ints(counts), (std::vector<int64_t>{2, 1, 2}));
-  expect_error<ShapeError>(
+  expect_refusal<ShapeError>(
       [&] {
         unique(x, {.out = {poisoned({2}, int64), {}, {}}});
       },
       "unique: out.values must have shape (3,)");
-  expect_error<ValueError>([&] { unique(x, {.out = {{}, {}, counts}}); }, "unique: out.counts needs return_counts");
-  expect_error<IndexError>([&] { unique(x, {.dim = 1}); }, "unique: dim 1");
+  expect_refusal<ValueError>([&] { unique(x, {.out = {{}, {}, counts}}); }, "unique: out.counts needs return_counts");
+  expect_refusal<IndexError>([&] { unique(x, {.dim = 1}); }, "unique: dim 1");
   const Tensor shape_only = Tensor::empty({5}, int64, {DeviceType::kMeta, 0});
-  expect_error<UnsupportedError>([&] { unique(shape_only); }, "unique: the result's size depends on x's data");
-  expect_error<UnsupportedError>([&] { bincount(shape_only); }, "bincount");
+  expect_refusal<UnsupportedError>([&] { unique(shape_only); }, "unique: the result's size depends on x's data");
+  expect_refusal<UnsupportedError>([&] { bincount(shape_only); }, "bincount");
 }
 
 TEST(Searchsorted, MatchesTheReference) {
@@ -138,16 +138,16 @@ TEST(Searchsorted, ScalarsCompareByValueAndDtypesMeet) {
 
 TEST(Searchsorted, RefusesShapesThatDoNotFit) {
   const Tensor rows = Tensor::empty({2, 3}, float32);
-  expect_error<ShapeError>(
+  expect_refusal<ShapeError>(
       [&] {
         searchsorted(rows, Tensor::empty({3, 4}, float32));
       },
       "searchsorted: values of shape (3, 4) must agree with sorted_sequence of shape (2, 3)");
-  expect_error<ShapeError>([&] { searchsorted(rows, 1.0); }, "searchsorted: a scalar needs a 1-d sorted_sequence");
-  expect_error<ShapeError>([&] { searchsorted(Tensor::empty({}, float32), 1.0); },
-                           "searchsorted: sorted_sequence must have at least 1 dim");
-  expect_error<DTypeError>([&] { searchsorted(Tensor::empty({3}, uint64), Tensor::empty({3}, int8)); },
-                           "searchsorted: uint64 and int8");
+  expect_refusal<ShapeError>([&] { searchsorted(rows, 1.0); }, "searchsorted: a scalar needs a 1-d sorted_sequence");
+  expect_refusal<ShapeError>([&] { searchsorted(Tensor::empty({}, float32), 1.0); },
+                             "searchsorted: sorted_sequence must have at least 1 dim");
+  expect_refusal<DTypeError>([&] { searchsorted(Tensor::empty({3}, uint64), Tensor::empty({3}, int8)); },
+                             "searchsorted: uint64 and int8");
   EXPECT_EQ(ints(searchsorted(Tensor::empty({0}, float32), 1.0)), std::vector<int64_t>{0});
   EXPECT_EQ(searchsorted(Tensor::empty({2, 0}, float32), Tensor::empty({2, 0}, float32)).shape(), (Dims{2, 0}));
 }
@@ -168,17 +168,17 @@ TEST(Bincount, CountsAndAddsInIndexOrder) {
 }
 
 TEST(Bincount, RefusesWhatItCannotCount) {
-  expect_error<ValueError>(
+  expect_refusal<ValueError>(
       [] {
         bincount(tensor_of<int8_t>({2}, int8, {1, -2}));
       },
       "bincount: x must hold integers >= 0, got -2 at 1");
-  expect_error<ValueError>([] { bincount(Tensor::empty({0}, int8), {.minlength = -1}); },
-                           "bincount: minlength must be >= 0, got -1");
-  expect_error<ShapeError>([] { bincount(Tensor::empty({2, 2}, int8)); }, "bincount: x must have 1 dims");
-  expect_error<ShapeError>([] { bincount(Tensor::empty({2}, int8), {.weights = Tensor::empty({3}, float32)}); },
-                           "bincount: weights must have shape (2,)");
-  expect_error<DTypeError>([] { bincount(Tensor::empty({2}, float32)); }, "bincount: x must be an integer array");
+  expect_refusal<ValueError>([] { bincount(Tensor::empty({0}, int8), {.minlength = -1}); },
+                             "bincount: minlength must be >= 0, got -1");
+  expect_refusal<ShapeError>([] { bincount(Tensor::empty({2, 2}, int8)); }, "bincount: x must have 1 dims");
+  expect_refusal<ShapeError>([] { bincount(Tensor::empty({2}, int8), {.weights = Tensor::empty({3}, float32)}); },
+                             "bincount: weights must have shape (2,)");
+  expect_refusal<DTypeError>([] { bincount(Tensor::empty({2}, float32)); }, "bincount: x must be an integer array");
 }
 
 }  // namespace

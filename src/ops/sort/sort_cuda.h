@@ -1,0 +1,75 @@
+// The family's CUDA kernels, behind plain functions. Rows are dense: n elements side by side, `stride` from row to row;
+// results lie row after row without gaps.
+#pragma once
+
+#include "src/core/order_key.h"
+#include "tenor/tensor.h"
+
+namespace tenor::cuda {
+
+struct OrderRows {
+  const char* op;
+  const void* x;
+  Device device;
+  core::KeyCode code;
+  DType dtype;
+  int64_t rows, n, stride;
+  void* values = nullptr;  ///< nothing when not wanted
+  int64_t* indices = nullptr;
+};
+
+/// Rows that one warp or block sorts at once.
+inline constexpr int64_t kShortRow = 4096;
+/// Elements of results that topk_selected can put in order.
+inline constexpr int64_t kMostSelected = 1024;
+
+/// Rows of which a warp selects the first few, and how many those are at most; elements of up to 32 bits.
+inline constexpr int kTinyRow = 256, kMostOfTiny = 64;
+
+void topk_tiny(const OrderRows& rows, int64_t k);
+/// The first k of every row's order; n <= kShortRow.
+void sort_short(const OrderRows& rows, int64_t k);
+/// Element k of the order of every row; with nan_wins the first NaN where there is one.
+void pick_short(const OrderRows& rows, int64_t k, bool nan_wins);
+/// The same two for longer rows (n < 2^32), by radix selection; k <= kMostSelected for topk.
+void topk_selected(const OrderRows& rows, int64_t k);
+void pick_selected(const OrderRows& rows, int64_t k, bool nan_wins);
+/// The first k of the order of rows of any length, by sorting all rows at once.
+void sort_long(const OrderRows& rows, int64_t k);
+
+/// The family's operators on tensors of a CUDA device, checked by the contract. values and indices may be undefined.
+/// The first k of the order along dim.
+void order_rows(const char* op, const Tensor& x, int dim, core::KeyCode code, int64_t k, const Tensor& values,
+                const Tensor& indices);
+/// Element k of it; the results may lack the dim.
+void pick_rows(const char* op, const Tensor& x, int dim, int64_t k, bool nan_wins, const Tensor& values,
+               const Tensor& indices);
+
+/// @throws UnsupportedError while the stream is captured: the result's size depends on data.
+void refuse_capture(const char* op, Device device);
+
+/// places[i] of values[i] (contiguous) in a 1-d sequence, or in the row of contiguous sequences that it stands in.
+void search_rows(const Tensor& sequences, const Tensor& values, bool right, const Tensor& places);
+/// The same for one value in the host's memory.
+void search_one(const Tensor& sequence, const Tensor& value, bool right, const Tensor& place);
+
+/// The largest element of x (contiguous), -1 for none; waits for it. *refused_at: the first that is negative or beyond
+/// int64, or -1.
+int64_t largest_count(const Tensor& x, int64_t* refused_at);
+void count_bins(const Tensor& x, const Tensor& counts);
+/// sums [bins] float64 of the weights (float64, contiguous), in index order; `order` is x's argsort.
+void weigh_bins(const Tensor& x, const Tensor& order, const Tensor& weights, const Tensor& sums);
+
+/// Slices in order: order[p] comes p-th, numbers[p] groups of equals start up to place p.
+struct Groups {
+  Tensor order, numbers;
+  int64_t count = 0;
+};
+/// Groups `count` slices of `length` elements, contiguous; waits for their number.
+Groups group_slices(const Tensor& data, int64_t count, int64_t length);
+/// The first slice of each group [groups, length], every slice's group, the groups' sizes; contiguous, undefined where
+/// not wanted.
+void write_groups(const Tensor& data, int64_t length, const Groups& groups, const Tensor& values, const Tensor& inverse,
+                  const Tensor& counts);
+
+}  // namespace tenor::cuda
