@@ -1,5 +1,5 @@
-// Random numbers by counting: a block of bits is a function of a key and a counter, so any of them can be had at any time,
-// in any order, on any device.
+// Random numbers by counting: a block of bits is a function of a key and a counter, so any of them can be had at any
+// time, in any order, on any device.
 #pragma once
 
 #include <cstdint>

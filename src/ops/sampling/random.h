@@ -21,8 +21,9 @@ struct Stream {
   /// The block of four words that holds those of tokens 4 * group to 4 * group + 3. `extra` names a second set.
   TENOR_HOST_DEVICE core::PhiloxBlock block(uint64_t group, bool extra = false) const {
     const uint32_t low = static_cast<uint32_t>(tag) | (extra ? 0x80000000u : 0u);
-    return core::philox({{static_cast<uint32_t>(group), static_cast<uint32_t>(position),
-                          static_cast<uint32_t>(position >> 32), low}}, seed);
+    return core::philox(
+        {{static_cast<uint32_t>(group), static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), low}},
+        seed);
   }
   TENOR_HOST_DEVICE uint32_t word(uint64_t token, bool extra = false) const {
     return block(token / 4, extra).word[token % 4];

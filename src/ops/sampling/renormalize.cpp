@@ -1,8 +1,10 @@
 // The contract of top_k_mask_logits and top_p_normalize_probs.
+#include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/sampling/row_options.h"
+#include "src/ops/sampling/sampling_cuda.h"
 #include "tenor/sampling.h"
 
 namespace tenor {
@@ -14,11 +16,24 @@ using cpu::RowKind;
 
 const core::OpRegistration kOps({
     {"top_k_mask_logits", "sampling", OpClass::kReduction, "logits[B,V] -> [B,V], -inf outside of the first top_k"},
-    {"top_p_normalize_probs", "sampling", OpClass::kReduction, "probs[B,V] -> [B,V], the nucleus of top_p, summing to 1"},
+    {"top_p_normalize_probs", "sampling", OpClass::kReduction,
+     "probs[B,V] -> [B,V], the nucleus of top_p, summing to 1"},
 });
 
+void filter_rows(const char* op, const Tensor& x, RowKind kind, const RowValues& values, const Tensor& out) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      const cuda::SampleRows problem{op, x, kind == RowKind::kProbs, 0, false, values.on_device()};
+      return (kind == RowKind::kLogits ? cuda::mask_rows : cuda::normalize_rows)(problem, out);
+    }
+  }
+  const cpu::SampleRows problem{x, kind, {}, false, values.on_host(op, x.shape(0))};
+  (kind == RowKind::kLogits ? cpu::mask_rows : cpu::normalize_rows)(problem, out);
+}
+
 Tensor filter(const char* op, core::Named x, RowKind kind, const RowValues& values, const Tensor& given) {
-  Output out(op, given, x.tensor.shape(), x.tensor.dtype(), x.tensor, {&x.tensor}, {.elementwise = true});
+  Output out(op, given, x.tensor.shape(), x.tensor.dtype(), x.tensor, {&x.tensor},
+             {.elementwise = true, .contiguous = core::on_cuda(x.tensor), .cuda = core::kHasCuda});
   const Tensor rows = x.tensor.shape(1) <= 1 || x.tensor.stride(1) == 1 ? x.tensor : Tensor();
   core::StepScope step([&] {
     core::Step made{op, OpClass::kReduction, {x.tensor}, {out.target()}};
@@ -28,10 +43,8 @@ Tensor filter(const char* op, core::Named x, RowKind kind, const RowValues& valu
     return made;
   });
   if (step.shape_only(out.target())) return out.target();
-  const cpu::SampleRows problem{rows.defined() ? rows : x.tensor.contiguous(), kind, {}, false,
-                                values.on_host(op, x.tensor.shape(0))};
   if (out.target().numel() > 0)
-    (kind == RowKind::kLogits ? cpu::mask_rows : cpu::normalize_rows)(problem, out.target());
+    filter_rows(op, rows.defined() ? rows : x.tensor.contiguous(), kind, values, out.target());
   return out.finish();
 }
 

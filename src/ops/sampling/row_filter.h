@@ -1,5 +1,5 @@
-// Where a row is cut: its tokens in descending order (lower index first on ties), as the sort family orders them, kept up
-// to a rank, or up to a mass. Nothing is sorted but the one bin of keys that the cut falls into.
+// Where a row is cut: its tokens in descending order (lower index first on ties), as the sort family orders them, kept
+// up to a rank, or up to a mass. Nothing is sorted but the one bin of keys that the cut falls into.
 #pragma once
 
 #include <algorithm>
@@ -119,8 +119,8 @@ class RowFilter {
     K keys[kKeyBlock];
     for (int64_t first = 0; first < n_; first += kKeyBlock) {
       size_t lower = 0;
-      const size_t found = find_between(keys_ + first, static_cast<size_t>(std::min(kKeyBlock, n_ - first)), kPlain, low,
-                                        high, places, keys, &lower);
+      const size_t found = find_between(keys_ + first, static_cast<size_t>(std::min(kKeyBlock, n_ - first)), kPlain,
+                                        low, high, places, keys, &lower);
       for (size_t i = 0; i < found; ++i) tokens.push_back({keys[i], first + places[i]});
     }
     return tokens;
@@ -132,8 +132,8 @@ class RowFilter {
     K keys[kKeyBlock];
     for (int64_t first = begin; first < end; first += kKeyBlock) {
       size_t lower = 0;
-      const size_t found = find_between(keys_ + first, static_cast<size_t>(std::min(kKeyBlock, end - first)), kPlain, K(0),
-                                        cut.key, places, keys, &lower);
+      const size_t found = find_between(keys_ + first, static_cast<size_t>(std::min(kKeyBlock, end - first)), kPlain,
+                                        K(0), cut.key, places, keys, &lower);
       for (size_t i = 0; i < found; ++i)
         if (cut.keeps(keys[i], first + places[i])) out.push_back(first + places[i]);
     }

@@ -21,7 +21,8 @@ const char* complaint(const RowValue& option, double value) {
 void check_rows(const char* op, const RowValue& option, core::Named x, int64_t batch) {
   core::check_same_device(op, {x, {option.name, option.rows}});
   if (option.rows.ndim() > 1 || (option.rows.ndim() == 1 && option.rows.shape(0) != batch))
-    fail<ShapeError>("{}: {} must be a number or have shape {}, got {}", op, option.name, Dims{batch}, option.rows.shape());
+    fail<ShapeError>("{}: {} must be a number or have shape {}, got {}", op, option.name, Dims{batch},
+                     option.rows.shape());
 }
 
 }  // namespace
@@ -84,9 +85,18 @@ std::vector<cpu::RowOptions> RowValues::on_host(const char* op, int64_t batch) c
   }
   std::vector<cpu::RowOptions> all(static_cast<size_t>(batch));
   for (int64_t r = 0; r < batch; ++r)
-    all[r] = {temperature.real_at(r), top_k.integer_at(r), top_p.real_at(r), min_p.real_at(r),
-              static_cast<uint64_t>(seed.integer_at(r)), static_cast<uint64_t>(position.integer_at(r))};
+    all[r] = {temperature.real_at(r),
+              top_k.integer_at(r),
+              top_p.real_at(r),
+              min_p.real_at(r),
+              static_cast<uint64_t>(seed.integer_at(r)),
+              static_cast<uint64_t>(position.integer_at(r))};
   return all;
+}
+
+cuda::RowOptionSet RowValues::on_device() const {
+  const auto option = [](const RowValue& v) { return cuda::RowOption{v.rows, v.real, v.integer}; };
+  return {option(temperature), option(top_k), option(top_p), option(min_p), option(seed), option(position)};
 }
 
 }  // namespace tenor

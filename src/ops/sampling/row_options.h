@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/core/check.h"
+#include "src/ops/sampling/sampling_cuda.h"
 #include "src/ops/sampling/sampling_kernels.h"
 #include "tenor/scalar.h"
 
@@ -30,9 +31,12 @@ struct RowValues {
   /// @throws ShapeError, DTypeError, DeviceError; ValueError for a scalar out of range
   void set_real(const char* op, RowValue& value, const std::optional<Operand>& given, core::Named x, int64_t batch);
   void set_integer(const char* op, RowValue& value, const std::optional<Operand>& given, core::Named x, int64_t batch);
-  void set_seed(const char* op, const std::optional<Operand>& seed, const Operand& position, core::Named x, int64_t batch);
+  void set_seed(const char* op, const std::optional<Operand>& seed, const Operand& position, core::Named x,
+                int64_t batch);
   /// Those of every row, on the CPU. @throws ValueError naming the option, its value and its row
   std::vector<cpu::RowOptions> on_host(const char* op, int64_t batch) const;
+  /// For kernels that read them on the device, and drop rows whose options are out of range.
+  cuda::RowOptionSet on_device() const;
 };
 
 }  // namespace tenor

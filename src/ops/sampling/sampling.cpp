@@ -1,10 +1,13 @@
 // The contract of sample, sample_from_probs and multinomial. Kernels: sampling_cpu.cpp.
 #include "tenor/sampling.h"
 
+#include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/sampling/row_options.h"
+#include "src/ops/sampling/sampling_cuda.h"
+#include "tenor/sort.h"
 
 namespace tenor {
 namespace {
@@ -19,7 +22,8 @@ const core::OpRegistration kOps({
     {"sample", "sampling", OpClass::kReduction,
      "logits[B,V] -> ids[B]: softmax(logits / temperature), top-k, top-p, min-p, one draw a row"},
     {"sample_from_probs", "sampling", OpClass::kReduction, "probs[B,V] -> ids[B]: top-k, top-p, min-p, one draw a row"},
-    {"multinomial", "sampling", OpClass::kReduction, "probs[V] or [B,V] -> ids[n] or [B,n], with or without replacement"},
+    {"multinomial", "sampling", OpClass::kReduction,
+     "probs[V] or [B,V] -> ids[n] or [B,n], with or without replacement"},
 });
 
 void check_rows(const char* op, core::Named x) {
@@ -46,17 +50,51 @@ struct DrawArguments {
   const SampleResult& out;
 };
 
+void draw_rows(const char* op, const DrawArguments& a, const RowValues& values, const Tensor& ids,
+               const Tensor& valid) {
+  const Tensor rows = dense_rows(a.x.tensor);
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(rows))
+      return cuda::sample_rows(
+          {op, rows, a.kind == RowKind::kProbs, static_cast<uint32_t>(a.tag), a.joint, values.on_device()}, ids, valid);
+  }
+  cpu::sample_rows({rows, a.kind, a.tag, a.joint, values.on_host(op, rows.shape(0))}, ids, valid);
+}
+
+/// On a CUDA device: one token by a race, several different ones by the best of it, others by inversion.
+void multinomial_cuda(const Tensor& rows, bool replacement, const RowValues& values, const Tensor& ids) {
+  const Tag tag = replacement && ids.shape(1) > 1 ? Tag::kReplacement : Tag::kMultinomial;
+  const cuda::SampleRows problem{"multinomial", rows, true, static_cast<uint32_t>(tag), false, values.on_device()};
+  if (ids.shape(1) == 1)
+    return cuda::sample_rows(problem, ids.with_layout({ids.shape(0)}, {ids.stride(0)}, ids.offset()), {}, -1);
+  if (replacement) return cuda::replacement_rows(problem, ids);
+  const Tensor scores = Tensor::empty(rows.shape(), compute_dtype(rows.dtype()), rows.device());
+  cuda::score_rows(problem, scores);
+  const Tensor best = Tensor::empty(ids.shape(), scores.dtype(), rows.device());
+  topk(scores, ids.shape(1), {.out = {best, ids}});
+  cuda::drop_undrawn(best, ids);
+}
+
+void multinomial_rows(const Tensor& rows, bool replacement, const RowValues& values, const Tensor& ids) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(rows)) return multinomial_cuda(rows, replacement, values, ids);
+  }
+  cpu::multinomial_rows({rows, RowKind::kProbs, Tag::kMultinomial, false, values.on_host("multinomial", rows.shape(0))},
+                        replacement, ids);
+}
+
 SampleResult draw(const char* op, const DrawArguments& a, const RowValues& values) {
   const Tensor& x = a.x.tensor;
   const int64_t batch = x.shape(0);
   if (a.out.valid.defined() && !a.return_valid) fail<ValueError>("{}: out.valid needs return_valid", op);
   if (a.return_valid && a.out.ids.defined() != a.out.valid.defined())
     fail<ValueError>("{}: out= needs both ids and valid", op);
-  Output ids(op, a.out.ids, {batch}, int64, x, {&x}, {.argument = a.return_valid ? "out.ids" : "out"});
+  Output ids(op, a.out.ids, {batch}, int64, x, {&x},
+             {.argument = a.return_valid ? "out.ids" : "out", .cuda = core::kHasCuda});
   std::optional<Output> valid;
   if (a.return_valid)
     valid.emplace(op, a.out.valid, Dims{batch}, boolean, x, std::initializer_list<const Tensor*>{&x},
-                  core::OutputRules{.argument = "out.valid"});
+                  core::OutputRules{.argument = "out.valid", .cuda = core::kHasCuda});
   const Tensor flags = valid ? valid->target() : Tensor();
   core::StepScope step([&] {
     core::Step made{op, OpClass::kReduction, {x}, {ids.target()}};
@@ -65,8 +103,7 @@ SampleResult draw(const char* op, const DrawArguments& a, const RowValues& value
     return made;
   });
   if (step.shape_only(ids.target())) return {ids.target(), flags};
-  const auto options = values.on_host(op, batch);
-  if (batch > 0) cpu::sample_rows({dense_rows(x), a.kind, a.tag, a.joint, options}, ids.target(), flags);
+  if (batch > 0) draw_rows(op, a, values, ids.target(), flags);
   return {ids.finish(), valid ? valid->finish() : Tensor()};
 }
 
@@ -104,7 +141,8 @@ Tensor multinomial(const Tensor& probs, int64_t num_samples, const MultinomialOp
   if (probs.ndim() < 1 || probs.ndim() > 2)
     fail<ShapeError>("{}: probs must have 1 or 2 dims, got shape {}", op, probs.shape());
   const bool one = probs.ndim() == 1;
-  const Tensor x = one ? probs.with_layout({1, probs.shape(0)}, {probs.shape(0), probs.stride(0)}, probs.offset()) : probs;
+  const Tensor x =
+      one ? probs.with_layout({1, probs.shape(0)}, {probs.shape(0), probs.stride(0)}, probs.offset()) : probs;
   check_rows(op, {"probs", x});
   const int64_t batch = x.shape(0), tokens = x.shape(1);
   if (num_samples < 1) fail<ValueError>("{}: num_samples must be >= 1, got {}", op, num_samples);
@@ -112,7 +150,8 @@ Tensor multinomial(const Tensor& probs, int64_t num_samples, const MultinomialOp
     fail<ValueError>("{}: num_samples must be <= {}, the tokens, without replacement, got {}", op, tokens, num_samples);
   RowValues values;
   values.set_seed(op, o.seed, o.position, {"probs", x}, batch);
-  Output out(op, o.out, one ? Dims{num_samples} : Dims{batch, num_samples}, int64, probs, {&probs});
+  Output out(op, o.out, one ? Dims{num_samples} : Dims{batch, num_samples}, int64, probs, {&probs},
+             {.contiguous = core::on_cuda(probs), .cuda = core::kHasCuda});
   core::StepScope step([&] {
     core::Step made{op, OpClass::kReduction, {probs}, {out.target()}};
     state_copy(made, "probs", x, dense_rows(x));
@@ -120,10 +159,9 @@ Tensor multinomial(const Tensor& probs, int64_t num_samples, const MultinomialOp
   });
   const Tensor& target = out.target();
   if (step.shape_only(target)) return target;
-  const Tensor ids = one ? target.with_layout({1, num_samples}, {num_samples, target.stride(0)}, target.offset()) : target;
-  const auto options = values.on_host(op, batch);
-  if (batch > 0)
-    cpu::multinomial_rows({dense_rows(x), RowKind::kProbs, Tag::kMultinomial, false, options}, o.replacement, ids);
+  const Tensor ids =
+      one ? target.with_layout({1, num_samples}, {num_samples, target.stride(0)}, target.offset()) : target;
+  if (batch > 0) multinomial_rows(dense_rows(x), o.replacement, values, ids);
   return out.finish();
 }
 

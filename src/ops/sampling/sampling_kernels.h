@@ -12,8 +12,8 @@ namespace tenor::cpu {
 /// What a row's entries are.
 enum class RowKind : uint8_t { kLogits, kProbs };
 
-/// A row's largest entry, and whether the row is a distribution: nothing NaN or infinite but -inf among logits, not only
-/// -inf; no negative probability, not only zeros.
+/// A row's largest entry, and whether the row is a distribution: nothing NaN or infinite but -inf among logits, not
+/// only -inf; no negative probability, not only zeros.
 struct RowTop {
   double top = -std::numeric_limits<double>::infinity();
   bool usable = true;

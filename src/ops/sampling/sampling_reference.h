@@ -28,7 +28,8 @@ inline double uniform(uint64_t seed, uint64_t position, uint32_t tag, uint64_t t
                       uint32_t(seed >> 32))[t % 4];
   };
   const uint32_t w = word(tag);
-  return w >= 256 ? (w + 0.5) / 4294967296.0 : (w * 4294967296.0 + word(tag | 0x80000000u) + 0.5) / 18446744073709551616.0;
+  return w >= 256 ? (w + 0.5) / 4294967296.0
+                  : (w * 4294967296.0 + word(tag | 0x80000000u) + 0.5) / 18446744073709551616.0;
 }
 
 struct Options {
@@ -95,8 +96,7 @@ inline bool is_close_call(const Row& p, const Row& x, const Options& o) {
 /// The race: every token's weight over its exponential number.
 inline Row scores(const Row& weights, uint64_t seed, uint64_t position, uint32_t tag) {
   Row s;
-  for (size_t t = 0; t < weights.size(); ++t)
-    s.push_back(weights[t] / -std::log1p(-uniform(seed, position, tag, t)));
+  for (size_t t = 0; t < weights.size(); ++t) s.push_back(weights[t] / -std::log1p(-uniform(seed, position, tag, t)));
   return s;
 }
 inline int64_t winner(const Row& weights, uint64_t seed, uint64_t position, uint32_t tag) {

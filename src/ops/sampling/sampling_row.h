@@ -31,7 +31,11 @@ class SampleRow {
   using K = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
   SampleRow(int64_t n, DType dtype, RowKind kind)
-      : n_(n), dtype_(dtype), kind_(kind), weights_(new C[static_cast<size_t>(n)]), keys_(new K[static_cast<size_t>(n)]) {}
+      : n_(n),
+        dtype_(dtype),
+        kind_(kind),
+        weights_(new C[static_cast<size_t>(n)]),
+        keys_(new K[static_cast<size_t>(n)]) {}
 
   /// Looks at a row: false when it has no distribution.
   bool load(const T* x) {
@@ -171,7 +175,8 @@ class SampleRow {
   C top_ = 0;
 };
 
-/// fn(r, row) for every row of x [B, V]: rows side by side on the threads, or, where they are few, one after another by all.
+/// fn(r, row) for every row of x [B, V]: rows side by side on the threads, or, where they are few, one after another by
+/// all.
 template <class F>
 void each_sample_row(const Tensor& x, RowKind kind, F&& fn) {
   const int64_t rows = x.shape(0), n = x.shape(1);

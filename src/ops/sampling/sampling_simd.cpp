@@ -130,8 +130,7 @@ void draw(const sampling::Stream& stream, uint64_t first, size_t n, C* u) {
   }
   if (least >= sampling::kFewDigits) return;
   for (size_t i = 0; i < n; ++i)
-    if (words[i] < sampling::kFewDigits)
-      u[i] = sampling::small_uniform_of<C>(words[i], stream.word(first + i, true));
+    if (words[i] < sampling::kFewDigits) u[i] = sampling::small_uniform_of<C>(words[i], stream.word(first + i, true));
 }
 
 template <class C>

@@ -29,7 +29,9 @@ std::vector<int64_t> ints(const Tensor& x) {
   return out;
 }
 Row row_of(const Tensor& x, int64_t r) { return values(select(x, 0, r)); }
-Tensor iota(int64_t n) { return testing::filled({n}, int64, [](int64_t i) { return i; }); }
+Tensor iota(int64_t n) {
+  return testing::filled({n}, int64, [](int64_t i) { return i; });
+}
 constexpr uint32_t id_of(Tag tag) { return static_cast<uint32_t>(tag); }
 
 TEST(Philox, GivesTheKnownAnswers) {
@@ -63,7 +65,8 @@ TEST(Sample, NumbersAreTheReferences) {
 /// Random options of a row.
 reference::Options draw_options(Draw& draw, int64_t n) {
   reference::Options o;
-  constexpr double kTemperatures[] = {1, 0.5, 0.8, 2, 0}, kPs[] = {1, 0.9, 0.5, 0.99, 0, 0.2}, kMins[] = {0, 0.05, 0.5, 1};
+  constexpr double kTemperatures[] = {1, 0.5, 0.8, 2, 0}, kPs[] = {1, 0.9, 0.5, 0.99, 0, 0.2},
+                   kMins[] = {0, 0.05, 0.5, 1};
   o.temperature = kTemperatures[draw.upto(4)];
   o.top_k = draw.coin() ? 0 : draw.upto(n + 1);
   o.top_p = draw.coin() ? 1 : kPs[draw.upto(5)];
@@ -144,8 +147,9 @@ TEST(Sample, ADrawKnowsNothingOfItsNeighboursThreadsOrStrides) {
   const int64_t rows = 5, n = 40000;  // long enough for several threads
   for (DType dtype : kFloats) {
     const Tensor x = draw.dense({rows, n}, dtype);
-    for (const SampleOptions& o : {SampleOptions{.seed = 9, .position = 4}, SampleOptions{.top_p = 0.999, .seed = 9, .position = 4},
-                                   SampleOptions{.top_k = 50, .top_p = 0.9, .seed = 9, .position = 4}}) {
+    for (const SampleOptions& o :
+         {SampleOptions{.seed = 9, .position = 4}, SampleOptions{.top_p = 0.999, .seed = 9, .position = 4},
+          SampleOptions{.top_k = 50, .top_p = 0.9, .seed = 9, .position = 4}}) {
       std::vector<int64_t> whole;
       {
         const testing::Threads one(1);
@@ -160,8 +164,9 @@ TEST(Sample, ADrawKnowsNothingOfItsNeighboursThreadsOrStrides) {
 }
 
 TEST(Sample, RowsWithoutADistribution) {
-  const Tensor x = tensor_of({6, 3}, float32,
-                             {0, kNan, 1, -kInf, -kInf, -kInf, kInf, 0, 0, -kInf, 7, -kInf, 3e38, -3e38, 3e38, -0.0, 0.0, -9});
+  const Tensor x =
+      tensor_of({6, 3}, float32,
+                {0, kNan, 1, -kInf, -kInf, -kInf, kInf, 0, 0, -kInf, 7, -kInf, 3e38, -3e38, 3e38, -0.0, 0.0, -9});
   const SampleResult got = sample(x, {.temperature = 0, .seed = 1, .return_valid = true});
   EXPECT_EQ(ints(got.ids), (std::vector<int64_t>{0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(ints(got.valid), (std::vector<int64_t>{0, 0, 0, 1, 1, 1}));
@@ -194,18 +199,26 @@ TEST(Sample, RefusesWhatItCannotDraw) {
   };
   expect_error<ValueError>([&] { sample(x, {}); }, "sample: seed is required: a draw is a function of it");
   expect_error<ValueError>(bad({.temperature = -1.0}), "sample: temperature must be >= 0, got -1");
-  expect_error<ValueError>(bad({.temperature = testing::list({1, kNan})}), "sample: temperature must be >= 0, got nan at 1");
+  expect_error<ValueError>(bad({.temperature = testing::list({1, kNan})}),
+                           "sample: temperature must be >= 0, got nan at 1");
   expect_error<ValueError>(bad({.top_p = kNan}), "sample: top_p must be a number, got nan");
   expect_error<ValueError>(bad({.min_p = 1.5}), "sample: min_p must be <= 1, got 1.5");
   expect_error<ShapeError>(bad({.top_k = iota(3)}), "sample: top_k must be a number or have shape (2,), got (3,)");
   expect_error<DTypeError>(bad({.top_k = 2.5}), "sample: top_k must be an integer, got 2.5");
   expect_error<DTypeError>(bad({.seed = testing::list({1, 2})}), "sample: seed must be an integer array, got float32");
-  expect_error<ShapeError>([] { sample(Tensor::empty({2, 0}, float32), {.seed = 0}); },
-                           "sample: logits must have at least one token, got shape (2, 0)");
-  expect_error<DTypeError>([] { sample(Tensor::empty({2, 3}, int32), {.seed = 0}); },
-                           "sample: logits must be float16, bfloat16, float32 or float64, got int32");
+  expect_error<ShapeError>(
+      [] {
+        sample(Tensor::empty({2, 0}, float32), {.seed = 0});
+      },
+      "sample: logits must have at least one token, got shape (2, 0)");
+  expect_error<DTypeError>(
+      [] {
+        sample(Tensor::empty({2, 3}, int32), {.seed = 0});
+      },
+      "sample: logits must be float16, bfloat16, float32 or float64, got int32");
   EXPECT_EQ(sample(Tensor::empty({0, 5}, float32), {.seed = 0}).ids.shape(), Dims{0});
-  EXPECT_EQ(ints(sample(x, {.seed = UINT64_MAX, .position = -1}).ids), ints(sample(x, {.seed = -1, .position = -1}).ids));
+  EXPECT_EQ(ints(sample(x, {.seed = UINT64_MAX, .position = -1}).ids),
+            ints(sample(x, {.seed = -1, .position = -1}).ids));
 }
 
 TEST(Multinomial, DrawsDifferentTokensInTheRacesOrder) {

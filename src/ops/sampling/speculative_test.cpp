@@ -66,10 +66,14 @@ TEST(Speculative, MatchesTheReference) {
       const bool certain = round % 5 == 0;
       const Tensor p = distributions(draw, {batch, n + 1, v}, dtype), q = distributions(draw, {batch, n, v}, dtype);
       std::vector<double> drafts;
-      for (int64_t i = 0; i < batch * n; ++i) drafts.push_back(draw.upto(9) == 0 ? -1.0 : static_cast<double>(draw.upto(v - 1)));
+      for (int64_t i = 0; i < batch * n; ++i)
+        drafts.push_back(draw.upto(9) == 0 ? -1.0 : static_cast<double>(draw.upto(v - 1)));
       const Tensor ids = tensor_of({batch, n}, int32, drafts);
-      const SpeculativeResult got = speculative_accept(p, certain ? Tensor() : q, ids,
-          {.seed = round, .position = 5, .out = {draw.any_layout({batch, n + 1}, int64), draw.any_layout({batch}, int64)}});
+      const SpeculativeResult got =
+          speculative_accept(p, certain ? Tensor() : q, ids,
+                             {.seed = round,
+                              .position = 5,
+                              .out = {draw.any_layout({batch, n + 1}, int64), draw.any_layout({batch}, int64)}});
       for (int64_t b = 0; b < batch; ++b) {
         std::vector<Row> mine, theirs;
         const auto row = ints(select(ids, 0, b));
@@ -97,9 +101,11 @@ TEST(Speculative, TheTokensFollowTheTarget) {
   const int64_t n = 30000;
   const Row p{0.1, 0.2, 0.3, 0.4}, q{0.4, 0.3, 0.2, 0.1};
   const Tensor positions = testing::filled({n}, int64, [](int64_t i) { return 2 * i; });
-  const Tensor drafts = sample_from_probs(broadcast_to(tensor_of({1, 4}, float32, q), {n, 4}), {.seed = 1, .position = positions}).ids;
+  const Tensor drafts =
+      sample_from_probs(broadcast_to(tensor_of({1, 4}, float32, q), {n, 4}), {.seed = 1, .position = positions}).ids;
   const SpeculativeResult got = speculative_accept(broadcast_to(tensor_of({1, 1, 4}, float32, p), {n, 2, 4}),
-      broadcast_to(tensor_of({1, 1, 4}, float32, q), {n, 1, 4}), unsqueeze(drafts, 1), {.seed = 1, .position = positions});
+                                                   broadcast_to(tensor_of({1, 1, 4}, float32, q), {n, 1, 4}),
+                                                   unsqueeze(drafts, 1), {.seed = 1, .position = positions});
   std::vector<double> counts(4, 0);
   for (int64_t id : ints(select(got.ids, 1, 0))) ++counts[id];
   double chi = 0;
@@ -118,8 +124,9 @@ TEST(Speculative, RefusesWhatDoesNotFit) {
                            "speculative_accept: draft_probs must have target_probs's dtype float32, got float64");
   expect_error<ValueError>([&] { speculative_accept(p, q, ids, {}); },
                            "speculative_accept: seed is required: a draw is a function of it");
-  EXPECT_EQ(speculative_accept(Tensor::empty({0, 3, 5}, float32), {}, Tensor::empty({0, 2}, int64), {.seed = 1}).ids.shape(),
-            (Dims{0, 3}));
+  EXPECT_EQ(
+      speculative_accept(Tensor::empty({0, 3, 5}, float32), {}, Tensor::empty({0, 2}, int64), {.seed = 1}).ids.shape(),
+      (Dims{0, 3}));
 }
 
 }  // namespace
