@@ -105,7 +105,8 @@ double cost_of(const GemmProblem& p, const TileShape& t, int processors) {
   const double waves = std::ceil(clusters / slots), active = std::min<double>(clusters, slots) * blocks / processors;
   const double step =
       std::max(4.0 * t.columns, 4.0 * (double(kTileM) / t.cluster_n + double(t.columns) / t.cluster_m) * active);
-  return waves * (ceil_div(p.k, kTileK) * step + 1500);
+  const double store = tma_stores(p) ? 1500 : 1500 + 40.0 * t.columns;
+  return waves * (ceil_div(p.k, kTileK) * step + store);
 }
 
 }  // namespace

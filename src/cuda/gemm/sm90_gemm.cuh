@@ -27,7 +27,7 @@ struct GemmConfig {
   static constexpr bool kOuterB = kLayoutB == ptx::TileLayout::kOuter;
   static constexpr int kStageBytes = (kTileM + kColumns) * kTileK * 2;
   static constexpr int kStages = (192 << 10) / kStageBytes < 8 ? (192 << 10) / kStageBytes : 8;
-  static constexpr int kInstruction = kColumns == 224 ? 112 : kColumns;  ///< columns of one wgmma
+  static constexpr int kInstruction = kColumns == 224 || kColumns == 192 ? kColumns / 2 : kColumns;  ///< columns of one wgmma
   static constexpr int kParts = kColumns / kInstruction;
   /// What this block loads and multicasts: rows of A, and of B columns or (outer) lines of k.
   static constexpr int kShareA = kTileM / kClusterN, kShareB = (kOuterB ? kTileK : kColumns) / kClusterM;
@@ -89,26 +89,27 @@ struct Ring {
   }
 };
 
+/// What a block's loads name besides their place: the barrier that counts them and the blocks that get them.
+struct LoadTarget {
+  uint64_t* full;
+  uint16_t blocks;
+};
+
 template <int kBlocks>
-__device__ __forceinline__ void load(void* dst, const CUtensorMap& map, int x, int y, int2 matrix, uint64_t* barrier,
-                                     uint16_t blocks) {
-  if constexpr (kBlocks > 1)
-    ptx::tma_load_4d_multicast(dst, &map, x, y, matrix.x, matrix.y, barrier, blocks);
-  else
-    ptx::tma_load_4d(dst, &map, x, y, matrix.x, matrix.y, barrier);
+__device__ __forceinline__ void load(void* dst, const CUtensorMap& map, int x, int y, int2 matrix, const LoadTarget& to) {
+  if constexpr (kBlocks > 1) ptx::tma_load_4d_multicast(dst, &map, x, y, matrix.x, matrix.y, to.full, to.blocks);
+  else ptx::tma_load_4d(dst, &map, x, y, matrix.x, matrix.y, to.full);
 }
 
 /// This block's share of B at step k of columns from `first` on.
 template <class Config>
-__device__ __forceinline__ void load_b(typename Config::T* tile, const CUtensorMap& map, int k, int first, int2 matrix,
-                                       int rank, uint64_t* full, uint16_t blocks) {
+__device__ __forceinline__ void load_b(typename Config::T* tile, const CUtensorMap& map, int k, int first, int2 matrix, int rank, const LoadTarget& to) {
+  const int share = rank * Config::kShareB;
   if constexpr (Config::kOuterB) {
     for (int block = 0; block < Config::kColumns / 64; ++block)
-      load<Config::kClusterM>(tile + (block * kTileK + rank * Config::kShareB) * 64, map, first + block * 64,
-                              k + rank * Config::kShareB, matrix, full, blocks);
+      load<Config::kClusterM>(tile + (block * kTileK + share) * 64, map, first + block * 64, k + share, matrix, to);
   } else {
-    load<Config::kClusterM>(tile + rank * Config::kShareB * kTileK, map, k, first + rank * Config::kShareB, matrix,
-                            full, blocks);
+    load<Config::kClusterM>(tile + share * kTileK, map, k, first + share, matrix, to);
   }
 }
 
@@ -118,7 +119,7 @@ __device__ void gemm_produce(GemmShared<Config>& shared, const GemmShape& shape,
                              const CUtensorMap& map_b) {
   const BlockPlace<Config> place;
   const int clusters = gridDim.x / Config::kBlocks, steps = (shape.k + kTileK - 1) / kTileK;
-  const uint16_t beside = place.beside(), stacked = place.stacked();
+  LoadTarget rows{nullptr, place.beside()}, columns{nullptr, place.stacked()};
   Ring<Config::kStages> ring;
   for (int i = blockIdx.x / Config::kBlocks; i < shape.tiles_m * shape.tiles_n * shape.batch[0] * shape.batch[1];
        i += clusters) {
@@ -129,11 +130,10 @@ __device__ void gemm_produce(GemmShared<Config>& shared, const GemmShape& shape,
     const int2 matrix_b{shape.shared_b[0] ? 0 : tile.z, shape.shared_b[1] ? 0 : tile.w};
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
-      uint64_t* full = &shared.full[ring.stage];
-      ptx::mbarrier_arrive_expect(full, Config::kStageBytes);
-      load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, map_a, step * kTileK, y,
-                              matrix_a, full, beside);
-      load_b<Config>(shared.b[ring.stage], map_b, step * kTileK, x, matrix_b, place.m, full, stacked);
+      rows.full = columns.full = &shared.full[ring.stage];
+      ptx::mbarrier_arrive_expect(rows.full, Config::kStageBytes);
+      load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, map_a, step * kTileK, y, matrix_a, rows);
+      load_b<Config>(shared.b[ring.stage], map_b, step * kTileK, x, matrix_b, place.m, columns);
       ring.advance();
     }
   }

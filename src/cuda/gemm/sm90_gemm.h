@@ -22,7 +22,7 @@ struct GemmProblem {
   int64_t column_c = 1;                                       ///< between C's columns
   int batch[2] = {1, 1};                                      ///< two dims of it
   int64_t batch_a[2] = {}, batch_b[2] = {}, batch_c[2] = {};  ///< between matrices; 0 where A or B is shared
-  const void* bias = nullptr;  ///< element (i, j) gets bias[i * bias_row + j * bias_column]
+  const void* bias = nullptr;  ///< element (i, j) gets bias[i * bias_row + j * bias_column], of which one step is 0
   bool bias_float = false;     ///< float32; else of the operands' dtype
   int64_t bias_row = 0, bias_column = 1;
 };

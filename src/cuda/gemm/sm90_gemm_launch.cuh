@@ -8,8 +8,8 @@ namespace tenor::cuda::gemm {
 
 /// B with contiguous k, and with contiguous n. The first serve products that fill the chip, the others few rows (whose
 /// blocks side by side share them) and small matrices.
-inline constexpr TileShape kInnerTiles[] = {{256, 2, 1}, {224, 2, 1}, {128, 2, 1},
-                                            {128, 1, 4}, {128, 1, 1}, {64, 1, 1}};
+inline constexpr TileShape kInnerTiles[] = {{256, 2, 1}, {224, 2, 1}, {192, 2, 1}, {128, 2, 1},
+                                            {128, 1, 4}, {128, 1, 1}, {96, 2, 2},  {64, 1, 1}};
 inline constexpr TileShape kOuterTiles[] = {{256, 2, 1}, {128, 1, 4}, {128, 1, 1}};
 
 struct GemmLaunch {

@@ -50,15 +50,27 @@ __device__ __forceinline__ int accumulator_row(int i) {
 }
 __device__ __forceinline__ int accumulator_column(int i) { return i / 4 * 8 + threadIdx.x % 4 * 2 + (i & 1); }
 
+template <class T>
+__device__ __forceinline__ float bias_at(const GemmShape& shape, int64_t at) {
+  return shape.bias_float ? static_cast<const float*>(shape.bias)[at] : static_cast<float>(static_cast<const T*>(shape.bias)[at]);
+}
+
+/// Adds the bias of each row (bias_row not 0) or of each column.
 template <class T, int kCount>
 __device__ void add_bias(float (&d)[kCount], const GemmShape& shape, int y, int x) {
+  if (shape.bias_row != 0) {
+    const int top = min(y + accumulator_row(0), shape.m - 1), low = min(y + accumulator_row(2), shape.m - 1);
+    const float first = bias_at<T>(shape, top * shape.bias_row), second = bias_at<T>(shape, low * shape.bias_row);
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const int row = y + accumulator_row(i), column = x + accumulator_column(i);
-    if (row >= shape.m || column >= shape.n) continue;
-    const int64_t at = row * shape.bias_row + column * shape.bias_column;
-    d[i] += shape.bias_float ? static_cast<const float*>(shape.bias)[at]
-                             : static_cast<float>(static_cast<const T*>(shape.bias)[at]);
+    for (int i = 0; i < kCount; ++i) d[i] += i & 2 ? second : first;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; i += 4) {
+    const int column = x + accumulator_column(i);
+    const float left = bias_at<T>(shape, min(column, shape.n - 1) * shape.bias_column);
+    const float right = bias_at<T>(shape, min(column + 1, shape.n - 1) * shape.bias_column);
+    d[i] += left, d[i + 1] += right, d[i + 2] += left, d[i + 3] += right;
   }
 }
 

@@ -47,14 +47,15 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b,
 // The instruction names each register: of each shape, its operands' numbers as text and the registers.
 #define TENOR_EIGHT(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define TENOR_REGISTERS_64 TENOR_EIGHT(0), TENOR_EIGHT(8), TENOR_EIGHT(16), TENOR_EIGHT(24)
-#define TENOR_REGISTERS_112 TENOR_REGISTERS_64, TENOR_EIGHT(32), TENOR_EIGHT(40), TENOR_EIGHT(48)
+#define TENOR_REGISTERS_96 TENOR_REGISTERS_64, TENOR_EIGHT(32), TENOR_EIGHT(40)
+#define TENOR_REGISTERS_112 TENOR_REGISTERS_96, TENOR_EIGHT(48)
 #define TENOR_REGISTERS_128 TENOR_REGISTERS_112, TENOR_EIGHT(56)
 #define TENOR_REGISTERS_256 \
   TENOR_REGISTERS_128, TENOR_EIGHT(64), TENOR_EIGHT(72), TENOR_EIGHT(80), TENOR_EIGHT(88), TENOR_EIGHT(96), TENOR_EIGHT(104), TENOR_EIGHT(112), TENOR_EIGHT(120)
 #define TENOR_NUMBERS_64 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define TENOR_NUMBERS_112 \
-  TENOR_NUMBERS_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55"
+#define TENOR_NUMBERS_96 TENOR_NUMBERS_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define TENOR_NUMBERS_112 TENOR_NUMBERS_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define TENOR_NUMBERS_128 TENOR_NUMBERS_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define TENOR_NUMBERS_256 \
   TENOR_NUMBERS_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95" \
@@ -75,6 +76,7 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b,
   TENOR_WGMMA_CASE(__half, "f16", shape, kOuter, "1", a_at, b_at, p_at)
 
 TENOR_WGMMA(64, "%32", "%33", "%34")
+TENOR_WGMMA(96, "%48", "%49", "%50")
 TENOR_WGMMA(112, "%56", "%57", "%58")
 TENOR_WGMMA(128, "%64", "%65", "%66")
 TENOR_WGMMA(256, "%128", "%129", "%130")
@@ -84,10 +86,12 @@ TENOR_WGMMA(256, "%128", "%129", "%130")
 #undef TENOR_NUMBERS_256
 #undef TENOR_NUMBERS_128
 #undef TENOR_NUMBERS_112
+#undef TENOR_NUMBERS_96
 #undef TENOR_NUMBERS_64
 #undef TENOR_REGISTERS_256
 #undef TENOR_REGISTERS_128
 #undef TENOR_REGISTERS_112
+#undef TENOR_REGISTERS_96
 #undef TENOR_REGISTERS_64
 #undef TENOR_EIGHT
 

@@ -61,8 +61,8 @@ std::string cuda_rows_why_not(const GemmProblem& problem) {
   if (problem.compute != DType::kFloat32) return "takes float32, bfloat16 and float16";
   if (problem.a.dtype != problem.b.dtype) return "the operands' dtypes differ";
   const GemmProblem p = with_few_rows(problem);
-  if (p.m > (p.a.dtype == DType::kFloat32 ? kFewRowsFloat : kFewRowsTensor))
-    return "takes at most 16 rows or columns, of float32 8";
+  const int64_t most = p.a.dtype != DType::kFloat32 ? kFewRowsTensor : p.b.row == 1 ? kFewRowsFloatDots : kFewRowsFloatSums;
+  if (p.m > most) return "takes at most 16 rows or columns, of float32 4 or 8";
   if (p.k < kLeastInner) return "k is below 256: too short a sum to be split";
   return p.b.row == 1 || p.b.col == 1 ? "" : "the matrix has no dim of unit stride";
 }

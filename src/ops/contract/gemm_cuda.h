@@ -29,8 +29,9 @@ struct DeviceGemm {
 /// gemm_simple_cuda.cu: any dtype and strides, k = 0 too; every output one chain of multiply-adds over k.
 void simple_gemm_cuda(const DeviceGemm& p);
 
-/// Most rows that the kernel for few rows takes: of 16-bit operands on the tensor cores, and of float32.
-inline constexpr int64_t kFewRowsTensor = 16, kFewRowsFloat = 8;
+/// Most rows that the kernel for few rows takes: of 16-bit operands on the tensor cores; of float32 where the matrix's
+/// columns are contiguous, and where its rows are.
+inline constexpr int64_t kFewRowsTensor = 16, kFewRowsFloatDots = 4, kFewRowsFloatSums = 8;
 /// gemm_rows_cuda.cu: m <= the above; a dense and aligned (rows of k); b of one unit stride.
 void few_rows_cuda(const DeviceGemm& p);
 

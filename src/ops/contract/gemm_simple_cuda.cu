@@ -18,37 +18,49 @@ struct Operand {
   int64_t offset, side_step, depth_step, sides, depths;
 };
 
-/// A thread's share of a slice [kDepth][kTile], fetched ahead of its use. Neighbouring threads run along the smaller
-/// step.
+/// A thread's share of a slice [kDepth][kTile], fetched ahead of its use. Neighbouring threads run along the smaller step.
 template <class T, int kTile, int kDepth>
-struct Slice {
-  static constexpr int kShare = kTile * kDepth / kThreads;
-  T held[kShare];
+class Slice {
+ public:
+  __device__ Slice(const Operand& x, int64_t first_side) : x_(x), along_depth_(x.depth_step < x.side_step) {
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) {
+      const int64_t s = first_side + side(i);
+      at_[i] = s < x.sides ? x.offset + s * x.side_step + depth(i) * x.depth_step : -1;
+    }
+  }
+  /// The next slice: its first depth is `first`.
+  __device__ void fetch(int64_t first) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (x_.dtype == DType::kBFloat16) return fetch_as<BFloat16>(first);
+      if (x_.dtype == DType::kFloat16) return fetch_as<Float16>(first);
+    }
+    fetch_as<T>(first);
+  }
+  __device__ void store(T (*shared)[kTile + 4]) const {
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) shared[depth(i)][side(i)] = held_[i];
+  }
 
-  __device__ static void place(const Operand& x, int i, int& side, int& depth) {
-    const int at = i * kThreads + threadIdx.x;
-    const bool along_depth = x.depth_step < x.side_step;
-    side = along_depth ? at / kDepth : at % kTile;
-    depth = along_depth ? at % kDepth : at / kTile;
-  }
-  __device__ void fetch(const Operand& x, int64_t first_side, int64_t first_depth) {
+ private:
+  static constexpr int kShare = kTile * kDepth / kThreads;
+  template <class S>
+  __device__ void fetch_as(int64_t first) {
+    const int64_t left = x_.depths - first;
 #pragma unroll
     for (int i = 0; i < kShare; ++i) {
-      int side, depth;
-      place(x, i, side, depth);
-      const int64_t s = first_side + side, d = first_depth + depth;
-      held[i] = s < x.sides && d < x.depths ? element<T>(x.data, x.dtype, x.offset + s * x.side_step + d * x.depth_step)
-                                            : T(0);
+      held_[i] = at_[i] >= 0 && depth(i) < left ? cuda::convert<T>(static_cast<const S*>(x_.data)[at_[i]]) : T(0);
+      at_[i] += at_[i] >= 0 ? kDepth * x_.depth_step : 0;
     }
   }
-  __device__ void store(const Operand& x, T (*shared)[kTile + 4]) const {
-#pragma unroll
-    for (int i = 0; i < kShare; ++i) {
-      int side, depth;
-      place(x, i, side, depth);
-      shared[depth][side] = held[i];
-    }
-  }
+  __device__ int place(int i) const { return i * kThreads + threadIdx.x; }
+  __device__ int side(int i) const { return along_depth_ ? place(i) / kDepth : place(i) % kTile; }
+  __device__ int depth(int i) const { return along_depth_ ? place(i) % kDepth : place(i) / kTile; }
+
+  const Operand& x_;
+  bool along_depth_;
+  int64_t at_[kShare];  // -1: outside
+  T held_[kShare];
 };
 
 /// The rows or columns of a slice's line that a thread multiplies: four (or 16 bytes') neighbours in every 64.
@@ -84,12 +96,12 @@ __device__ void simple_tile(const DeviceGemm& p, const int64_t (&at)[3], int64_t
   const Operand a{p.a.data, p.a.dtype, at[0], p.a.row, p.a.col, p.m, p.k},
       b{p.b.data, p.b.dtype, at[1], p.b.col, p.b.row, p.n, p.k};
   T sums[kOwn][kOwn] = {};
-  Slice<T, kTile, kDepth> next_a, next_b;
-  next_a.fetch(a, first_row, 0), next_b.fetch(b, first_col, 0);
+  Slice<T, kTile, kDepth> next_a(a, first_row), next_b(b, first_col);
+  next_a.fetch(0), next_b.fetch(0);
   for (int64_t k = 0; k < p.k; k += kDepth) {
-    next_a.store(a, as), next_b.store(b, bs);
+    next_a.store(as), next_b.store(bs);
     __syncthreads();
-    if (k + kDepth < p.k) next_a.fetch(a, first_row, k + kDepth), next_b.fetch(b, first_col, k + kDepth);
+    if (k + kDepth < p.k) next_a.fetch(k + kDepth), next_b.fetch(k + kDepth);
     if (p.k - k >= kDepth) {
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) multiply_line<T, kTile>(as[d], bs[d], sums);
