@@ -283,7 +283,7 @@ void bind_rearrangements(nb::module_& m) {
         const Dims r = call.dims("repeats", {repeats});
         if (PyLong_Check(repeats.ptr())) return call.run([&] { return repeat_interleave(t, r[0], options()); });
         const Tensor counts =
-            Tensor::wrap(const_cast<int64_t*>(r.data()), kCpu, int64, {static_cast<int64_t>(r.size())});
+            Tensor::wrap(const_cast<int64_t*>(r.data()), kCpu, int64, {static_cast<int64_t>(r.size())}).to(t.device());
         return call.run([&] { return repeat_interleave(t, counts, options()); });
       },
       "x"_a, "repeats"_a, "dim"_a = nb::none(), nb::kw_only(), "output_size"_a = nb::none(), "out"_a = nb::none(),

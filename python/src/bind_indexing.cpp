@@ -1,6 +1,7 @@
 // x[key] and x[key] = value for tenor.Tensor: integers, slices, None, ..., masks and index arrays.
 #include "call.h"
 #include "src/core/text.h"
+#include "tenor/create.h"
 #include "tenor/index.h"
 #include "tenor/view.h"
 
@@ -16,15 +17,16 @@ struct Selection {
   bool advanced = false;
 };
 
-/// A list or range as an array; an empty one holds no integers rather than no floats.
-Tensor array_of(const char* op, nb::handle item) {
+/// A list or range as an array on x's device; an empty one holds no integers rather than no floats.
+Tensor array_of(const char* op, const Tensor& x, nb::handle item) {
   if (is_array(item)) return to_tensor(op, "index", item);
   if (!PySequence_Check(item.ptr()) || PyUnicode_Check(item.ptr()))
     fail<DTypeError>("{}: an index must be an integer, a slice, None, ..., a mask or an integer array, got {}", op,
                      nb::repr(item).c_str());
   const nb::object array = nb::module_::import_("numpy").attr("asarray")(item);
   const Tensor t = to_tensor(op, "index", array);
-  return t.numel() == 0 && is_float(t.dtype()) ? t.to(int64) : t;
+  const Tensor array_of_ints = t.numel() == 0 && is_float(t.dtype()) ? t.to(int64) : t;
+  return x.device().type == DeviceType::kCuda ? array_of_ints.to(x.device()) : array_of_ints;
 }
 
 /// One entry of a key, with arrays converted. A 0-d integer array is an integer, a 0-d mask a bool.
@@ -41,7 +43,7 @@ struct Entry {
   }
 };
 
-Entry entry_of(const char* op, nb::handle item) {
+Entry entry_of(const char* op, const Tensor& x, nb::handle item) {
   PyObject* p = item.ptr();
   if (item.is_none()) return {Entry::kNewDim};
   if (p == Py_Ellipsis) return {Entry::kEllipsis};
@@ -55,19 +57,19 @@ Entry entry_of(const char* op, nb::handle item) {
     if (overflow) fail<IndexError>("{}: index {} is out of range", op, nb::repr(item).c_str());
     return {Entry::kInteger, {}, value};
   }
-  const Tensor array = array_of(op, item);
+  const Tensor array = array_of(op, x, item);
   if (array.dtype() != boolean && !is_integer(array.dtype()))
     fail<DTypeError>("{}: an index array must be integer or bool, got {}", op, array.dtype());
   if (array.ndim() > 0) return {Entry::kArray, {}, 0, array};
   return {array.dtype() == boolean ? Entry::kBool : Entry::kInteger, {}, array.item_int()};
 }
 
-std::vector<Entry> entries_of(const char* op, nb::handle key) {
+std::vector<Entry> entries_of(const char* op, const Tensor& x, nb::handle key) {
   std::vector<Entry> entries;
   if (PyTuple_Check(key.ptr())) {
-    for (nb::handle item : nb::borrow<nb::tuple>(key)) entries.push_back(entry_of(op, item));
+    for (nb::handle item : nb::borrow<nb::tuple>(key)) entries.push_back(entry_of(op, x, item));
   } else {
-    entries.push_back(entry_of(op, key));
+    entries.push_back(entry_of(op, x, key));
   }
   return entries;
 }
@@ -121,9 +123,7 @@ Selection select_entries(const char* op, const Tensor& x, const std::vector<Entr
         break;
       case Entry::kBool: {  // a new dim, of which it takes the one element or none
         s.view = unsqueeze(s.view, dim);
-        Tensor places = Tensor::empty({e.integer != 0 ? 1 : 0}, int64);
-        if (e.integer != 0) *places.data<int64_t>() = 0;
-        s.arrays.push_back(places);
+        s.arrays.push_back(zeros({e.integer != 0 ? 1 : 0}, {.dtype = int64, .device = x.device()}));
         s.advanced = true;
         ++dim;
         break;
@@ -141,18 +141,18 @@ Selection select_entries(const char* op, const Tensor& x, const std::vector<Entr
 
 Tensor get_item(const Tensor& x, nb::handle key) {
   const char* op = "getitem";
-  const Selection s = select_entries(op, x, entries_of(op, key));
+  const Selection s = select_entries(op, x, entries_of(op, x, key));
   if (!s.advanced) return s.view;
   nb::gil_scoped_release unlocked;
   return index_get(s.view, s.arrays);
 }
 
 /// The value, without leading dims of size 1 that no target has.
-Operand value_of(const char* op, nb::handle value) {
+Operand value_of(const char* op, const Tensor& x, nb::handle value) {
   if (!is_array(value)) {
     if (auto scalar = to_scalar(value)) return *scalar;
   }
-  Tensor t = is_array(value) ? to_tensor(op, "value", value) : array_of(op, value);
+  Tensor t = is_array(value) ? to_tensor(op, "value", value) : array_of(op, x, value);
   size_t lead = 0;
   while (lead < t.shape().size() && t.shape()[lead] == 1) ++lead;
   return t.with_layout(Dims(t.shape().begin() + lead, t.shape().end()),
@@ -161,8 +161,8 @@ Operand value_of(const char* op, nb::handle value) {
 
 void set_item(const Tensor& x, nb::handle key, nb::handle value) {
   const char* op = "setitem";
-  const Selection s = select_entries(op, x, entries_of(op, key));
-  const Operand v = value_of(op, value);
+  const Selection s = select_entries(op, x, entries_of(op, x, key));
+  const Operand v = value_of(op, x, value);
   nb::gil_scoped_release unlocked;
   if (!s.advanced) {
     assign_(s.view, v);

@@ -30,6 +30,10 @@ class Backend {
   virtual void copy_bytes(void* dst, Device to, const void* src, Device from, size_t bytes) = 0;
   /// copy_into between two tensors of one device, ordered on its current stream.
   virtual void copy_into(const Tensor& src, const Tensor& dst) = 0;
+  /// dst = one element, which lies in host memory and has dst's dtype.
+  virtual void fill(const Tensor& dst, const void* element) = 0;
+  /// @throws UnsupportedError naming op while the device's current stream is captured: the operator has to wait for it.
+  virtual void check_may_wait(const char* op, Device device) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual std::optional<std::string> take_error(Stream stream) = 0;
 };

@@ -1,5 +1,6 @@
 #include "src/core/scalar_value.h"
 
+#include "src/core/backend.h"
 #include "src/core/numeric.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
@@ -32,7 +33,15 @@ void check_fits(const char* op, const char* argument, const Scalar& value, DType
 Tensor scalar_tensor(const char* op, const char* argument, const Scalar& value, DType dtype, Device device) {
   check_fits(op, argument, value, dtype);
   Tensor out = Tensor::empty({}, dtype, device);
-  if (device.type == DeviceType::kCpu) visit(dtype, [&]<class T>() { *out.data<T>() = convert<T>(value); });
+  if (device.type == DeviceType::kMeta) return out;
+  visit(dtype, [&]<class T>() {
+    const T element = convert<T>(value);
+    if (device.type == DeviceType::kCpu) {
+      *out.data<T>() = element;
+    } else {
+      backend(device).fill(out, &element);
+    }
+  });
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "src/core/text.h"
 #include "src/cuda/copy.h"
+#include "src/cuda/fill.h"
 
 namespace tenor::cuda {
 namespace {
@@ -73,6 +74,14 @@ class CudaBackend final : public core::Backend {
   }
 
   void copy_into(const Tensor& src, const Tensor& dst) override { copy_strided(src, dst); }
+  void fill(const Tensor& dst, const void* element) override { cuda::fill(dst, element); }
+
+  void check_may_wait(const char* op, Device device) override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(current_stream(device).handle, &status), op);
+    if (status != cudaStreamCaptureStatusNone)
+      core::fail<UnsupportedError>("{}: the size of the result depends on data, so it cannot be captured in a graph", op);
+  }
 
   void synchronize(Stream stream) override {
     const DeviceGuard guard(stream.device);
@@ -128,7 +137,12 @@ ContentError* content_error(Stream stream) {
   if (!flag) {
     const DeviceGuard guard(stream.device);
     void* memory = nullptr;
-    check(cudaHostAlloc(&memory, sizeof(ContentError), cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+    // The first operator of a stream may be one that a graph captures, where allocating is allowed in relaxed mode only.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+    const cudaError_t status = cudaHostAlloc(&memory, sizeof(ContentError), cudaHostAllocMapped | cudaHostAllocPortable);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    check(status, "cudaHostAlloc");
     flag = new (memory) ContentError{};
   }
   return flag;

@@ -137,6 +137,15 @@ def in_two_steps(index, ndim):
     return tuple(first), tuple(second)
 
 
+def on_device(tn, x, index):
+    """The key with its arrays where x is: as they are on the CPU."""
+    if str(x.device) == "cpu":
+        return index
+    if isinstance(index, tuple):
+        return tuple(on_device(tn, x, i) for i in index)
+    return tn.asarray(index) if isinstance(index, np.ndarray) else index
+
+
 def indexing(tn, draw):
     x = some(draw, 1, 4000)
     index = random_index(draw, x.shape)
@@ -145,7 +154,8 @@ def indexing(tn, draw):
         want = x[first][second]
     except IndexError:
         return None  # index arrays that do not broadcast
-    return Same(tn.asarray(x)[index], want)
+    y = tn.asarray(x)
+    return Same(y[on_device(tn, y, index)], want)
 
 
 def assigning(tn, draw):
@@ -161,7 +171,7 @@ def assigning(tn, draw):
     except IndexError:
         return None
     y = tn.asarray(np.array(x))
-    y[index] = 1
+    y[on_device(tn, y, index)] = 1
     return Same(y, want)
 
 

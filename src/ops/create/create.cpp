@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/numeric.h"
 #include "src/core/output.h"
@@ -11,6 +12,7 @@
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
+#include "src/ops/create/create_cuda.h"
 
 namespace tenor {
 namespace {
@@ -44,14 +46,16 @@ Output target_of(const char* op, const Dims& shape, DType dtype, const CreateOpt
   for (int64_t size : shape)
     if (size < 0) fail<ShapeError>("{}: sizes must be >= 0, got {}", op, shape);
   const Tensor given = options.out.defined() ? options.out : Tensor::empty(shape, dtype, options.device);
-  return Output(op, given, shape, dtype, {});
+  return Output(op, given, shape, dtype, {}, {}, {.cuda = core::kHasCuda});
 }
 
 /// As target_of, in x's shape and dimension order.
 Output target_like(const char* op, const Tensor& x, DType dtype, const LikeOptions& options) {
-  if (options.out.defined()) return Output(op, options.out, x.shape(), dtype, {});
+  constexpr core::OutputRules kRules{.cuda = core::kHasCuda};
+  if (options.out.defined()) return Output(op, options.out, x.shape(), dtype, {}, {}, kRules);
   const Device device = options.device.value_or(x.device());
-  return Output(op, Tensor::empty(x.shape(), dtype, device, core::result_strides(x.shape(), x)), x.shape(), dtype, {});
+  const Tensor fresh = Tensor::empty(x.shape(), dtype, device, core::result_strides(x.shape(), x));
+  return Output(op, fresh, x.shape(), dtype, {}, {}, kRules);
 }
 
 /// Runs write(target) where there is memory, and states the step.
@@ -62,7 +66,9 @@ Tensor written(const char* op, Output out, F&& write) {
   return out.finish();
 }
 
+/// Every element of the target = value, one element on the CPU.
 void fill(const Tensor& target, const Tensor& value) {
+  if (core::on_cuda(target)) return core::backend(target.device()).fill(target, value.raw());
   core::copy_into(value.with_layout(target.shape(), Dims(target.shape().size(), 0), value.offset()), target);
 }
 
@@ -158,6 +164,11 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
                      dtype);
   }
   return written(op, target_of(op, {count}, dtype, options), [&](const Tensor& target) {
+    if constexpr (core::kHasCuda) {
+      if (core::on_cuda(target) && floats)
+        return create::spaced_on_device(op, target, start.as_double(), step.as_double(), count, 0);
+      if (core::on_cuda(target)) return create::arange_on_device(op, target, start.as_int(), step.as_int());
+    }
     if (floats)
       return generate(
           target, [a = start.as_double(), b = step.as_double()](int64_t i) { return a + static_cast<double>(i) * b; });
@@ -172,6 +183,9 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Cre
                by = steps > 1 ? (to - from) / static_cast<double>(steps - 1) : 0;
   return written(op, target_of(op, {steps}, dtype_for(options, float32), options), [&](const Tensor& target) {
     // From the nearer end, so that both ends are exact.
+    if constexpr (core::kHasCuda) {
+      if (core::on_cuda(target)) return create::spaced_on_device(op, target, from, by, (steps + 1) / 2, to);
+    }
     generate(target, [=](int64_t i) {
       return i < (steps + 1) / 2 ? from + static_cast<double>(i) * by : to - static_cast<double>(steps - 1 - i) * by;
     });

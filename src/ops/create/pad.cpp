@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
 #include "src/cpu/parallel.h"
+#include "src/cuda/remap.h"
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/create.h"
@@ -106,6 +108,22 @@ void fill_target(const Pad& p) {
   });
 }
 
+/// The rule of a dim of size n with `before` in front and `after` behind, on CUDA.
+cuda::CoordinateRule rule_of(Mode mode, int64_t n, int64_t before, int64_t after) {
+  using Rule = cuda::CoordinateRule;
+  if (before <= 0 && after <= 0) return {Rule::kForward, -before, n};
+  switch (mode) {
+    case Mode::kReflect:
+      return {Rule::kReflect, before, n};
+    case Mode::kReplicate:
+      return {Rule::kClamp, before, n};
+    case Mode::kCircular:
+      return {Rule::kWrap, (n - before % n) % n, n};
+    default:
+      return {Rule::kInside, before, n};
+  }
+}
+
 void check_border(Mode mode, const char* name, int64_t border, int64_t n, int dim) {
   if (border <= 0) return;
   if (mode == Mode::kReflect && border >= n)
@@ -131,6 +149,7 @@ Tensor pad(const Tensor& x, const Dims& pad, const PadOptions& options) {
                      std::string(options.mode));
   Pad p{x, {}, core::scalar_tensor(op, "value", options.value, x.dtype(), kCpu), {}};
   Dims shape = x.shape();
+  std::vector<cuda::CoordinateRule> rules;
   for (int d = 0; d < x.ndim(); ++d) {
     const size_t pair = 2 * static_cast<size_t>(x.ndim() - 1 - d);
     const int64_t n = x.shape(d), before = pair < pad.size() ? pad[pair] : 0,
@@ -141,10 +160,17 @@ Tensor pad(const Tensor& x, const Dims& pad, const PadOptions& options) {
     check_border(mode, "leading", before, n, d);
     check_border(mode, "trailing", after, n, d);
     p.runs.push_back(runs_of(mode, n, before, after));
+    rules.push_back(rule_of(mode, n, before, after));
   }
-  core::Output out(op, options.out, shape, x.dtype(), x, {&x});
+  core::Output out(op, options.out, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return core::Step{op, OpClass::kIndex, {x}, {out.target()}}; });
   if (step.shape_only(out.target()) || product(shape) == 0) return out.finish();
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      cuda::remap(op, x, rules, out.target(), p.value.raw());
+      return out.finish();
+    }
+  }
   p.target = out.target();
   fill_target(p);
   return out.finish();

@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
+#include "src/ops/create/create_cuda.h"
 #include "tenor/create.h"
 
 namespace tenor {
@@ -45,13 +47,19 @@ void write_row(const T* from, T* to, Span zero, int64_t columns) {
 
 /// x with the elements zeros(i, columns) of each matrix's row i set to 0.
 template <class Zeros>
-Tensor triangle(const char* op, const Tensor& x, const Tensor& out_option, Zeros zeros) {
+Tensor triangle(const char* op, const Tensor& x, bool lower, const TriangleOptions& options, Zeros zeros) {
   core::check_given(op, {"x", x});
   if (x.ndim() < 2) core::fail<ShapeError>("{}: x must have at least 2 dims, got shape {}", op, x.shape());
-  core::Output out(op, out_option, x.shape(), x.dtype(), x, {&x}, {.elementwise = true});
+  core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
   const Tensor& target = out.target();
   core::StepScope step([&] { return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}; });
   if (step.shape_only(target)) return target;
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      create::triangle_on_device(op, x, target, lower, options.diagonal);
+      return out.finish();
+    }
+  }
   const bool dense_rows = x.stride(-1) == 1 && target.stride(-1) == 1;
   if (!dense_rows) core::copy_into(x, target);
   const Dims outer(x.shape().begin(), x.shape().end() - 1);
@@ -76,13 +84,13 @@ Tensor triangle(const char* op, const Tensor& x, const Tensor& out_option, Zeros
 }  // namespace
 
 Tensor tril(const Tensor& x, const TriangleOptions& options) {
-  return triangle("tril", x, options.out, [k = options.diagonal](int64_t i, int64_t columns) {
+  return triangle("tril", x, true, options, [k = options.diagonal](int64_t i, int64_t columns) {
     return Span{std::clamp<int64_t>(i + k + 1, 0, columns), columns};
   });
 }
 
 Tensor triu(const Tensor& x, const TriangleOptions& options) {
-  return triangle("triu", x, options.out, [k = options.diagonal](int64_t i, int64_t columns) {
+  return triangle("triu", x, false, options, [k = options.diagonal](int64_t i, int64_t columns) {
     return Span{0, std::clamp<int64_t>(i + k, 0, columns)};
   });
 }

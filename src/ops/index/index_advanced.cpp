@@ -1,12 +1,20 @@
 // index_get and index_put: several index arrays and masks at once.
+#include <algorithm>
+#include <numeric>
+
+#include "src/core/backend.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
 #include "src/ops/index/index_check.h"
+#include "src/ops/index/index_cuda.h"
+#include "src/ops/index/index_mask_cuda.h"
 #include "src/ops/index/index_rows.h"
+#include "tenor/elementwise.h"
 #include "tenor/index.h"
+#include "tenor/view.h"
 
 namespace tenor {
 namespace {
@@ -25,7 +33,8 @@ const core::OpRegistration kOps({
 struct Plan {
   Dims before, after;          ///< dims of x in front of and behind the indexed ones, in the result's order
   Dims indexed;                ///< dims that the arrays index
-  std::vector<Tensor> arrays;  ///< their entries, 0..n-1
+  std::vector<Tensor> arrays;  ///< their entries, 0..n-1; on CUDA as they were given
+  std::vector<bool> resolved;  ///< by array: 0..n-1, or -1 for an entry to drop
   Dims place_shape;            ///< their broadcast shape
 
   Dims shape_for(const Dims& sizes) const {
@@ -43,9 +52,36 @@ Dims pick(const Dims& from, const Dims& dims) {
   return out;
 }
 
+/// Entries as integer arrays or undefined ones, one a dim of x; `resolved` as in Plan.
+struct Arrays {
+  std::vector<Tensor> list;
+  std::vector<bool> resolved;
+
+  void add(const Tensor& entries, bool is_resolved) {
+    list.push_back(entries);
+    resolved.push_back(is_resolved);
+  }
+};
+
+/// The true places of a mask on CUDA without asking how many there are: `count` of them, the rest -1.
+Tensor padded_places(const char* op, const Tensor& mask, int64_t count) {
+  const Tensor places = Tensor::empty({mask.ndim(), count}, int64, mask.device());
+  const int64_t none = -1;
+  core::backend(mask.device()).fill(places, &none);
+  if constexpr (core::kHasCuda) {
+    const Tensor starts = index::device_true_starts(op, mask);
+    index::write_places_on_device(op, mask, starts, places.with_layout({count, mask.ndim()}, {1, count}, 0));
+    if (count != mask.numel()) index::expect_count_on_device({op, "values for a mask"}, starts, count);
+  }
+  return places;
+}
+
 /// Masks as the index arrays of their true places, so that every entry is an integer array or undefined, one a dim.
-std::vector<Tensor> without_masks(const char* op, const Tensor& x, const std::vector<Tensor>& indices) {
-  std::vector<Tensor> out;
+/// `writes`: on CUDA how many there are is not asked for; `mask_count` places are taken, or without it as many as the
+/// mask has elements.
+Arrays without_masks(const char* op, const Tensor& x, const std::vector<Tensor>& indices, bool writes,
+                     std::optional<int64_t> mask_count) {
+  Arrays out;
   size_t covered = 0;
   for (const Tensor& entry : indices) covered += entry.defined() && entry.dtype() == boolean ? entry.ndim() : 1;
   if (covered > x.shape().size())
@@ -56,20 +92,22 @@ std::vector<Tensor> without_masks(const char* op, const Tensor& x, const std::ve
     if (entry.defined()) core::check_same_device(op, {{"x", x}, {name.c_str(), entry}});
     if (!entry.defined() || entry.dtype() != boolean) {
       if (entry.defined()) core::check_index_dtype(op, {name.c_str(), entry});
-      out.push_back(entry);
+      out.add(entry, false);
       continue;
     }
     for (int d = 0; d < entry.ndim(); ++d)
-      if (entry.shape(d) != x.shape()[out.size() + d])
+      if (entry.shape(d) != x.shape()[out.list.size() + d])
         fail<ShapeError>("{}: mask {} has shape {}, which does not fit x of shape {} at dim {}", op, name,
-                         entry.shape(), x.shape(), out.size() + d);
+                         entry.shape(), x.shape(), out.list.size() + d);
     if (entry.device().type == DeviceType::kMeta)
       fail<UnsupportedError>("{}: the size of a boolean read depends on data", op);
-    const Tensor where = nonzero(entry);
-    for (int d = 0; d < entry.ndim(); ++d)
-      out.push_back(where.with_layout({where.shape(0)}, {where.stride(0)}, where.offset() + d * where.stride(1)));
+    const bool padded = writes && core::on_cuda(entry);
+    const Tensor where = padded ? padded_places(op, entry, mask_count.value_or(entry.numel()))
+                                : transpose(nonzero(entry), 0, 1);
+    for (int d = 0; d < entry.ndim(); ++d) out.add(select(where, 0, d), padded);
   }
-  out.resize(x.shape().size());
+  out.list.resize(x.shape().size());
+  out.resolved.resize(x.shape().size());
   return out;
 }
 
@@ -89,8 +127,10 @@ void add_places(const Tensor& entries, const Dims& shape, int64_t stride, int64_
   }
 }
 
-Plan make_plan(const char* op, const Tensor& x, const std::vector<Tensor>& indices) {
-  const std::vector<Tensor> arrays = without_masks(op, x, indices);
+Plan make_plan(const char* op, const Tensor& x, const std::vector<Tensor>& indices, bool writes = false,
+               std::optional<int64_t> mask_count = {}) {
+  const Arrays entries = without_masks(op, x, indices, writes, mask_count);
+  const std::vector<Tensor>& arrays = entries.list;
   Plan plan;
   Dims free;
   for (size_t d = 0; d < arrays.size(); ++d)
@@ -103,6 +143,7 @@ Plan make_plan(const char* op, const Tensor& x, const std::vector<Tensor>& indic
   for (int64_t d : indexed) {
     const std::string name = indexed.size() == 1 ? "index" : "index array " + std::to_string(plan.arrays.size());
     const bool meta = x.device().type == DeviceType::kMeta;
+    plan.resolved.push_back(entries.resolved[d]);
     plan.arrays.push_back(meta ? arrays[d] : index::checked_indices(op, name.c_str(), arrays[d], x.shape()[d]));
   }
   return plan;
@@ -141,6 +182,56 @@ Move move_of(const Plan& plan, const Tensor& x, const Tensor& dense) {
   return move;
 }
 
+/// Several arrays as one: offsets in units of what divides every stride.
+Tensor combined_places(const char* op, const Plan& plan, const Tensor& x, int64_t& unit, int64_t& size) {
+  index::PlaceArrays given;
+  given.at = {op, "index"};
+  given.shape = plan.place_shape;
+  given.resolved = plan.resolved;
+  unit = 0;
+  for (int64_t d : plan.indexed)
+    if (x.shape()[d] > 1) unit = std::gcd(unit, x.strides()[d]);
+  unit = std::max<int64_t>(unit, 1);
+  size = 1;
+  for (size_t k = 0; k < plan.arrays.size(); ++k) {
+    const int64_t n = x.shape()[plan.indexed[k]], stride = n > 1 ? x.strides()[plan.indexed[k]] / unit : 0;
+    given.arrays.push_back(plan.arrays[k]);
+    given.array_strides.push_back(core::broadcast_strides(plan.arrays[k], plan.place_shape));
+    given.sizes.push_back(n);
+    given.strides.push_back(stride);
+    size += (n - 1) * stride;
+  }
+  return index::resolve_places(given);
+}
+
+/// A move on CUDA between `x` and `dense` of the plan's shape.
+index::DeviceMove device_move_of(const char* op, const Plan& plan, const Tensor& x, const Tensor& dense) {
+  const size_t first = plan.before.size(), rank = plan.place_shape.size();
+  index::DeviceMove move{.at = {op, "index"}, .shape = dense.shape()};
+  if (plan.arrays.size() == 1) {
+    move.index = plan.arrays[0];
+    move.resolved = plan.resolved[0];
+    move.size = x.shape()[plan.indexed[0]];
+    move.place_stride = x.strides()[plan.indexed[0]];
+  } else {
+    move.index = combined_places(op, plan, x, move.place_stride, move.size);
+    move.resolved = true;
+  }
+  const Dims along = contiguous_strides(plan.place_shape);
+  move.table_strides = pick(x.strides(), plan.before);
+  move.index_strides = Dims(first, 0);
+  for (size_t d = 0; d < rank; ++d) {
+    move.table_strides.push_back(0);
+    move.index_strides.push_back(along[d]);
+  }
+  for (int64_t d : plan.after) move.table_strides.push_back(x.strides()[d]);
+  move.index_strides.resize(dense.shape().size());
+  move.table = x.raw();
+  move.dense = dense.raw();
+  move.dense_strides = dense.strides();
+  return move;
+}
+
 /// Whether dims first..last of x lie one behind the other, so that one stride walks them.
 bool one_stride(const Tensor& x, size_t first, size_t last) {
   int64_t expected = -1;
@@ -171,7 +262,21 @@ Tensor values_at(const char* op, const Tensor& x, const Dims& shape, const Opera
   return given.with_layout(shape, core::broadcast_strides(given, shape), given.offset());
 }
 
-void run_put(const Plan& plan, const Tensor& target, Tensor values, bool accumulate) {
+void put_on_cuda(const char* op, const Plan& plan, const Tensor& target, const Tensor& values, bool accumulate) {
+  if (values.numel() == 0) return;
+  if (plan.arrays.empty()) {  // no array: every place once
+    if (accumulate) return void(add_(target, Operand(values)));
+    return core::copy_into(values, target);
+  }
+  const index::DeviceMove move = device_move_of(op, plan, target, values);
+  if (accumulate) return index::combine_on_device(move, target.dtype(), {});
+  index::scatter_on_device(move, target.dtype());
+}
+
+void run_put(const char* op, const Plan& plan, const Tensor& target, Tensor values, bool accumulate) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(target)) return put_on_cuda(op, plan, target, values, accumulate);
+  }
   const size_t first = plan.before.size();
   if (!one_stride(values, first, first + plan.place_shape.size())) values = values.contiguous();
   const Move move = move_of(plan, target, values);
@@ -179,15 +284,15 @@ void run_put(const Plan& plan, const Tensor& target, Tensor values, bool accumul
   if (index::add_rows_narrow(move.rows, target.dtype(), 1)) return;
   if (compute_dtype(target.dtype()) == target.dtype()) return index::add_rows(move.rows, target.dtype(), 1);
   const Tensor scratch = target.to(float32);
-  run_put(plan, scratch, values.to(float32), true);
+  run_put(op, plan, scratch, values.to(float32), true);
   core::copy_into(scratch, target);
 }
 
 /// target[places] = values, or +=, whatever memory they share with the inputs.
-void put_into(Plan plan, const Tensor& target, Tensor values, bool accumulate) {
+void put_into(const char* op, Plan plan, const Tensor& target, Tensor values, bool accumulate) {
   values = index::read_first(values, core::spans_overlap(values, target));
   for (Tensor& entries : plan.arrays) entries = index::read_first(entries, core::spans_overlap(entries, target));
-  run_put(plan, target, values, accumulate);
+  run_put(op, plan, target, values, accumulate);
 }
 
 Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices,
@@ -228,6 +333,42 @@ Tensor put_at_mask(const char* op, const Tensor& x, const std::vector<Tensor>& i
   return x;
 }
 
+void read_into(const char* op, const Plan& plan, const Tensor& x, const Tensor& out) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      if (plan.arrays.empty()) return core::copy_into(x, out);
+      return index::gather_on_device(device_move_of(op, plan, x, out), x.dtype());
+    }
+  }
+  index::gather_rows(move_of(plan, x, out).rows, x.dtype());
+}
+
+/// Dims of the indexed shape behind the places: those that no entry indexes, but for the ones that stay in front.
+size_t dims_behind(const Tensor& x, const std::vector<Tensor>& indices) {
+  size_t dim = 0, covered = 0, first = SIZE_MAX, last = 0;
+  for (const Tensor& entry : indices) {
+    const size_t dims = entry.defined() && entry.dtype() == boolean ? entry.shape().size() : 1;
+    if (entry.defined() && dims > 0) {
+      first = std::min(first, dim);
+      last = dim + dims;
+      covered += dims;
+    }
+    dim += dims;
+  }
+  const size_t free = x.shape().size() - std::min(covered, x.shape().size());
+  return covered > 0 && last - first == covered ? free - std::min(free, first) : free;
+}
+
+/// How many places a mask on CUDA must have for these values: the values' size where the mask's places stand, nothing
+/// where any number will do.
+std::optional<int64_t> mask_count(const Tensor& x, const std::vector<Tensor>& indices, const Operand& values) {
+  const auto is_mask = [](const Tensor& entry) { return entry.defined() && entry.dtype() == boolean; };
+  if (!core::on_cuda(x) || !values.is_tensor() || std::none_of(indices.begin(), indices.end(), is_mask)) return {};
+  const size_t have = values.tensor().shape().size(), behind = dims_behind(x, indices);
+  if (have <= behind || values.tensor().shape()[have - 1 - behind] == 1) return {};
+  return values.tensor().shape()[have - 1 - behind];
+}
+
 }  // namespace
 
 Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const IndexOptions& options) {
@@ -237,7 +378,7 @@ Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const Inde
   const Plan plan = make_plan(op, x, indices);
   // Several dims of places are walked by one stride; one dim may lie anywhere, as x's order has it.
   core::Output out(op, options.out, plan.shape_for(x.shape()), x.dtype(), x, {&x},
-                   {.contiguous = plan.place_shape.size() > 1});
+                   {.contiguous = plan.place_shape.size() > 1, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     Step stated = step_of(op, x, {}, indices, out.target());
     stated.reads = std::vector<int64_t>(stated.inputs.size(), -1);
@@ -246,7 +387,7 @@ Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const Inde
     return stated;
   });
   if (step.shape_only(out.target())) return out.target();
-  index::gather_rows(move_of(plan, x, out.target()).rows, x.dtype());
+  read_into(op, plan, x, out.target());
   return out.finish();
 }
 
@@ -254,14 +395,14 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
                  const IndexPutOptions& options) {
   const char* op = "index_put";
   check_given(op, {"x", x});
-  Plan plan = make_plan(op, x, indices);
+  Plan plan = make_plan(op, x, indices, true, mask_count(x, indices, values));
   const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
-  core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &from});
+  core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &from}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return step_of(op, x, from, indices, out.target()); });
   if (step.shape_only(out.target())) return out.target();
   for (Tensor& entries : plan.arrays) entries = index::read_first(entries, core::spans_overlap(entries, out.target()));
   core::copy_into(x, out.target());
-  put_into(plan, out.target(), from, options.accumulate);
+  put_into(op, plan, out.target(), from, options.accumulate);
   return out.finish();
 }
 
@@ -269,7 +410,7 @@ Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Ope
                   const IndexPutOptions& options) {
   const char* op = "index_put_";
   check_given(op, {"x", x});
-  if (!options.accumulate && index::is_whole_mask(x, indices) && x.device().type == DeviceType::kCpu) {
+  if (!options.accumulate && index::is_whole_mask(x, indices) && x.device().type != DeviceType::kMeta) {
     const Tensor from = values.is_tensor() ? values.tensor()
                                            : core::scalar_tensor(op, "values", values.scalar(), x.dtype(), x.device());
     core::check_same_device(op, {{"x", x}, {"indices[0]", indices[0]}, {"values", from}});
@@ -279,11 +420,11 @@ Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Ope
     return x;
   }
   if (x.device().type == DeviceType::kMeta && has_mask(indices)) return put_at_mask(op, x, indices, values, options);
-  const Plan plan = make_plan(op, x, indices);
+  const Plan plan = make_plan(op, x, indices, true, mask_count(x, indices, values));
   const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
   core::check_writable(op, "x", x);
   core::StepScope step([&] { return put_step(op, x, from, indices, from.numel(), options.accumulate); });
-  if (!step.shape_only(x)) put_into(plan, x, from, options.accumulate);
+  if (!step.shape_only(x)) put_into(op, plan, x, from, options.accumulate);
   return x;
 }
 

@@ -1,4 +1,5 @@
-// Arithmetic of the operators that combine: integers wrap, bool is or/and, NaN wins extremes.
+// Arithmetic of the operators that combine, on the CPU and in CUDA kernels: integers wrap, bool is or/and, NaN wins
+// extremes.
 #pragma once
 
 #include <concepts>
@@ -12,13 +13,13 @@ namespace tenor::index {
 
 struct Put {
   template <class T>
-  T operator()(T, T b) const {
+  TENOR_HOST_DEVICE T operator()(T, T b) const {
     return b;
   }
 };
 struct Add {
   template <class T>
-  T operator()(T a, T b) const {
+  TENOR_HOST_DEVICE T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, bool>) return a || b;
     if constexpr (std::integral<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
     return static_cast<T>(a + b);
@@ -26,7 +27,7 @@ struct Add {
 };
 struct Multiply {
   template <class T>
-  T operator()(T a, T b) const {
+  TENOR_HOST_DEVICE T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, bool>) return a && b;
     if constexpr (std::integral<T>) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
     return static_cast<T>(a * b);
@@ -34,13 +35,13 @@ struct Multiply {
 };
 struct Maximum {
   template <class T>
-  T operator()(T a, T b) const {
+  TENOR_HOST_DEVICE T operator()(T a, T b) const {
     return a != a || a > b ? a : b;
   }
 };
 struct Minimum {
   template <class T>
-  T operator()(T a, T b) const {
+  TENOR_HOST_DEVICE T operator()(T a, T b) const {
     return a != a || a < b ? a : b;
   }
 };

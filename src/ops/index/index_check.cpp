@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "src/core/backend.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 
@@ -64,6 +65,7 @@ template <class T>
 
 Tensor checked_indices(const char* op, const char* argument, const Tensor& index, int64_t n, bool from_zero) {
   const Tensor dense = index.contiguous();
+  if (core::on_cuda(index)) return dense;
   const int64_t count = dense.numel();
   return core::visit_integer(dense.dtype(), [&]<class T>() {
     Findings found;

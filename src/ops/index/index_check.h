@@ -10,7 +10,8 @@
 namespace tenor::index {
 
 /// The entries as dense row-major int64 in 0..n-1: the index itself when it already is that, else a copy. Entries below
-/// 0 count from the end unless `from_zero`. @throws IndexError naming the first bad entry's value and position.
+/// 0 count from the end unless `from_zero`. @throws IndexError naming the first bad entry's value and position. On CUDA
+/// a row-major array of any integer dtype, which the kernels check as they read it (index_cuda.h).
 Tensor checked_indices(const char* op, const char* argument, const Tensor& index, int64_t n, bool from_zero = false);
 
 /// x, or a copy of it where it shares memory with what will be written.

@@ -1,10 +1,12 @@
 // index_select, embedding, gather, take_along_dim.
+#include "src/core/backend.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/index/index_along.h"
 #include "src/ops/index/index_check.h"
+#include "src/ops/index/index_cuda.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
 
@@ -44,8 +46,29 @@ index::AlongMove move_of(const Tensor& x, const Dims& x_strides, int dim, int64_
           .dense_strides = out.strides()};
 }
 
-void gather_into(const Tensor& x, const Dims& x_strides, int dim, int64_t size, const Tensor& places,
-                 const Tensor& out) {
+/// The same on CUDA, where `places` may repeat along its strides.
+void gather_on_cuda(index::Argument at, const Tensor& x, Dims x_strides, int dim, int64_t size, const Tensor& places,
+                    const Tensor& out) {
+  const int64_t step = x_strides[dim];
+  x_strides[dim] = 0;
+  index::gather_on_device({.at = at,
+                           .shape = out.shape(),
+                           .index = places,
+                           .index_strides = places.strides(),
+                           .size = size,
+                           .place_stride = step,
+                           .table = x.raw(),
+                           .table_strides = x_strides,
+                           .dense = out.raw(),
+                           .dense_strides = out.strides()},
+                          x.dtype());
+}
+
+void gather_into(index::Argument at, const Tensor& x, const Dims& x_strides, int dim, int64_t size,
+                 const Tensor& places, const Tensor& out) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return gather_on_cuda(at, x, x_strides, dim, size, places, out);
+  }
   index::gather_along(move_of(x, x_strides, dim, size, places, out), x.dtype());
 }
 
@@ -68,12 +91,12 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const Ind
   const Tensor places = is_meta(x) ? index : checked_indices(op, "index", index, from.shape(d));
   Dims shape = x.shape();
   if (!shape.empty()) shape[d] = index.numel();
-  Output out(op, options.out, shape, x.dtype(), x, {&x, &index});
+  Output out(op, options.out, shape, x.dtype(), x, {&x, &index}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     return index::read_step(op, {x, index}, 0, out.target(), core::text("dim {} has the length of index", d));
   });
   if (step.shape_only(out.target())) return out.target();
-  index::select_rows(from, d, places, at_least_1d(out.target()), 1);
+  index::select_rows({op, "index"}, from, d, places, at_least_1d(out.target()), 1);
   return out.finish();
 }
 
@@ -87,12 +110,13 @@ Tensor embedding(const Tensor& index, const Tensor& weight, const IndexOptions& 
   const Tensor places = is_meta(weight) ? index : checked_indices(op, "index", index, weight.shape(0));
   Dims shape = index.shape();
   for (int d = 1; d < weight.ndim(); ++d) shape.push_back(weight.shape(d));
-  Output out(op, options.out, shape, weight.dtype(), index, {&index, &weight}, {.contiguous = true});
+  Output out(op, options.out, shape, weight.dtype(), index, {&index, &weight},
+             {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     return index::read_step(op, {index, weight}, 1, out.target(), "index's shape, then a row of weight");
   });
   if (step.shape_only(out.target())) return out.target();
-  index::select_rows(weight, 0, places, out.target(), index.shape().size());
+  index::select_rows({op, "index"}, weight, 0, places, out.target(), index.shape().size());
   return out.finish();
 }
 
@@ -107,16 +131,16 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
     if (i != d && at.shape(i) > from.shape(i))
       fail<ShapeError>("{}: index of shape {} is larger than x of shape {} in dim {}", op, index.shape(), x.shape(), i);
   // A result of ours may be filled while the index is checked; the caller's is written only after that.
-  const bool at_once = !is_meta(x) && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
+  const bool at_once = x.device().type == DeviceType::kCpu && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
   Tensor places = is_meta(x) || at_once ? at : checked_indices(op, "index", at, from.shape(d));
-  Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index});
+  Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return index::read_step(op, {x, index}, 0, out.target(), "the shape of index"); });
   if (step.shape_only(out.target())) return out.target();
   const Tensor target = at_least_1d(out.target());
   if (at_once && index::try_gather_along(move_of(from, from.strides(), d, from.shape(d), places, target), x.dtype()))
     return out.finish();
   if (at_once) places = checked_indices(op, "index", at, from.shape(d));
-  gather_into(from, from.strides(), d, from.shape(d), places, target);
+  gather_into({op, "index"}, from, from.strides(), d, from.shape(d), places, target);
   return out.finish();
 }
 
@@ -126,7 +150,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
   if (!dim) {
     const int64_t count = x.numel();
     const Tensor places = is_meta(x) ? indices : checked_indices(op, "indices", indices, count);
-    Output out(op, options.out, {indices.numel()}, x.dtype(), x, {&x, &indices});
+    Output out(op, options.out, {indices.numel()}, x.dtype(), x, {&x, &indices}, {.cuda = core::kHasCuda});
     core::StepScope step([&] {
       Step stated = index::read_step(op, {x, indices}, 0, out.target(), "the length of indices");
       if (!x.is_contiguous())
@@ -134,7 +158,8 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
       return stated;
     });
     if (step.shape_only(out.target())) return out.target();
-    gather_into(x.contiguous(), {1}, 0, count, places, out.target());
+    const Tensor flat = places.with_layout({places.numel()}, {1}, places.offset());
+    gather_into({op, "indices"}, x.contiguous(), {1}, 0, count, flat, out.target());
     return out.finish();
   }
   const Tensor from = at_least_1d(x), at = at_least_1d(indices);
@@ -147,7 +172,8 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
   const Tensor places = is_meta(x) ? at : checked_indices(op, "indices", at, from.shape(d));
   shape[d] = at.shape(d);
   const Tensor spread = places.with_layout(shape, broadcast_strides(places, shape), places.offset());
-  Output out(op, options.out, x.ndim() == 0 ? indices.shape() : shape, x.dtype(), x, {&x, &indices});
+  Output out(op, options.out, x.ndim() == 0 ? indices.shape() : shape, x.dtype(), x, {&x, &indices},
+             {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     return index::read_step(op, {x, indices}, 0, out.target(), core::text("dim {} has the length of indices there", d));
   });
@@ -155,7 +181,8 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
   Dims x_strides = from.strides();
   for (int i = 0; i < from.ndim(); ++i)
     if (i != d && from.shape(i) == 1) x_strides[i] = 0;
-  gather_into(from, x_strides, d, from.shape(d), spread.contiguous(), at_least_1d(out.target()));
+  gather_into({op, "indices"}, from, x_strides, d, from.shape(d), core::on_cuda(x) ? spread : spread.contiguous(),
+              at_least_1d(out.target()));
   return out.finish();
 }
 

@@ -1,13 +1,17 @@
 // cat, stack, tile, repeat, repeat_interleave: several pieces into one tensor.
 #include <cstring>
 
+#include "src/core/backend.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
+#include "src/cuda/remap.h"
 #include "src/ops/index/index_check.h"
+#include "src/ops/index/index_join_cuda.h"
+#include "src/ops/index/index_mask_cuda.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
 
@@ -97,6 +101,17 @@ void join_one_by_one(const std::vector<Tensor>& pieces, const Tensor& target, in
   }
 }
 
+void join_into(const char* op, const std::vector<Tensor>& pieces, const Tensor& target, int d) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(target)) {
+      if (!index::join_on_device(op, pieces, target, d)) join_one_by_one(pieces, target, d);
+      return;
+    }
+  }
+  if (joins_runs(pieces, target, d)) return join_runs(pieces, target, d);
+  join_one_by_one(pieces, target, d);
+}
+
 /// Checked pieces of one rank, joined along d.
 Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<Tensor>& pieces, int d,
             const Tensor& out_option) {
@@ -104,7 +119,7 @@ Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<
   const DType dtype = promoted(op, pieces);
   shape[d] = 0;
   for (const Tensor& x : pieces) shape[d] = index::plus(op, shape[d], x.shape(d));
-  Output out(op, out_option, shape, dtype, pieces[0], {});
+  Output out(op, out_option, shape, dtype, pieces[0], {}, {.cuda = core::kHasCuda});
   Tensor target = out.target();
   bool shared = false;
   if (out_option.defined())
@@ -112,11 +127,7 @@ Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<
   core::StepScope step([&] { return Step{op, OpClass::kIndex, given, {target}}; });
   if (step.shape_only(target)) return target;
   if (shared) target = Tensor::empty(shape, dtype, target.device());
-  if (joins_runs(pieces, target, d)) {
-    join_runs(pieces, target, d);
-  } else {
-    join_one_by_one(pieces, target, d);
-  }
+  join_into(op, pieces, target, d);
   if (shared) core::copy_into(target, out.target());
   return out.finish();
 }
@@ -140,6 +151,18 @@ struct Loops {
   Tensor of(const Tensor& x) const { return x.with_layout(shape, strides, x.offset()); }
 };
 
+/// Each dim of x over and over, on CUDA.
+void tile_on_cuda(const char* op, const Tensor& x, const Tensor& out) {
+  const size_t rank = out.shape().size(), lead = rank - x.shape().size();
+  Dims shape(lead, 1), strides(lead, 0);
+  std::vector<cuda::CoordinateRule> rules(rank);
+  for (size_t d = 0; d < rank; ++d) {
+    if (d >= lead) shape.push_back(x.shape()[d - lead]), strides.push_back(x.strides()[d - lead]);
+    if (out.shape()[d] != shape[d]) rules[d] = {cuda::CoordinateRule::kWrap, 0, shape[d]};
+  }
+  cuda::remap(op, x.with_layout(shape, strides, x.offset()), rules, out);
+}
+
 Tensor tiled(const char* op, const Tensor& x, const Dims& counts, const Tensor& out_option) {
   for (int64_t n : counts)
     if (n < 0) fail<ValueError>("{}: counts must be >= 0, got {}", op, counts);
@@ -148,10 +171,16 @@ Tensor tiled(const char* op, const Tensor& x, const Dims& counts, const Tensor& 
   Dims shape;
   for (size_t d = 0; d < rank; ++d)
     shape.push_back(index::times(op, d < x_lead ? 1 : x.shape()[d - x_lead], d < lead ? 1 : counts[d - lead]));
-  Output out(op, out_option, shape, x.dtype(), x, {&x});
+  Output out(op, out_option, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   const Tensor& target = out.target();
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {target}}; });
   if (step.shape_only(target)) return target;
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      tile_on_cuda(op, x, target);
+      return out.finish();
+    }
+  }
   Loops from, to;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t size = d < x_lead ? 1 : x.shape()[d - x_lead], times = d < lead ? 1 : counts[d - lead],
@@ -177,12 +206,25 @@ void check_output_size(const std::optional<int64_t>& given, int64_t total) {
     fail<ValueError>("repeat_interleave: output_size must be the sum of the repeats, {}, got {}", total, *given);
 }
 
+/// repeated_places on CUDA: a negative count is 0 and raises the flag, which the wait for the total then throws.
+Tensor repeated_places_on_cuda(const Tensor& counts, int64_t n) {
+  const char* op = "repeat_interleave";
+  const Tensor spread = counts.with_layout({n}, {counts.numel() == 1 ? 0 : 1}, counts.offset()).contiguous(),
+               sums = index::device_running_sums({op, "repeats"}, spread);
+  const Tensor places = Tensor::empty({index::device_true_count(op, sums)}, int64, counts.device());
+  index::write_repeated_places_on_device(op, sums, places);
+  return places;
+}
+
 /// Each place of 0..n-1, counts[i] times. @throws ValueError, ShapeError
 Tensor repeated_places(const Tensor& repeats, int64_t n) {
   const char* op = "repeat_interleave";
   if (repeats.ndim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
     fail<ShapeError>("{}: repeats must have 1 or {} entries, got shape {}", op, n, repeats.shape());
   const Tensor counts = repeats.to(int64).contiguous();
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(repeats)) return repeated_places_on_cuda(counts, n);
+  }
   const auto* count = counts.data<int64_t>();
   const int64_t step = repeats.numel() == 1 ? 0 : 1;
   int64_t total = 0;
@@ -252,10 +294,18 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, const RepeatInterleav
   Dims shape = from.shape();
   shape[d] = index::times(op, shape[d], repeats);
   check_output_size(options.output_size, shape[d]);
-  Output out(op, options.out, shape, x.dtype(), from, {&x, &from});
+  Output out(op, options.out, shape, x.dtype(), from, {&x, &from}, {.cuda = core::kHasCuda});
   const Tensor& target = out.target();
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {target}}; });
   if (step.shape_only(target)) return target;
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      std::vector<cuda::CoordinateRule> rules(from.shape().size());
+      if (repeats != 1) rules[d] = {cuda::CoordinateRule::kRepeat, repeats, from.shape(d)};
+      cuda::remap(op, from, rules, target);
+      return out.finish();
+    }
+  }
   Loops source, to;
   for (int k = 0; k < from.ndim(); ++k) {
     source.add(from.shape(k), from.stride(k));
@@ -277,9 +327,9 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const RepeatInt
   check_output_size(options.output_size, places.numel());
   Dims shape = from.shape();
   shape[d] = places.numel();
-  Output out(op, options.out, shape, x.dtype(), from, {&x, &from});
+  Output out(op, options.out, shape, x.dtype(), from, {&x, &from}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, repeats}, {out.target()}}; });
-  index::select_rows(from, static_cast<size_t>(d), places, out.target(), 1);
+  index::select_rows({op, "repeats"}, from, static_cast<size_t>(d), places, out.target(), 1);
   return out.finish();
 }
 

@@ -2,6 +2,7 @@
 #include <bit>
 #include <numeric>
 
+#include "src/core/backend.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
@@ -9,6 +10,7 @@
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/index/index_check.h"
+#include "src/ops/index/index_mask_cuda.h"
 #include "tenor/elementwise.h"
 #include "tenor/index.h"
 
@@ -120,12 +122,21 @@ struct MaskedScatter {
   std::vector<int64_t> starts;
 };
 
+void fill_masked(const MaskedScatter& m, const Tensor& target, const Tensor& mask, const Tensor& source) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(target))
+      return index::put_masked_on_device({m.op, "mask, which selects more than source has,"}, target, mask,
+                                         index::device_true_starts(m.op, mask), source, false);
+  }
+  fill_masked(target, mask, source, m.starts);
+}
+
 MaskedScatter check_masked_scatter(const char* op, const Tensor& x, const Tensor& mask, const Tensor& source,
                                    const Dims& shape) {
   core::check_same_dtype(op, {"x", x}, {"source", source});
   core::check_same_device(op, {{"x", x}, {"mask", mask}, {"source", source}});
   MaskedScatter m{op, expanded(mask, shape), source, {}};
-  if (x.device().type == DeviceType::kMeta) return m;
+  if (x.device().type != DeviceType::kCpu) return m;
   m.starts = chunk_starts(shape, m.mask.strides(), truth_of<uint8_t>(m.mask));
   if (source.numel() < m.starts.back())
     fail<ShapeError>("{}: source of shape {} has {} elements, mask selects {}", op, source.shape(), source.numel(),
@@ -135,7 +146,48 @@ MaskedScatter check_masked_scatter(const char* op, const Tensor& x, const Tensor
 
 }  // namespace
 
+namespace {
+
+/// put_masked on CUDA, where the number of true places is not asked for.
+void put_masked_on_cuda(const char* op, const Tensor& x, const Tensor& mask, const Tensor& values) {
+  if (values.ndim() > 1)
+    fail<ShapeError>("{}: values of shape {} cannot broadcast to the 1-d indexed shape", op, values.shape());
+  core::check_writable(op, "x", x);
+  const bool repeat = values.numel() == 1;
+  const Tensor where = index::read_first(mask, core::spans_overlap(mask, x)),
+               from = index::read_first(values, core::spans_overlap(values, x)),
+               starts = index::device_true_starts(op, where);
+  index::put_masked_on_device({op, "mask, which selects more than there are values,"}, x, where, starts, from, repeat);
+  if (!repeat) index::expect_count_on_device({op, "values for a mask"}, starts, from.numel());
+}
+
+/// masked_select on CUDA.
+Tensor select_masked_on_cuda(const char* op, const Tensor& x, const Tensor& mask, const Tensor& out_option,
+                             std::initializer_list<const Tensor*> inputs) {
+  const Tensor starts = index::device_true_starts(op, mask);
+  core::Output out(op, out_option, {index::device_true_count(op, starts)}, x.dtype(), x.with_layout({}, {}, x.offset()),
+                   inputs, {.contiguous = true, .cuda = core::kHasCuda});
+  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, mask}, {out.target()}}; });
+  index::select_masked_on_device(op, x, mask, starts, out.target());
+  return out.finish();
+}
+
+/// nonzero on CUDA.
+Tensor nonzero_on_cuda(const char* op, const Tensor& x, const Tensor& out_option) {
+  const Tensor starts = index::device_true_starts(op, x);
+  core::Output out(op, out_option, {index::device_true_count(op, starts), x.ndim()}, int64, x, {&x},
+                   {.contiguous = true, .cuda = core::kHasCuda});
+  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {out.target()}}; });
+  index::write_places_on_device(op, x, starts, out.target());
+  return out.finish();
+}
+
+}  // namespace
+
 void index::put_masked(const char* op, const Tensor& x, const Tensor& mask, const Tensor& values) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return put_masked_on_cuda(op, x, mask, values);
+  }
   const std::vector<int64_t> starts = chunk_starts(mask.shape(), mask.strides(), truth_of<uint8_t>(mask));
   const int64_t count = starts.back();
   if (values.ndim() > 1 || (values.numel() != 1 && values.numel() != count))
@@ -158,6 +210,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask, const IndexOptions& op
   const Dims shape = core::broadcast_shapes(op, x.shape(), mask.shape());
   check_data_dependent(op, x);
   const Tensor from = expanded(x, shape), where = expanded(mask, shape);
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return select_masked_on_cuda(op, from, where, options.out, {&x, &mask});
+  }
   const std::vector<int64_t> starts = chunk_starts(shape, where.strides(), truth_of<uint8_t>(where));
   core::Output out(op, options.out, {starts.back()}, x.dtype(), {}, {&x, &mask}, {.contiguous = true});
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, mask}, {out.target()}}; });
@@ -176,11 +231,11 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   index::check_mask(op, {"mask", mask});
   const Dims shape = core::broadcast_shapes(op, x.shape(), mask.shape());
   const MaskedScatter m = check_masked_scatter(op, x, mask, source, shape);
-  core::Output out(op, options.out, shape, x.dtype(), x, {&x, &mask, &source});
+  core::Output out(op, options.out, shape, x.dtype(), x, {&x, &mask, &source}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, mask, source}, {out.target()}}; });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(expanded(x, shape), out.target());
-  fill_masked(out.target(), m.mask, source, m.starts);
+  fill_masked(m, out.target(), m.mask, source);
   return out.finish();
 }
 
@@ -194,8 +249,8 @@ Tensor masked_scatter_(const Tensor& x, const Tensor& mask, const Tensor& source
   core::check_writable(op, "x", x);
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, mask, source}, {x}}; });
   if (step.shape_only(x)) return x;
-  fill_masked(x, index::read_first(m.mask, core::spans_overlap(m.mask, x)),
-              index::read_first(source, core::spans_overlap(source, x)), m.starts);
+  fill_masked(m, x, index::read_first(m.mask, core::spans_overlap(m.mask, x)),
+              index::read_first(source, core::spans_overlap(source, x)));
   return x;
 }
 
@@ -203,6 +258,9 @@ Tensor nonzero(const Tensor& x, const IndexOptions& options) {
   const char* op = "nonzero";
   check_given(op, {"x", x});
   check_data_dependent(op, x);
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return nonzero_on_cuda(op, x, options.out);
+  }
   return core::visit_size(x.dtype(), [&]<class T>() {
     const Truth<T> truth = truth_of<T>(x);
     const std::vector<int64_t> starts = chunk_starts(x.shape(), x.strides(), truth);

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
+#include "src/cuda/remap.h"
 #include "src/ops/index/index_check.h"
+#include "src/ops/index/index_one_hot_cuda.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
 
@@ -41,9 +44,26 @@ void roll_into(const Tensor& x, const Tensor& out, const Dims& dims, const Dims&
   if (shift > 0) roll_into(part(x, n - shift, shift), part(out, 0, shift), dims, shifts, next + 1);
 }
 
+/// roll on CUDA: each dim's rule. Shifts are 0..n-1.
+void roll_on_cuda(const Tensor& x, const Tensor& out, const Dims& dims, const Dims& shifts) {
+  std::vector<cuda::CoordinateRule> rules(x.shape().size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t n = x.shape()[dims[i]];
+    if (shifts[i] != 0) rules[dims[i]] = {cuda::CoordinateRule::kWrap, n - shifts[i], n};
+  }
+  cuda::remap("roll", x, rules, out);
+}
+
+void roll_to(const Tensor& x, const Tensor& out, const Dims& dims, const Dims& shifts) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return roll_on_cuda(x, out, dims, shifts);
+  }
+  roll_into(x, out, dims, shifts, 0);
+}
+
 Tensor roll_flat(const Tensor& x, const Dims& shifts, const Tensor& out_option) {
   if (shifts.size() != 1) fail<ValueError>("roll: without dims there is one shift, got {}", shifts);
-  Output out("roll", out_option, x.shape(), x.dtype(), x, {&x}, {.contiguous = true});
+  Output out("roll", out_option, x.shape(), x.dtype(), x, {&x}, {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     Step stated{"roll", OpClass::kIndex, {x}, {out.target()}};
     if (!x.is_contiguous())
@@ -54,7 +74,7 @@ Tensor roll_flat(const Tensor& x, const Dims& shifts, const Tensor& out_option) 
   if (step.shape_only(out.target()) || n == 0) return out.target();
   const Tensor from = x.contiguous(), to = out.target();
   const Tensor flat_from = from.with_layout({n}, {1}, from.offset()), flat_to = to.with_layout({n}, {1}, to.offset());
-  roll_into(flat_from, flat_to, {0}, {((shifts[0] % n) + n) % n}, 0);
+  roll_to(flat_from, flat_to, {0}, {((shifts[0] % n) + n) % n});
   return out.finish();
 }
 
@@ -63,6 +83,10 @@ int64_t classes_of(const Tensor& x) {
   if (x.numel() == 0)
     fail<ShapeError>("one_hot: num_classes is not determined by an empty x of shape {}; give it", x.shape());
   const Tensor dense = x.contiguous();
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x))
+      return std::max<int64_t>(index::plus("one_hot", index::greatest_entry_on_device("one_hot", dense), 1), 0);
+  }
   return core::visit_integer(x.dtype(), [&]<class T>() {
     const T* from = dense.data<T>();
     const auto most = static_cast<int64_t>(*std::max_element(from, from + dense.numel()));
@@ -78,7 +102,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims, const IndexOp
   if (dims.empty()) return roll_flat(x, shifts, options.out);
   const Dims along = core::normalize_dims(op, dims, x.ndim(), "dims");
   if (shifts.size() != dims.size()) fail<ValueError>("{}: shifts {} and dims {} differ in length", op, shifts, dims);
-  Output out(op, options.out, x.shape(), x.dtype(), x, {&x});
+  Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {out.target()}}; });
   if (step.shape_only(out.target()) || x.numel() == 0) return out.finish();
   if (x.ndim() == 0) {
@@ -90,17 +114,34 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims, const IndexOp
     const int64_t n = x.shape()[along[i]];
     steps[i] = ((shifts[i] % n) + n) % n;
   }
-  roll_into(x, out.target(), along, steps, 0);
+  roll_to(x, out.target(), along, steps);
   return out.finish();
 }
+
+namespace {
+
+void flip_on_cuda(const Tensor& x, const Tensor& out, const Dims& dims) {
+  std::vector<cuda::CoordinateRule> rules(x.shape().size());
+  for (int64_t d : dims)
+    if (x.ndim() > 0) rules[d] = {cuda::CoordinateRule::kBackward, x.shape()[d] - 1, x.shape()[d]};
+  cuda::remap("flip", x, rules, out);
+}
+
+}  // namespace
 
 Tensor flip(const Tensor& x, const Dims& dims, const IndexOptions& options) {
   const char* op = "flip";
   check_given(op, {"x", x});
   const Dims along = core::normalize_dims(op, dims, x.ndim(), "dims");
-  Output out(op, options.out, x.shape(), x.dtype(), x, {&x});
+  Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {out.target()}}; });
   if (step.shape_only(out.target()) || x.numel() == 0) return out.finish();
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      flip_on_cuda(x, out.target(), along);
+      return out.finish();
+    }
+  }
   Dims strides = x.strides();
   int64_t last = 0;  // the element that comes first
   for (int64_t d : along) {
@@ -124,9 +165,15 @@ Tensor one_hot(const Tensor& x, const OneHotOptions& options) {
   const Tensor at = meta ? x : index::checked_indices(op, "class", x, classes, true);
   Dims shape = x.shape();
   shape.push_back(classes);
-  Output out(op, options.out, shape, int64, x, {&x}, {.contiguous = true});
+  Output out(op, options.out, shape, int64, x, {&x}, {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {out.target()}}; });
   if (step.shape_only(out.target())) return out.target();
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      index::one_hot_on_device(at, out.target());
+      return out.finish();
+    }
+  }
   const auto* from = at.data<int64_t>();
   auto* to = out.target().data<int64_t>();
   cpu::parallel_for(at.numel(), cpu::grain_of(8 * classes), [&](int64_t begin, int64_t end) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tenor/scalar.h"
+#include "src/ops/index/index_cuda.h"
 #include "tenor/tensor.h"
 
 namespace tenor::index {
@@ -33,7 +34,8 @@ void add_rows(const RowMove& move, DType dtype, const Scalar& alpha);
 bool add_rows_narrow(const RowMove& move, DType dtype, const Scalar& alpha);
 /// out = x at `places` (dense int64 in range) along x's dim d; out's dims from d to d + rank stand for them, row-major
 /// when there are several.
-void select_rows(const Tensor& x, size_t d, const Tensor& places, const Tensor& out, size_t rank);
+/// On CUDA the places may be any integer array that checked_indices() gave; `at` names them.
+void select_rows(Argument at, const Tensor& x, size_t d, const Tensor& places, const Tensor& out, size_t rank);
 /// dst = src, element by element; src's strides may also be negative or 0.
 void copy_strided(const void* src, const Dims& src_strides, void* dst, const Dims& dst_strides, const Dims& shape,
                   DType dtype);

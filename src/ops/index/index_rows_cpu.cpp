@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "src/core/backend.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/index/index_arith.h"
 #include "src/ops/index/index_rows.h"
@@ -249,7 +250,36 @@ void add_rows(const RowMove& move, DType dtype, const Scalar& alpha) {
   });
 }
 
-void select_rows(const Tensor& x, size_t d, const Tensor& places, const Tensor& out, size_t rank) {
+namespace {
+
+/// select_rows on CUDA.
+void select_on_cuda(Argument at, const Tensor& x, size_t d, const Tensor& places, const Tensor& out, size_t rank) {
+  const Dims along = contiguous_strides(range(out.shape(), d, d + rank));
+  Dims index_strides(out.shape().size(), 0), table_strides(out.shape().size(), 0);
+  for (size_t i = 0; i < out.shape().size(); ++i) {
+    if (i < d) table_strides[i] = x.strides()[i];
+    if (i >= d && i < d + rank) index_strides[i] = along[i - d];
+    if (i >= d + rank) table_strides[i] = x.strides()[i - rank + 1];
+  }
+  gather_on_device({.at = at,
+                    .shape = out.shape(),
+                    .index = places,
+                    .index_strides = index_strides,
+                    .size = x.shape()[d],
+                    .place_stride = x.strides()[d],
+                    .table = x.raw(),
+                    .table_strides = table_strides,
+                    .dense = out.raw(),
+                    .dense_strides = out.strides()},
+                   x.dtype());
+}
+
+}  // namespace
+
+void select_rows(Argument at, const Tensor& x, size_t d, const Tensor& places, const Tensor& out, size_t rank) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return select_on_cuda(at, x, d, places, out, rank);
+  }
   RowMove move{.outer = range(x.shape(), 0, d), .inner = range(x.shape(), d + 1, x.shape().size())};
   move.table = x.raw();
   move.table_outer = range(x.strides(), 0, d);

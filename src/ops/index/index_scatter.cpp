@@ -1,4 +1,5 @@
 // scatter, scatter_add, scatter_reduce and index_add, functional and in place.
+#include "src/core/backend.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
@@ -7,6 +8,7 @@
 #include "src/ops/index/index_along.h"
 #include "src/ops/index/index_arith.h"
 #include "src/ops/index/index_check.h"
+#include "src/ops/index/index_cuda.h"
 #include "src/ops/index/index_rows.h"
 #include "src/ops/index/index_scratch.h"
 #include "tenor/index.h"
@@ -156,8 +158,48 @@ void mean_into(const Scatter& s, const Tensor& sums, const Tensor& target) {
   core::copy_into(dense, target);
 }
 
+index::DeviceMove device_move_of(const Scatter& s, const Tensor& target) {
+  Dims table_strides = target.strides();
+  table_strides[s.dim] = 0;
+  return {.at = {s.op, "index"},
+          .shape = s.index.shape(),
+          .index = s.index,
+          .index_strides = s.index.strides(),
+          .size = target.shape(s.dim),
+          .place_stride = target.stride(s.dim),
+          .table = target.raw(),
+          .table_strides = table_strides,
+          .dense = s.src.raw(),
+          .dense_strides = s.src.strides()};
+}
+
+index::DeviceCombine device_combine_of(Kind kind) {
+  switch (kind) {
+    case Kind::kProd:
+      return index::DeviceCombine::kMultiply;
+    case Kind::kMean:
+      return index::DeviceCombine::kMean;
+    case Kind::kMax:
+      return index::DeviceCombine::kMaximum;
+    case Kind::kMin:
+      return index::DeviceCombine::kMinimum;
+    default:
+      return index::DeviceCombine::kAdd;
+  }
+}
+
+void run_on_cuda(const Scatter& s, const Tensor& target) {
+  const index::DeviceMove move = device_move_of(s, target);
+  if (s.kind == Kind::kPut) return index::scatter_on_device(move, target.dtype());
+  index::combine_on_device(move, target.dtype(),
+                           {.combine = device_combine_of(s.kind), .include_self = s.include_self});
+}
+
 /// The scatter, onto `target` that holds x.
 void run_scatter(const Scatter& s, const Tensor& target) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(target)) return run_on_cuda(s, target);
+  }
   if (s.kind == Kind::kPut) return index::scatter_along(move_of(s, target, s.src), target.dtype());
   const DType wide = compute_dtype(target.dtype());
   const bool mean = s.kind == Kind::kMean;
@@ -179,7 +221,8 @@ Step step_of(const Scatter& s, const Tensor& target) {
 }
 
 Tensor scattered(const Scatter& s, const Tensor& out_option) {
-  core::Output out(s.op, out_option, s.x.shape(), s.x.dtype(), s.x, {&s.x, &s.index, &s.src});
+  core::Output out(s.op, out_option, s.x.shape(), s.x.dtype(), s.x, {&s.x, &s.index, &s.src},
+                   {.cuda = core::kHasCuda});
   core::StepScope step([&] { return step_of(s, out.target()); });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(s.x, out.target());
@@ -206,6 +249,7 @@ Tensor scattered_in_place(Scatter s) {
 // ----------------------------------------------------------------------------------------------------------
 
 struct RowAdd {
+  const char* op;
   int dim;
   Tensor x, index, source;
   Scalar alpha;
@@ -229,7 +273,7 @@ RowAdd check_index_add(const char* op, const Tensor& x, int64_t dim, const Tenso
   if (alpha.is_float() && !is_float(x.dtype()))
     fail<ValueError>("{}: alpha must be an integer for {} x, got {}", op, x.dtype(), alpha.as_double());
   core::check_fits(op, "alpha", alpha, x.dtype());
-  RowAdd a{d, x, index, from, alpha};
+  RowAdd a{op, d, x, index, from, alpha};
   if (x.device().type != DeviceType::kMeta) a.index = checked_indices(op, "index", index, to.shape(d));
   return a;
 }
@@ -253,8 +297,28 @@ index::RowMove move_of(const RowAdd& a, const Tensor& sums, const Tensor& from) 
   return move;
 }
 
+void run_on_cuda(const RowAdd& a, const Tensor& target) {
+  Dims index_strides(a.source.shape().size(), 0), table_strides = target.strides();
+  index_strides[a.dim] = 1;
+  table_strides[a.dim] = 0;
+  const index::DeviceMove move{.at = {a.op, "index"},
+                               .shape = a.source.shape(),
+                               .index = a.index,
+                               .index_strides = index_strides,
+                               .size = target.shape(a.dim),
+                               .place_stride = target.stride(a.dim),
+                               .table = target.raw(),
+                               .table_strides = table_strides,
+                               .dense = a.source.raw(),
+                               .dense_strides = a.source.strides()};
+  index::combine_on_device(move, target.dtype(), {.alpha = a.alpha});
+}
+
 /// The addition, onto `target` that holds x.
 void run_index_add(const RowAdd& a, const Tensor& target) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(target)) return run_on_cuda(a, target);
+  }
   if (index::add_rows_narrow(move_of(a, target, a.source), target.dtype(), a.alpha)) return;
   const DType wide = compute_dtype(target.dtype());
   const Tensor sums = target.to(wide);
@@ -292,7 +356,7 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
                  const IndexAddOptions& options) {
   const char* op = "index_add";
   const RowAdd a = check_index_add(op, x, dim, index, source, options.alpha);
-  core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &index, &source});
+  core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &index, &source}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     return Step{op, OpClass::kIndex, {x, index, source}, {out.target()}, 0, {}, index::scratch_copies(x)};
   });

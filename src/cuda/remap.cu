@@ -1,0 +1,248 @@
+#include "src/cuda/remap.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "src/core/visit.h"
+#include "src/cuda/bytes.cuh"
+#include "src/cuda/launch.h"
+#include "src/cuda/layout.h"
+#include "tenor/error.h"
+
+namespace tenor::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kUnroll = 4;
+
+using Kind = CoordinateRule::Kind;
+
+/// A dim of the result, in its memory's order, and its rule.
+struct RuledDim {
+  int64_t size, out_stride, src_stride, src_size, shift;
+  Divider divider;
+  Kind kind;
+};
+struct RuledDims {
+  int ndim = 0;
+  int64_t count = 1;
+  RuledDim dim[kMaxDims];
+};
+
+constexpr int64_t kOutside = -1;
+
+__device__ __forceinline__ int64_t source_of(const RuledDim& d, int64_t i) {
+  switch (d.kind) {
+    case Kind::kForward: return i;  // the shift is in the pointer
+    case Kind::kBackward: return d.shift - i;
+    case Kind::kWrap: {
+      const int64_t j = i + d.shift;
+      if (j < d.src_size) return j;
+      return j < 2 * d.src_size ? j - d.src_size : j % d.src_size;
+    }
+    case Kind::kRepeat: return i / d.shift;
+    case Kind::kClamp: return min(max(i - d.shift, int64_t{0}), d.src_size - 1);
+    case Kind::kReflect: {
+      const int64_t j = i - d.shift;
+      return j < 0 ? -j : j >= d.src_size ? 2 * (d.src_size - 1) - j : j;
+    }
+    default: {
+      const int64_t j = i - d.shift;
+      return j >= 0 && j < d.src_size ? j : kOutside;
+    }
+  }
+}
+
+/// How many coordinates from i on lead to consecutive ones of x, or all outside; at least 1.
+__device__ __forceinline__ int64_t run_of(const RuledDim& d, int64_t i, int64_t source) {
+  const int64_t j = i - d.shift;
+  switch (d.kind) {
+    case Kind::kForward: return d.size - i;
+    case Kind::kWrap: return d.src_size - source;
+    case Kind::kClamp:
+    case Kind::kReflect: return j >= 0 && j < d.src_size ? d.src_size - j : 1;
+    case Kind::kInside: return j < 0 ? -j : j < d.src_size ? d.src_size - j : d.size - i;
+    default: return 1;
+  }
+}
+
+/// Where element i of the result (in its memory's order) lies, and its source: an element offset, or kOutside. `along`
+/// is its coordinate in the innermost dim.
+struct Place {
+  int64_t to, from, along;
+};
+__device__ __forceinline__ Place place_of(const RuledDims& dims, int64_t i) {
+  Place out{0, 0, 0};
+  const bool narrow = dims.count <= INT32_MAX;
+  bool outside = false;
+  for (int d = dims.ndim - 1; d >= 0; --d) {
+    const RuledDim& dim = dims.dim[d];
+    const int64_t next = d == 0 ? 0 : narrow ? divide(static_cast<uint32_t>(i), dim.divider) : i / dim.size;
+    const int64_t at = i - next * dim.size, source = source_of(dim, at);
+    if (d == dims.ndim - 1) out.along = at;
+    outside = outside || source == kOutside;
+    out.to += at * dim.out_stride;
+    out.from += source * dim.src_stride;
+    i = next;
+  }
+  if (outside) out.from = kOutside;
+  return out;
+}
+
+template <class T>
+__device__ __forceinline__ uint4 reversed(const uint4& x) {
+  if constexpr (sizeof(T) == 8) return {x.z, x.w, x.x, x.y};
+  uint4 out{x.w, x.z, x.y, x.x};
+  constexpr unsigned kOrder = sizeof(T) == 1 ? 0x0123 : sizeof(T) == 2 ? 0x1032 : 0x3210;
+  out.x = __byte_perm(out.x, 0, kOrder);
+  out.y = __byte_perm(out.y, 0, kOrder);
+  out.z = __byte_perm(out.z, 0, kOrder);
+  out.w = __byte_perm(out.w, 0, kOrder);
+  return out;
+}
+
+/// An element a thread: a result of any strides.
+template <class T>
+__global__ void __launch_bounds__(kThreads) remap_kernel(const T* __restrict__ src, T* __restrict__ out, const __grid_constant__ RuledDims dims, T value) {
+  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  if (i >= dims.count) return;
+  const Place place = place_of(dims, i);
+  out[place.to] = place.from == kOutside ? value : src[place.from];
+}
+
+/// How sixteen bytes of the result come about.
+enum class Way : uint8_t { kNone, kLoad, kLoadReversed, kFill, kElements };
+
+struct Pieces {
+  Way way;
+  const char* from;
+};
+
+/// For the pack of elements i .. i + n - 1.
+template <class T>
+__device__ __forceinline__ Pieces pieces_of(const RuledDims& dims, const T* src, const char* end, int64_t i, int n) {
+  if (i >= dims.count) return {Way::kNone, nullptr};
+  const Place place = place_of(dims, i);
+  const RuledDim& inner = dims.dim[dims.ndim - 1];
+  if (place.along + n > inner.size) return {Way::kElements, nullptr};
+  const int64_t source = source_of(inner, place.along);
+  if (place.from == kOutside)  // outer coordinates outside, or a run of the inner ones
+    return {source != kOutside || run_of(inner, place.along, source) >= n ? Way::kFill : Way::kElements, nullptr};
+  const bool backward = inner.kind == Kind::kBackward;
+  const char* from = reinterpret_cast<const char*>(src + place.from - (backward ? n - 1 : 0));
+  const bool runs = inner.src_stride == 1 && (backward || run_of(inner, place.along, source) >= n) && stays_below(from, end);
+  return {!runs ? Way::kElements : backward ? Way::kLoadReversed : Way::kLoad, from};
+}
+
+/// The lanes of `mask` make packs by elements: all lanes of the warp help, one element each. `first` is lane 0's pack's
+/// first element.
+template <class T>
+__device__ __forceinline__ void elements_of_lanes(unsigned mask, const RuledDims& dims, const T* __restrict__ src, T* __restrict__ out, int64_t first, T value) {
+  constexpr int kN = kVector<T>, kGroups = 32 / kN;
+  const int lane = static_cast<int>(threadIdx.x) % 32, group = lane / kN;
+  while (mask) {
+    unsigned mine = mask;
+    for (int g = 0; g < kGroups; ++g) {
+      if (g < group) mine &= mine - 1;
+      mask &= mask - 1;
+    }
+    const int64_t i = first + (__ffs(static_cast<int>(mine)) - 1) * kN + lane % kN;
+    if (mine == 0 || i >= dims.count) continue;
+    const Place one = place_of(dims, i);
+    out[i] = one.from == kOutside ? value : src[one.from];
+  }
+}
+
+/// Four times sixteen bytes a thread: a dense result. Where they do not come from one run of x they are put together by
+/// elements.
+template <class T>
+__global__ void __launch_bounds__(kThreads) remap_packs_kernel(const T* __restrict__ src, const char* end, T* __restrict__ out,
+                                                               const __grid_constant__ RuledDims dims, T value) {
+  constexpr int kN = kVector<T>;
+  const int64_t first = (int64_t{blockIdx.x} * kThreads * kUnroll + threadIdx.x) * kN;
+  UnalignedLoad loads[kUnroll];
+  Way ways[kUnroll];
+#pragma unroll
+  for (int k = 0; k < kUnroll; ++k) {
+    const Pieces pieces = pieces_of(dims, src, end, first + int64_t{k} * kThreads * kN, kN);
+    ways[k] = pieces.way;
+    loads[k] = {};
+    if (pieces.way == Way::kLoad || pieces.way == Way::kLoadReversed) loads[k].start(pieces.from);
+  }
+  Pack<T, kN> fill;
+#pragma unroll
+  for (T& x : fill.at) x = value;
+#pragma unroll
+  for (int k = 0; k < kUnroll; ++k) {
+    uint4 bytes = loads[k].value();
+    if (ways[k] == Way::kLoadReversed) bytes = reversed<T>(bytes);
+    if (ways[k] == Way::kFill) bytes = *reinterpret_cast<const uint4*>(&fill);
+    if (ways[k] != Way::kNone && ways[k] != Way::kElements) *reinterpret_cast<uint4*>(out + first + int64_t{k} * kThreads * kN) = bytes;
+  }
+#pragma unroll
+  for (int k = 0; k < kUnroll; ++k) {
+    const unsigned mask = __ballot_sync(~0u, ways[k] == Way::kElements);
+    elements_of_lanes(mask, dims, src, out, first + int64_t{k} * kThreads * kN - int64_t{threadIdx.x % 32} * kN, value);
+  }
+}
+
+/// The dims in the result's memory order, neighbours that only move forward merged.
+RuledDims ruled_dims(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules, const Tensor& out, int64_t& start) {
+  std::vector<int> order(rules.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return out.stride(a) > out.stride(b); });
+  RuledDims dims;
+  for (int d : order) {
+    const CoordinateRule& rule = rules[d];
+    RuledDim dim{out.shape(d), out.stride(d), x.stride(d), rule.size, rule.shift, {}, rule.kind};
+    dims.count *= dim.size;
+    if (dim.kind == Kind::kForward) {
+      start += rule.shift * dim.src_stride;
+      if (dim.size == 1) continue;
+    }
+    RuledDim* before = dims.ndim > 0 ? &dims.dim[dims.ndim - 1] : nullptr;
+    if (before && before->kind == Kind::kForward && dim.kind == Kind::kForward && before->out_stride == dim.size * dim.out_stride &&
+        before->src_stride == dim.size * dim.src_stride) {
+      before->size *= dim.size;
+      before->out_stride = dim.out_stride;
+      before->src_stride = dim.src_stride;
+      continue;
+    }
+    if (dims.ndim == kMaxDims) throw UnsupportedError(std::string(op) + ": more than 12 dims that do not merge");
+    dims.dim[dims.ndim++] = dim;
+  }
+  if (dims.ndim == 0) dims.dim[dims.ndim++] = {1, 1, 1, 1, 0, {}, Kind::kForward};
+  for (int d = 0; dims.count <= INT32_MAX && d < dims.ndim; ++d) dims.dim[d].divider = make_divider(dims.dim[d].size);
+  return dims;
+}
+
+bool is_dense(const RuledDims& dims) {
+  int64_t step = 1;
+  for (int d = dims.ndim; d-- > 0; step *= dims.dim[d].size)
+    if (dims.dim[d].size != 1 && dims.dim[d].out_stride != step) return false;
+  return true;
+}
+
+}  // namespace
+
+void remap(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules, const Tensor& out, const void* value) {
+  if (out.numel() == 0) return;
+  const DeviceGuard guard(out.device());
+  int64_t start = 0, reach = x.numel() > 0 ? 1 : 0;
+  const RuledDims dims = ruled_dims(op, x, rules, out, start);
+  for (int d = 0; reach > 0 && d < x.ndim(); ++d) reach += (x.shape(d) - 1) * x.stride(d);
+  core::visit_size(out.dtype(), [&]<class T>() {
+    T fill{};
+    if (value) std::memcpy(&fill, value, sizeof(T));
+    const T* src = static_cast<const T*>(x.raw());
+    T* to = static_cast<T*>(out.raw());
+    const bool packs = is_dense(dims) && reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
+    const int64_t per_block = packs ? int64_t{kThreads} * kUnroll * kVector<T> : kThreads;
+    const Grid grid{static_cast<unsigned>((dims.count + per_block - 1) / per_block), kThreads};
+    if (!packs) return launch(op, remap_kernel<T>, grid, out.device(), src + start, to, dims, fill);
+    launch(op, remap_packs_kernel<T>, grid, out.device(), src + start, reinterpret_cast<const char*>(src + reach), to, dims, fill);
+  });
+}
+
+}  // namespace tenor::cuda
