@@ -263,7 +263,6 @@ Tensor values_at(const char* op, const Tensor& x, const Dims& shape, const Opera
 }
 
 void put_on_cuda(const char* op, const Plan& plan, const Tensor& target, const Tensor& values, bool accumulate) {
-  if (values.numel() == 0) return;
   if (plan.arrays.empty()) {  // no array: every place once
     if (accumulate) return void(add_(target, Operand(values)));
     return core::copy_into(values, target);

@@ -141,10 +141,12 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant
   if (head) c.store(place, sum, j - i);
 }
 
-constexpr int kPacks = 4;     // of 16 bytes, that a thread keeps of a row
+/// Packs of 16 bytes that a thread keeps of a row: 16 sums, which leaves registers for two blocks a multiprocessor.
+template <class T>
+inline constexpr int kPacksOf = 16 / cuda::kVector<T>;
 constexpr int kRowsAhead = 2;  // rows of a place that are loaded before the first is added
 
-/// Sums of whole rows that lie dense and aligned on both sides. A slot of `lanes` neighbours takes kPacks * lanes packs of
+/// Sums of whole rows that lie dense and aligned on both sides. A slot of `lanes` neighbours takes kPacksOf * lanes packs of
 /// one entry's row.
 struct RowSlots {
   int lanes_log2;
@@ -153,7 +155,7 @@ struct RowSlots {
 template <class T>
 __global__ void __launch_bounds__(kThreads) add_rows_kernel(SortedView entries, Rule<float> rule, const T* __restrict__ dense, T* table,
                                                             const __grid_constant__ Layout<1> entry, const __grid_constant__ Layout<2> columns, RowSlots slots) {
-  constexpr int kN = cuda::kVector<T>;
+  constexpr int kN = cuda::kVector<T>, kPacks = kPacksOf<T>;
   const int lanes = 1 << slots.lanes_log2;
   const int64_t slot = int64_t{blockIdx.x} * (kThreads >> slots.lanes_log2) + (threadIdx.x >> slots.lanes_log2);
   const int64_t i = slots.pieces == 1 ? slot : slot / slots.pieces;
@@ -238,6 +240,7 @@ bool make_packs(Combination& c, int n, size_t item) {
 
 template <class T>
 void add_rows(const Combination& c, const Rule<float>& rule) {
+  constexpr int kPacks = kPacksOf<T>;
   const int64_t packs = c.columns.count, wanted = (packs + kPacks - 1) / kPacks;
   RowSlots slots{0, 1, packs};
   while (slots.lanes_log2 < 8 && (int64_t{1} << slots.lanes_log2) < wanted) ++slots.lanes_log2;
@@ -262,8 +265,8 @@ void run(Combination& c, const CombineRule& given) {
 }  // namespace
 
 void combine_on_device(const DeviceMove& m, DType dtype, const CombineRule& rule) {
-  if (product(m.shape) == 0) return;
   const cuda::DeviceGuard guard(m.index.device());
+  if (m.size == 0 || product(m.shape) == 0) return look_at_entries(m);
   if (combine_lines_on_device(m, dtype, rule)) return;
   const SortedEntries sorted = sort_entries(m);
   Combination c{m, split_move(m), sorted.view, {}, {}};

@@ -22,6 +22,8 @@ struct Entries {
 /// Host: the entries of an argument, with its stream's flag.
 Entries entries_of(Argument at, const Tensor& index, int64_t size, bool from_zero = false);
 Entries entries_of(const DeviceMove& move);
+/// Host: looks at the entries of a move that moves nothing, and raises the flag for bad ones.
+void look_at_entries(const DeviceMove& move);
 
 /// 0..size-1, or -1 after raising the flag.
 __device__ __forceinline__ int64_t checked_place(const Entries& e, int64_t value, int64_t at, bool is_unsigned64 = false) {

@@ -136,6 +136,12 @@ void gather_elements(const DeviceMove& m, const Layout<3>& layout, DType dtype) 
   launch(m.at.op, gather_kernel<T>, grid, device, entries_of(m), table, m.place_stride, dense, layout);
 }
 
+/// Raises the flag for bad entries, no more.
+__global__ void look_kernel(Entries entries, int64_t count) {
+  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  if (i < count) place_of(entries, i);
+}
+
 // ---- several index arrays
 
 constexpr int kMaxArrays = 8;
@@ -175,10 +181,16 @@ Entries entries_of(const DeviceMove& m) {
   return entries;
 }
 
+void look_at_entries(const DeviceMove& m) {
+  const int64_t count = m.index.numel();
+  if (count == 0) return;
+  const Grid grid{static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads};
+  launch(m.at.op, look_kernel, grid, m.index.device(), entries_of(m), count);
+}
+
 void gather_on_device(const DeviceMove& m, DType dtype) {
-  if (product(m.shape) == 0) return;
-  const Device device = m.index.device();
-  const cuda::DeviceGuard guard(device);
+  const cuda::DeviceGuard guard(m.index.device());
+  if (product(m.shape) == 0) return look_at_entries(m);
   Layout<3> layout = cuda::collapse(m.at.op, m.shape, {m.dense_strides, m.index_strides, m.table_strides}, 0);
   Layout<3> rows = layout;
   const int64_t length = take_row(rows);

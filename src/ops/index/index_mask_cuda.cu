@@ -166,6 +166,13 @@ __global__ void __launch_bounds__(kThreads) places_kernel(const __grid_constant_
   }
 }
 
+__device__ __forceinline__ int64_t offset_of(const Layout<1>& layout, int64_t i) {
+  if (layout.ndim == 1) return i * layout.stride[0][0];
+  int64_t at[1];
+  offsets(layout, i, at);
+  return at[0];
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) select_masked_kernel(const __grid_constant__ Truth<uint8_t> mask, const int64_t* starts, const T* __restrict__ x,
                                                                  const __grid_constant__ Layout<1> layout, T* __restrict__ out, int64_t limit) {
@@ -176,9 +183,7 @@ __global__ void __launch_bounds__(kThreads) select_masked_kernel(const __grid_co
 #pragma unroll
     for (int q = 0; q < kAhead; ++q) {
       const int k = first + q * kThreads;
-      int64_t at[1] = {0};
-      if (k < count) offsets(layout, int64_t{blockIdx.x} * kTile + tile.list[k], at);
-      if (k < count) values[q] = x[at[0]];
+      if (k < count) values[q] = x[offset_of(layout, int64_t{blockIdx.x} * kTile + tile.list[k])];
     }
 #pragma unroll
     for (int q = 0; q < kAhead; ++q)
@@ -194,10 +199,8 @@ __global__ void __launch_bounds__(kThreads) put_masked_kernel(const __grid_const
 #pragma unroll 4
   for (int k = static_cast<int>(threadIdx.x); k < tile.count; k += kThreads) {
     const int64_t position = int64_t{blockIdx.x} * kTile + tile.list[k];
-    int64_t at[1];
-    offsets(layout, position, at);
     if (tile.start + k < limit) {
-      target[at[0]] = source[(tile.start + k) * step];
+      target[offset_of(layout, position)] = source[(tile.start + k) * step];
     } else {
       cuda::raise_content_error(flag, op, position, 1);
     }

@@ -11,23 +11,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Two results a thread.
-__global__ void one_hot_kernel(Entries entries, int64_t classes, int64_t count, int64_t* out) {
-  const int64_t at = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * 2;
-  longlong2 two{0, 0};
-  for (int k = 0; k < 2; ++k) {
-    if (at + k >= count) break;
-    const int64_t i = count <= UINT32_MAX ? static_cast<uint32_t>(at + k) / static_cast<uint32_t>(classes) : (at + k) / classes;
-    const int64_t is_one = raw_entry(entries, i) == at + k - i * classes;
-    (k == 0 ? two.x : two.y) = is_one;
-    if (at + k == i * classes) place_of(entries, i);  // one thread an entry looks whether it is in range
-  }
-  if (at + 1 < count && reinterpret_cast<uintptr_t>(out) % 16 == 0) {
-    *reinterpret_cast<longlong2*>(out + at) = two;
-  } else {
-    if (at < count) out[at] = two.x;
-    if (at + 1 < count) out[at + 1] = two.y;
-  }
+/// The ones among zeros.
+__global__ void ones_kernel(Entries entries, int64_t count, int64_t* out) {
+  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  if (i >= count) return;
+  const int64_t place = place_of(entries, i);
+  if (place >= 0) out[i * entries.size + place] = 1;
 }
 
 __global__ void greatest_kernel(Entries entries, int64_t count, long long* greatest) {
@@ -42,11 +31,12 @@ __global__ void greatest_kernel(Entries entries, int64_t count, long long* great
 }  // namespace
 
 void one_hot_on_device(const Tensor& index, const Tensor& out) {
-  if (out.numel() == 0) return;
+  if (index.numel() == 0) return;
   const cuda::DeviceGuard guard(out.device());
-  const int64_t classes = out.shape(-1), count = out.numel();
-  cuda::launch("one_hot", one_hot_kernel, cuda::Grid{static_cast<unsigned>((count + 2 * kThreads - 1) / (2 * kThreads)), kThreads}, out.device(),
-               entries_of({"one_hot", "class"}, index, classes, true), classes, count, out.data<int64_t>());
+  const int64_t count = index.numel();
+  cuda::check(cudaMemsetAsync(out.raw(), 0, out.numel() * sizeof(int64_t), cuda::stream_of(out)), "one_hot");
+  cuda::launch("one_hot", ones_kernel, cuda::Grid{static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads}, out.device(),
+               entries_of({"one_hot", "class"}, index, out.shape(-1), true), count, out.data<int64_t>());
 }
 
 int64_t greatest_entry_on_device(const char* op, const Tensor& index) {

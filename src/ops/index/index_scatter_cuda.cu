@@ -124,9 +124,9 @@ void put_winners(const DeviceMove& m, const Winners& winners, DType dtype) {
 }  // namespace
 
 void scatter_on_device(const DeviceMove& m, DType dtype) {
-  if (product(m.shape) == 0) return;
   const Device device = m.index.device();
   const cuda::DeviceGuard guard(device);
+  if (m.size == 0 || product(m.shape) == 0) return look_at_entries(m);
   if (scatter_lines_on_device(m, dtype)) return;
   const SplitMove split = split_move(m);
   const int64_t positions = product(m.shape), entries = product(split.entry_shape);
