@@ -13,18 +13,15 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPacks = 4;  // stores a thread has in flight
 
-/// Whole packs; the elements in front of and behind them are written by the first threads.
+/// Whole packs, `word` each; the elements in front of and behind them are written by the first threads.
 template <class T>
-__global__ void fill_dense(T* to, int64_t count, int head, T value) {
+__global__ void fill_dense(T* to, int64_t count, int head, T value, uint4 word) {
   constexpr int kN = kVector<T>;
-  Pack<T, kN> pack;
-#pragma unroll
-  for (T& x : pack.at) x = value;
   const int64_t packs = (count - head) / kN, first = blockIdx.x * int64_t{kThreads * kPacks} + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     const int64_t i = first + k * kThreads;
-    if (i < packs) store_pack(to + head + i * kN, pack);
+    if (i < packs) *reinterpret_cast<uint4*>(to + head + i * kN) = word;
   }
   if (first < head) to[first] = value;
   const int64_t tail = head + packs * kN + first;
@@ -59,7 +56,11 @@ void fill(const Tensor& target, const void* element) {
     const auto head = static_cast<int>(std::min<int64_t>((kVector<T> - past) % kVector<T>, layout.count));
     const int64_t per_block = int64_t{kThreads} * kPacks * kVector<T>;
     const auto blocks = static_cast<unsigned>((layout.count + per_block - 1) / per_block);
-    launch("fill", fill_dense<T>, Grid{blocks, kThreads}, target.device(), to, layout.count, head, value);
+    Pack<T, kVector<T>> pack;
+    std::fill_n(pack.at, kVector<T>, value);
+    uint4 word;
+    std::memcpy(&word, &pack, sizeof(word));
+    launch("fill", fill_dense<T>, Grid{blocks, kThreads}, target.device(), to, layout.count, head, value, word);
   });
 }
 

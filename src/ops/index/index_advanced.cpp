@@ -12,7 +12,6 @@
 #include "src/ops/index/index_cuda.h"
 #include "src/ops/index/index_mask_cuda.h"
 #include "src/ops/index/index_rows.h"
-#include "tenor/elementwise.h"
 #include "tenor/index.h"
 #include "tenor/view.h"
 
@@ -262,11 +261,23 @@ Tensor values_at(const char* op, const Tensor& x, const Dims& shape, const Opera
   return given.with_layout(shape, core::broadcast_strides(given, shape), given.offset());
 }
 
+/// target += values, as the sums of places round: one entry that names all of the target.
+void add_once(const char* op, const Tensor& target, const Tensor& values) {
+  const index::DeviceMove move{.at = {op, "index"},
+                               .shape = target.shape(),
+                               .index = core::scalar_tensor(op, "index", 0, int64, target.device()),
+                               .index_strides = Dims(target.shape().size(), 0),
+                               .size = 1,
+                               .table = target.raw(),
+                               .table_strides = target.strides(),
+                               .dense = values.raw(),
+                               .dense_strides = values.strides()};
+  index::combine_on_device(move, target.dtype(), {});
+}
+
 void put_on_cuda(const char* op, const Plan& plan, const Tensor& target, const Tensor& values, bool accumulate) {
-  if (plan.arrays.empty()) {  // no array: every place once
-    if (accumulate) return void(add_(target, Operand(values)));
-    return core::copy_into(values, target);
-  }
+  if (plan.arrays.empty() && !accumulate) return core::copy_into(values, target);
+  if (plan.arrays.empty()) return add_once(op, target, values);
   const index::DeviceMove move = device_move_of(op, plan, target, values);
   if (accumulate) return index::combine_on_device(move, target.dtype(), {});
   index::scatter_on_device(move, target.dtype());
