@@ -23,8 +23,8 @@ __device__ __forceinline__ uint4 shifted(const uint4& low, const uint4& high, un
           __funnelshift_r(a[3], a[4], bits)};
 }
 
-/// The 16 bytes at an address of any alignment, on their way: the two aligned words around them (once the same word), so
-/// that several loads are under way before the first is used. Up to 15 bytes on either side are read too.
+/// The 16 bytes at an address of any alignment, on their way: the two aligned words around them (once the same word),
+/// so that several loads are under way before the first is used. Up to 15 bytes on either side are read too.
 struct UnalignedLoad {
   uint4 low, high;
   unsigned past;

@@ -1,8 +1,7 @@
-#include "src/cuda/fill.h"
-
 #include <cstring>
 
 #include "src/core/visit.h"
+#include "src/cuda/fill.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/cuda/vector.cuh"

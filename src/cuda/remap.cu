@@ -1,5 +1,3 @@
-#include "src/cuda/remap.h"
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -8,6 +6,7 @@
 #include "src/cuda/bytes.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
+#include "src/cuda/remap.h"
 #include "tenor/error.h"
 
 namespace tenor::cuda {
@@ -33,7 +32,9 @@ struct RuledDims {
   RuledDim<I> dim[kMaxDims];
 };
 
-__device__ __forceinline__ int32_t quotient(int32_t i, int32_t, const Divider& by) { return static_cast<int32_t>(divide(static_cast<uint32_t>(i), by)); }
+__device__ __forceinline__ int32_t quotient(int32_t i, int32_t, const Divider& by) {
+  return static_cast<int32_t>(divide(static_cast<uint32_t>(i), by));
+}
 __device__ __forceinline__ int64_t quotient(int64_t i, int64_t d, const Divider&) { return i / d; }
 
 template <class I>
@@ -42,15 +43,19 @@ inline constexpr I kOutside = -1;
 template <class I>
 __device__ __forceinline__ I source_of(const RuledDim<I>& d, I i) {
   switch (d.kind) {
-    case Kind::kForward: return i;  // the shift is in the pointer
-    case Kind::kBackward: return d.shift - i;
+    case Kind::kForward:
+      return i;  // the shift is in the pointer
+    case Kind::kBackward:
+      return d.shift - i;
     case Kind::kWrap: {
       const I j = i + d.shift;
       if (j < d.src_size) return j;
       return j < 2 * d.src_size ? j - d.src_size : j % d.src_size;
     }
-    case Kind::kRepeat: return quotient(i, d.shift, d.by_shift);
-    case Kind::kClamp: return min(max(i - d.shift, I{0}), d.src_size - 1);
+    case Kind::kRepeat:
+      return quotient(i, d.shift, d.by_shift);
+    case Kind::kClamp:
+      return min(max(i - d.shift, I{0}), d.src_size - 1);
     case Kind::kReflect: {
       const I j = i - d.shift;
       return j < 0 ? -j : j >= d.src_size ? 2 * (d.src_size - 1) - j : j;
@@ -67,17 +72,22 @@ template <class I>
 __device__ __forceinline__ I run_of(const RuledDim<I>& d, I i, I source) {
   const I j = i - d.shift;
   switch (d.kind) {
-    case Kind::kForward: return d.size - i;
-    case Kind::kWrap: return d.src_size - source;
+    case Kind::kForward:
+      return d.size - i;
+    case Kind::kWrap:
+      return d.src_size - source;
     case Kind::kClamp:
-    case Kind::kReflect: return j >= 0 && j < d.src_size ? d.src_size - j : 1;
-    case Kind::kInside: return j < 0 ? -j : j < d.src_size ? d.src_size - j : d.size - i;
-    default: return 1;
+    case Kind::kReflect:
+      return j >= 0 && j < d.src_size ? d.src_size - j : 1;
+    case Kind::kInside:
+      return j < 0 ? -j : j < d.src_size ? d.src_size - j : d.size - i;
+    default:
+      return 1;
   }
 }
 
-/// Where element i of the result (in its memory's order) lies and comes from: element offsets. `along` is its coordinate
-/// in the innermost dim, `source` that one's in x.
+/// Where element i of the result (in its memory's order) lies and comes from: element offsets. `along` is its
+/// coordinate in the innermost dim, `source` that one's in x.
 template <class I>
 struct Place {
   I to, from, along, source;
@@ -113,7 +123,8 @@ __device__ __forceinline__ uint4 reversed(const uint4& x) {
 
 /// An element a thread: a result of any strides.
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads) remap_kernel(const T* __restrict__ src, T* __restrict__ out, const __grid_constant__ RuledDims<I> dims, T value) {
+__global__ void __launch_bounds__(kThreads)
+    remap_kernel(const T* __restrict__ src, T* __restrict__ out, const __grid_constant__ RuledDims<I> dims, T value) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= dims.count) return;
   const Place<I> place = place_of(dims, static_cast<I>(i));
@@ -125,17 +136,20 @@ enum class Way : uint8_t { kNone, kLoad, kLoadReversed, kSpread, kFill, kElement
 
 /// For the pack of elements i .. i + n - 1.
 template <class T, class I>
-__device__ __forceinline__ Way way_of(const RuledDims<I>& dims, const T* src, const char* end, int64_t i, int n, Place<I>& place, const char*& from) {
+__device__ __forceinline__ Way way_of(const RuledDims<I>& dims, const T* src, const char* end, int64_t i, int n,
+                                      Place<I>& place, const char*& from) {
   if (i >= dims.count) return Way::kNone;
   place = place_of(dims, static_cast<I>(i));
   const RuledDim<I>& inner = dims.dim[dims.ndim - 1];
   if (place.along + n > inner.size) return Way::kElements;
   // Outer coordinates outside, or a run of the inner ones.
-  if (place.outside) return place.source != kOutside<I> || run_of(inner, place.along, place.source) >= n ? Way::kFill : Way::kElements;
+  if (place.outside)
+    return place.source != kOutside<I> || run_of(inner, place.along, place.source) >= n ? Way::kFill : Way::kElements;
   if (inner.kind == Kind::kRepeat) return Way::kSpread;
   const bool backward = inner.kind == Kind::kBackward;
   from = reinterpret_cast<const char*>(src + place.from - (backward ? n - 1 : 0));
-  const bool runs = inner.src_stride == 1 && (backward || run_of(inner, place.along, place.source) >= n) && stays_below(from, end);
+  const bool runs =
+      inner.src_stride == 1 && (backward || run_of(inner, place.along, place.source) >= n) && stays_below(from, end);
   return !runs ? Way::kElements : backward ? Way::kLoadReversed : Way::kLoad;
 }
 
@@ -145,14 +159,17 @@ __device__ __forceinline__ uint4 spread(const RuledDims<I>& dims, const T* __res
   const RuledDim<I>& inner = dims.dim[dims.ndim - 1];
   Pack<T, kVector<T>> pack;
 #pragma unroll
-  for (int k = 0; k < kVector<T>; ++k) pack.at[k] = src[place.from + (source_of(inner, static_cast<I>(place.along + k)) - place.source) * inner.src_stride];
+  for (int k = 0; k < kVector<T>; ++k)
+    pack.at[k] =
+        src[place.from + (source_of(inner, static_cast<I>(place.along + k)) - place.source) * inner.src_stride];
   return *reinterpret_cast<const uint4*>(&pack);
 }
 
 /// The lanes of `mask` make packs by elements: all lanes of the warp help, one element each. `first` is lane 0's pack's
 /// first element.
 template <class T, class I>
-__device__ __forceinline__ void elements_of_lanes(unsigned mask, const RuledDims<I>& dims, const T* __restrict__ src, T* __restrict__ out, int64_t first, T value) {
+__device__ __forceinline__ void elements_of_lanes(unsigned mask, const RuledDims<I>& dims, const T* __restrict__ src,
+                                                  T* __restrict__ out, int64_t first, T value) {
   constexpr int kN = kVector<T>, kGroups = 32 / kN;
   const int lane = static_cast<int>(threadIdx.x) % 32, group = lane / kN;
   while (mask) {
@@ -171,8 +188,9 @@ __device__ __forceinline__ void elements_of_lanes(unsigned mask, const RuledDims
 /// Four times sixteen bytes a thread: a dense result. Where they do not come from one run of x they are put together by
 /// elements.
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads) remap_packs_kernel(const T* __restrict__ src, const char* end, T* __restrict__ out,
-                                                               const __grid_constant__ RuledDims<I> dims, T value) {
+__global__ void __launch_bounds__(kThreads)
+    remap_packs_kernel(const T* __restrict__ src, const char* end, T* __restrict__ out,
+                       const __grid_constant__ RuledDims<I> dims, T value) {
   constexpr int kN = kVector<T>;
   const int64_t first = (int64_t{blockIdx.x} * kThreads * kUnroll + threadIdx.x) * kN;
   UnalignedLoad loads[kUnroll];
@@ -194,7 +212,8 @@ __global__ void __launch_bounds__(kThreads) remap_packs_kernel(const T* __restri
     uint4 bytes = loads[k].value();
     if (ways[k] == Way::kLoadReversed) bytes = reversed<T>(bytes);
     if (ways[k] == Way::kFill) bytes = *reinterpret_cast<const uint4*>(&fill);
-    if (ways[k] != Way::kNone && ways[k] != Way::kElements) *reinterpret_cast<uint4*>(out + first + int64_t{k} * kThreads * kN) = bytes;
+    if (ways[k] != Way::kNone && ways[k] != Way::kElements)
+      *reinterpret_cast<uint4*>(out + first + int64_t{k} * kThreads * kN) = bytes;
   }
 #pragma unroll
   for (int k = 0; k < kUnroll; ++k) {
@@ -204,7 +223,8 @@ __global__ void __launch_bounds__(kThreads) remap_packs_kernel(const T* __restri
 }
 
 /// The dims in the result's memory order, neighbours that only move forward merged.
-RuledDims<int64_t> ruled_dims(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules, const Tensor& out, int64_t& start) {
+RuledDims<int64_t> ruled_dims(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules,
+                              const Tensor& out, int64_t& start) {
   std::vector<int> order(rules.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return out.stride(a) > out.stride(b); });
@@ -218,8 +238,8 @@ RuledDims<int64_t> ruled_dims(const char* op, const Tensor& x, const std::vector
       if (dim.size == 1) continue;
     }
     RuledDim<int64_t>* before = dims.ndim > 0 ? &dims.dim[dims.ndim - 1] : nullptr;
-    if (before && before->kind == Kind::kForward && dim.kind == Kind::kForward && before->out_stride == dim.size * dim.out_stride &&
-        before->src_stride == dim.size * dim.src_stride) {
+    if (before && before->kind == Kind::kForward && dim.kind == Kind::kForward &&
+        before->out_stride == dim.size * dim.out_stride && before->src_stride == dim.size * dim.src_stride) {
       before->size *= dim.size;
       before->out_stride = dim.out_stride;
       before->src_stride = dim.src_stride;
@@ -259,13 +279,21 @@ RuledDims<int32_t> narrowed(const RuledDims<int64_t>& wide) {
   for (int d = 0; d < wide.ndim; ++d) {
     const RuledDim<int64_t>& from = wide.dim[d];
     const Divider by_shift = from.kind == Kind::kRepeat ? make_divider(from.shift) : Divider{};
-    out.dim[d] = {narrow(from.size), narrow(from.out_stride), narrow(from.src_stride), narrow(from.src_size), narrow(from.shift), make_divider(from.size), by_shift, from.kind};
+    out.dim[d] = {narrow(from.size),
+                  narrow(from.out_stride),
+                  narrow(from.src_stride),
+                  narrow(from.src_size),
+                  narrow(from.shift),
+                  make_divider(from.size),
+                  by_shift,
+                  from.kind};
   }
   return out;
 }
 
 template <class T, class I>
-void run(const char* op, const RuledDims<I>& dims, bool packs, const T* src, const char* end, const Tensor& out, T fill) {
+void run(const char* op, const RuledDims<I>& dims, bool packs, const T* src, const char* end, const Tensor& out,
+         T fill) {
   const int64_t per_block = packs ? int64_t{kThreads} * kUnroll * kVector<T> : kThreads;
   const Grid grid{static_cast<unsigned>((dims.count + per_block - 1) / per_block), kThreads};
   T* to = static_cast<T*>(out.raw());
@@ -275,7 +303,8 @@ void run(const char* op, const RuledDims<I>& dims, bool packs, const T* src, con
 
 }  // namespace
 
-void remap(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules, const Tensor& out, const void* value) {
+void remap(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules, const Tensor& out,
+           const void* value) {
   if (out.numel() == 0) return;
   const DeviceGuard guard(out.device());
   int64_t start = 0, reach = x.numel() > 0 ? 1 : 0;

@@ -22,8 +22,9 @@ struct CoordinateRule {
   int64_t size = 0;  ///< of x's dim
 };
 
-/// out[i, j, ...] = x[rules[0](i), rules[1](j), ...]; x and out share rank, dtype and device. `value` points to one element
-/// in host memory, for kInside. Every coordinate the rules give lies within x.
-void remap(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules, const Tensor& out, const void* value = nullptr);
+/// out[i, j, ...] = x[rules[0](i), rules[1](j), ...]; x and out share rank, dtype and device. `value` points to one
+/// element in host memory, for kInside. Every coordinate the rules give lies within x.
+void remap(const char* op, const Tensor& x, const std::vector<CoordinateRule>& rules, const Tensor& out,
+           const void* value = nullptr);
 
 }  // namespace tenor::cuda

@@ -1,5 +1,5 @@
-// The row mover: rows of bytes from anywhere to anywhere, sixteen bytes an access whatever the alignment. A map says for
-// each row where it comes from and where it goes.
+// The row mover: rows of bytes from anywhere to anywhere, sixteen bytes an access whatever the alignment. A map says
+// for each row where it comes from and where it goes.
 #pragma once
 
 #include <bit>
@@ -17,11 +17,11 @@ struct RowEnds {
   int64_t bytes;
 };
 
-/// How threads share rows: `lanes` neighbours take a slot, each four chunks of 16 bytes; a slot is a piece of one row, or
-/// (short rows) one chunk of each of four rows.
+/// How threads share rows: `lanes` neighbours take a slot, each four chunks of 16 bytes; a slot is a piece of one row,
+/// or (short rows) one chunk of each of four rows.
 struct RowGrid {
   int64_t rows;
-  int item;       ///< bytes of an element
+  int item;  ///< bytes of an element
   int lanes_log2;
   int64_t pieces;  ///< slots of a row
 };
@@ -29,8 +29,8 @@ struct RowGrid {
 inline constexpr int kRowThreads = 256;
 inline constexpr int kRowUnroll = 4;
 
-/// Where whole chunks of a row lie: from `head` on, which the target's alignment gives, `chunks` of them; in front of and
-/// behind them there are elements.
+/// Where whole chunks of a row lie: from `head` on, which the target's alignment gives, `chunks` of them; in front of
+/// and behind them there are elements.
 struct RowBody {
   int64_t head, chunks;
 };
@@ -71,7 +71,8 @@ __device__ __forceinline__ void store_chunk(const Chunk& chunk) {
 /// The elements in front of and behind the body, one a lane.
 template <class T>
 __device__ __forceinline__ void move_edges(const RowEnds& row, const RowBody& body, int lane, int lanes) {
-  const auto head = static_cast<int>(body.head / sizeof(T)), all = static_cast<int>((row.bytes - 16 * body.chunks) / sizeof(T));
+  const auto head = static_cast<int>(body.head / sizeof(T)),
+             all = static_cast<int>((row.bytes - 16 * body.chunks) / sizeof(T));
   for (int e = lane; e < all; e += lanes) {
     const int64_t at = e * static_cast<int64_t>(sizeof(T)) + (e < head ? 0 : 16 * body.chunks);
     *reinterpret_cast<T*>(row.dst + at) = row.src ? *reinterpret_cast<const T*>(row.src + at) : T{};
@@ -86,12 +87,14 @@ __device__ __forceinline__ void move_edges(const RowEnds& row, const RowBody& bo
 }
 
 template <bool kAligned, bool kOneRow, class Map>
-__global__ void __launch_bounds__(kRowThreads) move_rows_kernel(const __grid_constant__ Map map, const __grid_constant__ RowGrid grid) {
+__global__ void __launch_bounds__(kRowThreads)
+    move_rows_kernel(const __grid_constant__ Map map, const __grid_constant__ RowGrid grid) {
   const int lanes = 1 << grid.lanes_log2, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const int slot = static_cast<int>(threadIdx.x) >> grid.lanes_log2, slots = kRowThreads >> grid.lanes_log2;
   Chunk chunks[kRowUnroll];
   if constexpr (kOneRow) {
-    const int64_t at = int64_t{blockIdx.x} * slots + slot, row = grid.pieces == 1 ? at : at / grid.pieces, piece = at - row * grid.pieces;
+    const int64_t at = int64_t{blockIdx.x} * slots + slot, row = grid.pieces == 1 ? at : at / grid.pieces,
+                  piece = at - row * grid.pieces;
     if (row >= grid.rows) return;
     const RowEnds ends = map(row);
     const RowBody body = body_of<kAligned>(ends);
@@ -124,7 +127,8 @@ bool rows_aligned(const Layout<N>& rows, int t, const void* p, int64_t item) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 
-/// Moves `rows` rows of at most `bytes` bytes; `aligned`: every row starts and ends at multiples of 16 bytes on both sides.
+/// Moves `rows` rows of at most `bytes` bytes; `aligned`: every row starts and ends at multiples of 16 bytes on both
+/// sides.
 template <class Map>
 void move_rows(const char* op, const Map& map, int64_t rows, int64_t bytes, int item, bool aligned, Device device) {
   if (rows == 0 || bytes == 0) return;
@@ -139,9 +143,11 @@ void move_rows(const char* op, const Map& map, int64_t rows, int64_t bytes, int 
   const int64_t per_block = one_row ? slots : slots * kRowUnroll, work = rows * grid.pieces;
   const Grid blocks{static_cast<unsigned>((work + per_block - 1) / per_block), kRowThreads};
   if (one_row) {
-    launch(op, aligned ? move_rows_kernel<true, true, Map> : move_rows_kernel<false, true, Map>, blocks, device, map, grid);
+    launch(op, aligned ? move_rows_kernel<true, true, Map> : move_rows_kernel<false, true, Map>, blocks, device, map,
+           grid);
   } else {
-    launch(op, aligned ? move_rows_kernel<true, false, Map> : move_rows_kernel<false, false, Map>, blocks, device, map, grid);
+    launch(op, aligned ? move_rows_kernel<true, false, Map> : move_rows_kernel<false, false, Map>, blocks, device, map,
+           grid);
   }
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 using namespace testing;
 
-constexpr DType kAll[] = {boolean, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2};
+constexpr DType kAll[] = {boolean, int8,    uint8,    int16,   uint16,  int32,         uint32,     int64,
+                          uint64,  float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2};
 
 class CreateCuda : public CudaTest {};
 
@@ -27,17 +28,21 @@ TEST_F(CreateCuda, EveryDtype) {
     for (const Dims& shape : {Dims{}, Dims{0, 3}, Dims{1}, Dims{37}, Dims{5, 1000}}) {
       expect_same(zeros(shape, {.dtype = dtype, .device = kGpu}), zeros(shape, {.dtype = dtype}), what);
       expect_same(ones(shape, {.dtype = dtype, .device = kGpu}), ones(shape, {.dtype = dtype}), what);
-      expect_same(tenor::full(shape, 3, {.dtype = dtype, .device = kGpu}), tenor::full(shape, 3, {.dtype = dtype}), what);
+      expect_same(tenor::full(shape, 3, {.dtype = dtype, .device = kGpu}), tenor::full(shape, 3, {.dtype = dtype}),
+                  what);
     }
     expect_same(eye(5, 7, {.dtype = dtype, .device = kGpu}), eye(5, 7, {.dtype = dtype}), what);
     expect_same(arange(0, 100, 3, {.dtype = dtype, .device = kGpu}), arange(0, 100, 3, {.dtype = dtype}), what);
     if (is_float(dtype)) {
-      expect_same(arange(-3.5, 9.25, 0.37, {.dtype = dtype, .device = kGpu}), arange(-3.5, 9.25, 0.37, {.dtype = dtype}), what);
-      expect_same(linspace(-1, 2, 1001, {.dtype = dtype, .device = kGpu}), linspace(-1, 2, 1001, {.dtype = dtype}), what);
+      expect_same(arange(-3.5, 9.25, 0.37, {.dtype = dtype, .device = kGpu}),
+                  arange(-3.5, 9.25, 0.37, {.dtype = dtype}), what);
+      expect_same(linspace(-1, 2, 1001, {.dtype = dtype, .device = kGpu}), linspace(-1, 2, 1001, {.dtype = dtype}),
+                  what);
     }
   }
   EXPECT_EQ(empty({3, 4}, {.device = kGpu}).shape(), (Dims{3, 4}));
-  expect_same(arange(UINT64_MAX - 2, UINT64_MAX, 1, {.dtype = uint64, .device = kGpu}), arange(UINT64_MAX - 2, UINT64_MAX, 1, {.dtype = uint64}), "uint64");
+  expect_same(arange(UINT64_MAX - 2, UINT64_MAX, 1, {.dtype = uint64, .device = kGpu}),
+              arange(UINT64_MAX - 2, UINT64_MAX, 1, {.dtype = uint64}), "uint64");
 }
 
 /// fill_ and ones through out= on any layout leave what lies between the elements.
@@ -49,7 +54,10 @@ TEST_F(CreateCuda, FillsAnyLayout) {
     const Tensor x = draw.view(shape, dtype), gpu = on_gpu(x);
     fill_(x, Scalar(1));
     fill_(gpu, Scalar(1));
-    const Tensor all = x.with_layout({gpu.storage() ? x.offset() + 1 + (shape[0] - 1) * x.stride(0) + (shape[1] - 1) * x.stride(1) + (shape[2] - 1) * x.stride(2) : 0}, {1}, 0);
+    const Tensor all = x.with_layout({gpu.storage() ? x.offset() + 1 + (shape[0] - 1) * x.stride(0) +
+                                                          (shape[1] - 1) * x.stride(1) + (shape[2] - 1) * x.stride(2)
+                                                    : 0},
+                                     {1}, 0);
     ASSERT_TRUE(same_bits(on_cpu(gpu.with_layout(all.shape(), {1}, 0)), all)) << describe(x);
     ones(shape, {.out = gpu});
     ASSERT_TRUE(same_bits(on_cpu(gpu.with_layout(all.shape(), {1}, 0)), all)) << describe(x);
@@ -63,25 +71,29 @@ TEST_F(CreateCuda, Pad) {
   Draw draw(2);
   for (int i = 0; i < 400; ++i) {
     const char* mode = (const char*[]){"constant", "reflect", "replicate", "circular"}[i % 4];
-    const Tensor x = draw.view({2 + draw.upto(3), 1 + draw.upto(3), 3 + draw.upto(90)}, kAll[draw.upto(14)]), gpu = on_gpu(x);
+    const Tensor x = draw.view({2 + draw.upto(3), 1 + draw.upto(3), 3 + draw.upto(90)}, kAll[draw.upto(14)]),
+                 gpu = on_gpu(x);
     Dims pads{draw.upto(2), draw.upto(2)};
     if (draw.coin()) pads = {draw.upto(2), draw.upto(2), 0, 0, draw.upto(1), draw.upto(1)};
     if (draw.coin()) pads[0] = draw.upto(4) - 2;
     const Scalar value = i % 4 == 0 ? 7 : 0;
     const Tensor want = pad(x, pads, {.mode = mode, .value = value});
-    expect_same(pad(gpu, pads, {.mode = mode, .value = value}), want, std::string(mode) + describe(x) + to_string(pads));
+    expect_same(pad(gpu, pads, {.mode = mode, .value = value}), want,
+                std::string(mode) + describe(x) + to_string(pads));
     const Tensor out = on_gpu(draw.poisoned(want.shape(), want.dtype()));
     pad(gpu, pads, {.mode = mode, .value = value, .out = out});
     ASSERT_TRUE(same_bits(on_cpu(out), want)) << mode << describe(x) << to_string(pads);
   }
-  expect_same(pad(ones({2, 2}, {.device = kGpu}), {-2, 2}, {.value = 3}), pad(ones({2, 2}), {-2, 2}, {.value = 3}), "nothing is left");
+  expect_same(pad(ones({2, 2}, {.device = kGpu}), {-2, 2}, {.value = 3}), pad(ones({2, 2}), {-2, 2}, {.value = 3}),
+              "nothing is left");
 }
 
 TEST_F(CreateCuda, Triangles) {
   Draw draw(3);
   for (int i = 0; i < 200; ++i) {
     const Dims shape{1 + draw.upto(3), 1 + draw.upto(20), draw.coin() ? 16 * (1 + draw.upto(3)) : 1 + draw.upto(40)};
-    const Tensor x = draw.coin() ? draw.view(shape, kAll[draw.upto(14)]) : draw.dense(shape, kAll[draw.upto(14)]), gpu = on_gpu(x);
+    const Tensor x = draw.coin() ? draw.view(shape, kAll[draw.upto(14)]) : draw.dense(shape, kAll[draw.upto(14)]),
+                 gpu = on_gpu(x);
     const int64_t diagonal = draw.upto(60) - 30;
     expect_same(tril(gpu, {.diagonal = diagonal}), tril(x, {.diagonal = diagonal}), "tril" + describe(x));
     expect_same(triu(gpu, {.diagonal = diagonal}), triu(x, {.diagonal = diagonal}), "triu" + describe(x));

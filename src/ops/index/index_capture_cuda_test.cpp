@@ -31,10 +31,11 @@ class IndexCudaCapture : public CudaTest {
 
 TEST_F(IndexCudaCapture, ReplaysWithNewContents) {
   const StreamGuard guard(stream_);
-  const Tensor x = filled({40, 64}, float32, [](int64_t i) { return i % 97; }).to(kGpu), index = testing::full({3}, int64, 5).to(kGpu),
-               rows = testing::full({3, 64}, float32, 1).to(kGpu), mask = testing::full({40, 64}, boolean, 0).to(kGpu);
-  const Tensor selected = empty({3, 64}, {.device = kGpu}), sums = empty({40, 64}, {.device = kGpu}), put = empty({40, 64}, {.device = kGpu}),
-               rolled = empty({40, 64}, {.device = kGpu}), masked = x.clone();
+  const Tensor x = filled({40, 64}, float32, [](int64_t i) { return i % 97; }).to(kGpu),
+               index = testing::full({3}, int64, 5).to(kGpu), rows = testing::full({3, 64}, float32, 1).to(kGpu),
+               mask = testing::full({40, 64}, boolean, 0).to(kGpu);
+  const Tensor selected = empty({3, 64}, {.device = kGpu}), sums = empty({40, 64}, {.device = kGpu}),
+               put = empty({40, 64}, {.device = kGpu}), rolled = empty({40, 64}, {.device = kGpu}), masked = x.clone();
   const auto run = [&] {
     index_select(x, 0, index, {.out = selected});
     index_add(x, 0, index, rows, {.out = sums});
@@ -69,7 +70,8 @@ TEST_F(IndexCudaCapture, SizesThatDependOnDataAreRefused) {
   const StreamGuard guard(stream_);
   const Tensor x = testing::full({5}, int64, 1).to(kGpu), mask = testing::full({5}, boolean, 1).to(kGpu);
   synchronize(kGpu);
-  const std::function<void()> calls[] = {[&] { nonzero(x); }, [&] { masked_select(x, mask); }, [&] { index_get(x, {mask}); }, [&] { one_hot(x); },
+  const std::function<void()> calls[] = {[&] { nonzero(x); }, [&] { masked_select(x, mask); },
+                                         [&] { index_get(x, {mask}); }, [&] { one_hot(x); },
                                          [&] { repeat_interleave(x, x); }};
   for (const auto& call : calls) {
     cudaGraph_t graph = nullptr;

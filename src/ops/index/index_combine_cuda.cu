@@ -1,5 +1,5 @@
-// Adding and otherwise combining at named places on CUDA: entries sorted by place, and each place's entries combined one
-// after the other in the index's order, in registers. No atomics, and no scratch copy of the table.
+// Adding and otherwise combining at named places on CUDA: entries sorted by place, and each place's entries combined
+// one after the other in the index's order, in registers. No atomics, and no scratch copy of the table.
 #include "src/cuda/convert.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
@@ -49,8 +49,8 @@ __device__ __forceinline__ int run_ahead(const SortedView& entries, int64_t j, u
   return count;
 }
 
-/// One element of the table a thread. Neighbouring threads are neighbouring columns, or neighbouring entries; then a place
-/// with more than kAlone entries is taken over by its warp, which loads 32 at a time and still adds in order.
+/// One element of the table a thread. Neighbouring threads are neighbouring columns, or neighbouring entries; then a
+/// place with more than kAlone entries is taken over by its warp, which loads 32 at a time and still adds in order.
 template <class T>
 struct Combiner {
   using C = core::Compute<T>;
@@ -88,7 +88,7 @@ struct Combiner {
   /// The same by a whole warp whose arguments agree.
   __device__ C together(C sum, int64_t& j, uint64_t key, int64_t column) const {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
-    for (bool more = true; more; ) {
+    for (bool more = true; more;) {
       const bool mine = j + lane < entries.count && entries.key(j + lane) == key;
       const C x = mine ? value(j + lane, column) : C{};
       const int found = __popc(__ballot_sync(~0u, mine));
@@ -100,20 +100,25 @@ struct Combiner {
   }
 
   static __device__ C lane_value(C x, int lane) {
-    if constexpr (sizeof(C) < 4) return static_cast<C>(__shfl_sync(~0u, static_cast<int>(x), lane));
-    else return __shfl_sync(~0u, x, lane);
+    if constexpr (sizeof(C) < 4)
+      return static_cast<C>(__shfl_sync(~0u, static_cast<int>(x), lane));
+    else
+      return __shfl_sync(~0u, x, lane);
   }
 
   __device__ void store(T* place, C sum, int64_t count) const {
-    *place = rule.combine == DeviceCombine::kMean ? mean_of<T, C>(sum, count + rule.include_self) : cuda::convert<T>(sum);
+    *place =
+        rule.combine == DeviceCombine::kMean ? mean_of<T, C>(sum, count + rule.include_self) : cuda::convert<T>(sum);
   }
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ Combiner<T> c) {
   using C = core::Compute<T>;
-  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, whole = at / (c.entries_first ? c.entries.count : c.columns.count);
-  const int64_t i = c.entries_first ? at - whole * c.entries.count : whole, which = c.entries_first ? whole : at - whole * c.columns.count;
+  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x,
+                whole = at / (c.entries_first ? c.entries.count : c.columns.count);
+  const int64_t i = c.entries_first ? at - whole * c.entries.count : whole,
+                which = c.entries_first ? whole : at - whole * c.columns.count;
   int64_t column[2] = {0, 0}, j = i;  // dense, table
   uint64_t key = c.entries.past_end;
   if (i < c.entries.count && which < c.columns.count) {
@@ -131,7 +136,8 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant
   for (unsigned waiting = __ballot_sync(~0u, pending); waiting; waiting &= waiting - 1) {
     const int lane = __ffs(static_cast<int>(waiting)) - 1;
     int64_t next = __shfl_sync(~0u, static_cast<long long>(j), lane);
-    const C result = c.together(Combiner<T>::lane_value(sum, lane), next, __shfl_sync(~0u, static_cast<unsigned long long>(key), lane),
+    const C result = c.together(Combiner<T>::lane_value(sum, lane), next,
+                                __shfl_sync(~0u, static_cast<unsigned long long>(key), lane),
                                 __shfl_sync(~0u, static_cast<long long>(column[0]), lane));
     if (static_cast<int>(threadIdx.x) % cuda::kWarp == lane) {
       sum = result;
@@ -146,15 +152,17 @@ template <class T>
 inline constexpr int kPacksOf = 16 / cuda::kVector<T>;
 constexpr int kRowsAhead = 2;  // rows of a place that are loaded before the first is added
 
-/// Sums of whole rows that lie dense and aligned on both sides. A slot of `lanes` neighbours takes kPacksOf * lanes packs of
-/// one entry's row.
+/// Sums of whole rows that lie dense and aligned on both sides. A slot of `lanes` neighbours takes kPacksOf * lanes
+/// packs of one entry's row.
 struct RowSlots {
   int lanes_log2;
   int64_t pieces, packs;  ///< slots, and packs, of a row
 };
 template <class T>
-__global__ void __launch_bounds__(kThreads) add_rows_kernel(SortedView entries, Rule<float> rule, const T* __restrict__ dense, T* table,
-                                                            const __grid_constant__ Layout<1> entry, const __grid_constant__ Layout<2> columns, RowSlots slots) {
+__global__ void __launch_bounds__(kThreads)
+    add_rows_kernel(SortedView entries, Rule<float> rule, const T* __restrict__ dense, T* table,
+                    const __grid_constant__ Layout<1> entry, const __grid_constant__ Layout<2> columns,
+                    RowSlots slots) {
   constexpr int kN = cuda::kVector<T>, kPacks = kPacksOf<T>;
   const int lanes = 1 << slots.lanes_log2;
   const int64_t slot = int64_t{blockIdx.x} * (kThreads >> slots.lanes_log2) + (threadIdx.x >> slots.lanes_log2);
@@ -195,7 +203,8 @@ __global__ void __launch_bounds__(kThreads) add_rows_kernel(SortedView entries, 
         if (j == i) sum[p][k] = cuda::widen(self[p].at[k]);
 #pragma unroll
         for (int q = 0; q < kRowsAhead; ++q)
-          if (q < found) sum[p][k] += rule.scaled ? rule.alpha * cuda::widen(x[q][p].at[k]) : cuda::widen(x[q][p].at[k]);
+          if (q < found)
+            sum[p][k] += rule.scaled ? rule.alpha * cuda::widen(x[q][p].at[k]) : cuda::widen(x[q][p].at[k]);
       }
   }
 #pragma unroll
@@ -222,12 +231,14 @@ struct Combination {
 /// Turns the columns into packs of n elements where both sides allow it.
 bool make_packs(Combination& c, int n, size_t item) {
   const auto bytes = static_cast<int64_t>(item);
-  bool fits = reinterpret_cast<uintptr_t>(c.move.dense) % 16 == 0 && reinterpret_cast<uintptr_t>(c.move.table) % 16 == 0;
+  bool fits =
+      reinterpret_cast<uintptr_t>(c.move.dense) % 16 == 0 && reinterpret_cast<uintptr_t>(c.move.table) % 16 == 0;
   for (int64_t stride : c.split.entry_dense) fits = fits && stride * bytes % 16 == 0;
   fits = fits && (c.split.keys == 1 || c.entries.key_stride * bytes % 16 == 0);
   Layout<2>& columns = c.columns;
   const int last = columns.ndim - 1;
-  if (!fits || last < 0 || columns.stride[0][last] != 1 || columns.stride[1][last] != 1 || columns.size[last] % n != 0) return false;
+  if (!fits || last < 0 || columns.stride[0][last] != 1 || columns.stride[1][last] != 1 || columns.size[last] % n != 0)
+    return false;
   for (int d = 0; d < last; ++d)
     if (columns.stride[0][d] % n != 0 || columns.stride[1][d] % n != 0) return false;
   if (!c.split.by_place) return false;
@@ -246,8 +257,8 @@ void add_rows(const Combination& c, const Rule<float>& rule) {
   while (slots.lanes_log2 < 8 && (int64_t{1} << slots.lanes_log2) < wanted) ++slots.lanes_log2;
   slots.pieces = (wanted + (int64_t{1} << slots.lanes_log2) - 1) >> slots.lanes_log2;
   const int64_t threads = (c.entries.count * slots.pieces) << slots.lanes_log2;
-  launch(c.move.at.op, add_rows_kernel<T>, Grid{blocks_of(threads), kThreads}, c.move.index.device(), c.entries, rule, static_cast<const T*>(c.move.dense),
-         static_cast<T*>(c.move.table), c.entry, c.columns, slots);
+  launch(c.move.at.op, add_rows_kernel<T>, Grid{blocks_of(threads), kThreads}, c.move.index.device(), c.entries, rule,
+         static_cast<const T*>(c.move.dense), static_cast<T*>(c.move.table), c.entry, c.columns, slots);
 }
 
 template <class T>
@@ -257,9 +268,15 @@ void run(Combination& c, const CombineRule& given) {
       return add_rows<T>(c, rule_of<float>(given));
   }
   const int last = c.columns.ndim - 1;
-  const Combiner<T> combiner{c.entries, rule_of<core::Compute<T>>(given), static_cast<const T*>(c.move.dense), static_cast<T*>(c.move.table),
-                             c.entry, c.columns, last < 0 || c.columns.stride[1][last] != 1};
-  launch(c.move.at.op, combine_kernel<T>, Grid{blocks_of(c.entries.count * c.columns.count), kThreads}, c.move.index.device(), combiner);
+  const Combiner<T> combiner{c.entries,
+                             rule_of<core::Compute<T>>(given),
+                             static_cast<const T*>(c.move.dense),
+                             static_cast<T*>(c.move.table),
+                             c.entry,
+                             c.columns,
+                             last < 0 || c.columns.stride[1][last] != 1};
+  launch(c.move.at.op, combine_kernel<T>, Grid{blocks_of(c.entries.count * c.columns.count), kThreads},
+         c.move.index.device(), combiner);
 }
 
 }  // namespace

@@ -13,34 +13,52 @@ class IndexCudaContents : public CudaTest {};
 class IndexCudaSizes : public CudaTest {};
 
 TEST_F(IndexCudaContents, BadEntriesAreDroppedAndNamed) {
-  const Tensor x = tensor_of({3, 2}, float32, {1, 2, 3, 4, 5, 6}).to(kGpu), bad = tensor_of({3}, int32, {1, 7, -1}).to(kGpu),
-               rows = tensor_of({3, 2}, float32, {10, 20, 30, 40, 50, 60}).to(kGpu), at = tensor_of({1, 2}, int64, {-4, 2}).to(kGpu);
+  const Tensor x = tensor_of({3, 2}, float32, {1, 2, 3, 4, 5, 6}).to(kGpu),
+               bad = tensor_of({3}, int32, {1, 7, -1}).to(kGpu),
+               rows = tensor_of({3, 2}, float32, {10, 20, 30, 40, 50, 60}).to(kGpu),
+               at = tensor_of({1, 2}, int64, {-4, 2}).to(kGpu);
   const auto check = [](const std::vector<double>& want, const std::string& text, const std::function<Tensor()>& call) {
     const Tensor got = call();
     EXPECT_EQ(take_error_after_wait(), text);
     EXPECT_EQ(values(on_cpu(got)), want) << text;
   };
   const std::vector<double> selected{3, 4, 0, 0, 5, 6};
-  check(selected, "index_select: index holds 7 at position 1, which is out of range", [&] { return index_select(x, 0, bad); });
+  check(selected, "index_select: index holds 7 at position 1, which is out of range",
+        [&] { return index_select(x, 0, bad); });
   check(selected, "embedding: index holds 7 at position 1, which is out of range", [&] { return embedding(bad, x); });
   check(selected, "index_get: index holds 7 at position 1, which is out of range", [&] { return index_get(x, {bad}); });
   check({0, 6}, "gather: index holds -4 at position 0, which is out of range", [&] { return gather(x, 0, at); });
-  check({0, 3}, "take_along_dim: indices holds 6 at position 0, which is out of range",
-        [&] { return take_along_dim(x, tensor_of({2}, uint8, {6, 2}).to(kGpu)); });
-  check({1, 2, 3, 4, 5, 20}, "scatter: index holds -4 at position 0, which is out of range", [&] { return scatter(x, 0, at, rows); });
-  check({1, 2, 3, 4, 5, 26}, "scatter_add: index holds -4 at position 0, which is out of range", [&] { return scatter_add(x, 0, at, rows); });
-  check({1, 2, 13, 24, 55, 66}, "index_add: index holds 7 at position 1, which is out of range", [&] { return index_add(x, 0, bad, rows); });
-  check({1, 2, 10, 20, 50, 60}, "index_put: index holds 7 at position 1, which is out of range", [&] { return index_put(x, {bad}, rows); });
-  check({1, 10, 3, 4, 5, 50}, "index_put: index holds 7 at position 1, which is out of range",
-        [&] { return index_put(x, {tensor_of({3}, int64, {0, 7, 2}).to(kGpu), tensor_of({1}, int8, {1}).to(kGpu)}, select(rows, 1, 0)); });
-  check({0, 0, 0, 1}, "one_hot: class holds 2 at position 0, which is out of range",
-        [&] { return one_hot(tensor_of({2}, int64, {2, 1}).to(kGpu), {.num_classes = 2}); });
-  check({1, 0, 0, 0}, "one_hot: class holds -1 at position 1, which is out of range",
-        [&] { return one_hot(tensor_of({2}, int64, {0, -1}).to(kGpu), {.num_classes = 2}); });
-  check({7, 8, 9, 4, 5, 6}, "masked_scatter: mask, which selects more than source has, holds 1 at position 3, which is out of range",
-        [&] { return masked_scatter(x, testing::full({3, 2}, boolean, 1).to(kGpu), tensor_of({3}, float32, {7, 8, 9}).to(kGpu)); });
-  expect_error<IndexError>([&] { repeat_interleave(x, tensor_of({3}, int64, {1, -2, 1}).to(kGpu), {.dim = 0}); },
-                           "repeat_interleave: repeats holds -2 at position 1, which is out of range");
+  check({0, 3}, "take_along_dim: indices holds 6 at position 0, which is out of range", [&] {
+    return take_along_dim(x, tensor_of({2}, uint8, {6, 2}).to(kGpu));
+  });
+  check({1, 2, 3, 4, 5, 20}, "scatter: index holds -4 at position 0, which is out of range",
+        [&] { return scatter(x, 0, at, rows); });
+  check({1, 2, 3, 4, 5, 26}, "scatter_add: index holds -4 at position 0, which is out of range",
+        [&] { return scatter_add(x, 0, at, rows); });
+  check({1, 2, 13, 24, 55, 66}, "index_add: index holds 7 at position 1, which is out of range",
+        [&] { return index_add(x, 0, bad, rows); });
+  check({1, 2, 10, 20, 50, 60}, "index_put: index holds 7 at position 1, which is out of range",
+        [&] { return index_put(x, {bad}, rows); });
+  check({1, 10, 3, 4, 5, 50}, "index_put: index holds 7 at position 1, which is out of range", [&] {
+    return index_put(x, {tensor_of({3}, int64, {0, 7, 2}).to(kGpu), tensor_of({1}, int8, {1}).to(kGpu)},
+                     select(rows, 1, 0));
+  });
+  check({0, 0, 0, 1}, "one_hot: class holds 2 at position 0, which is out of range", [&] {
+    return one_hot(tensor_of({2}, int64, {2, 1}).to(kGpu), {.num_classes = 2});
+  });
+  check({1, 0, 0, 0}, "one_hot: class holds -1 at position 1, which is out of range", [&] {
+    return one_hot(tensor_of({2}, int64, {0, -1}).to(kGpu), {.num_classes = 2});
+  });
+  check({7, 8, 9, 4, 5, 6},
+        "masked_scatter: mask, which selects more than source has, holds 1 at position 3, which is out of range", [&] {
+          return masked_scatter(x, testing::full({3, 2}, boolean, 1).to(kGpu),
+                                tensor_of({3}, float32, {7, 8, 9}).to(kGpu));
+        });
+  expect_error<IndexError>(
+      [&] {
+        repeat_interleave(x, tensor_of({3}, int64, {1, -2, 1}).to(kGpu), {.dim = 0});
+      },
+      "repeat_interleave: repeats holds -2 at position 1, which is out of range");
   EXPECT_FALSE(take_error(kGpu).has_value());
 }
 
@@ -55,7 +73,8 @@ TEST_F(IndexCudaContents, AMaskOfAnotherCountIsNamed) {
 
 /// Nothing is read or written there, and the entries are bad all the same.
 TEST_F(IndexCudaContents, EntriesOfEmptyMovesAreLookedAt) {
-  const Tensor x = Tensor::empty({3, 0}, float32, kGpu), index = tensor_of({2}, int64, {1, 3}).to(kGpu), one = tensor_of({1}, int64, {1}).to(kGpu), none = Tensor::empty({0}, float32, kGpu);
+  const Tensor x = Tensor::empty({3, 0}, float32, kGpu), index = tensor_of({2}, int64, {1, 3}).to(kGpu),
+               one = tensor_of({1}, int64, {1}).to(kGpu), none = Tensor::empty({0}, float32, kGpu);
   index_select(x, 0, index);
   EXPECT_EQ(take_error_after_wait(), "index_select: index holds 3 at position 1, which is out of range");
   index_add(x, 0, index, Tensor::empty({2, 0}, float32, kGpu));
@@ -99,7 +118,8 @@ TEST_F(IndexCudaSizes, LargeTables) {
   fill_(last, Scalar(7));
   const Tensor index = tensor_of({3}, int64, {kRows - 1, 0, -1}).to(kGpu);
   EXPECT_EQ(values(on_cpu(select(index_select(x, 0, index), 1, kWidth - 1))), (std::vector<double>{7, 0, 7}));
-  const Tensor flat = x.with_layout({kRows * kWidth}, {1}, 0), at = tensor_of({4}, int64, {kRows * kWidth - 1, -2, 5, -1}).to(kGpu);
+  const Tensor flat = x.with_layout({kRows * kWidth}, {1}, 0),
+               at = tensor_of({4}, int64, {kRows * kWidth - 1, -2, 5, -1}).to(kGpu);
   EXPECT_EQ(values(on_cpu(gather(flat, 0, at))), (std::vector<double>{7, 7, 0, 7}));
   scatter_add_(flat, 0, at, tensor_of({4}, uint8, {1, 2, 3, 4}).to(kGpu));
   EXPECT_EQ(values(on_cpu(gather(flat, 0, at))), (std::vector<double>{12, 9, 3, 12}));
@@ -119,8 +139,10 @@ TEST_F(IndexCudaSizes, LargeTables) {
 TEST_F(IndexCudaSizes, NothingToDo) {
   Draw draw(16);
   const Tensor x = small(draw, {3, 0, 4}, float32), none = Tensor::empty({0}, int64), y = small(draw, {3, 2}, float32);
-  expect_parity(draw, {y, none}, "index_select", [](const auto& in, const Tensor& out) { return index_select(in[0], 1, in[1], {.out = out}); });
-  expect_parity(draw, {x}, "roll", [](const auto& in, const Tensor& out) { return roll(in[0], {1}, {2}, {.out = out}); });
+  expect_parity(draw, {y, none}, "index_select",
+                [](const auto& in, const Tensor& out) { return index_select(in[0], 1, in[1], {.out = out}); });
+  expect_parity(draw, {x}, "roll",
+                [](const auto& in, const Tensor& out) { return roll(in[0], {1}, {2}, {.out = out}); });
   expect_parity(draw, {x, x}, "cat", [](const auto& in, const Tensor& out) { return cat(in, 1, {.out = out}); });
   expect_parity(draw, {y, none, Tensor::empty({0, 2}, float32)}, "index_add",
                 [](const auto& in, const Tensor& out) { return index_add(in[0], 0, in[1], in[2], {.out = out}); });

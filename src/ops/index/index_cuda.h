@@ -22,7 +22,7 @@ struct Argument {
 struct DeviceMove {
   Argument at;
   Dims shape = {};
-  Tensor index = {};  ///< row-major, any integer dtype; a position of it is what the flag tells
+  Tensor index = {};        ///< row-major, any integer dtype; a position of it is what the flag tells
   Dims index_strides = {};  ///< over shape: 0 where positions share an entry
   int64_t size = 0;         ///< places: entries are -size..size-1
   bool resolved = false;    ///< the index comes from resolve_places(): entries are 0..size-1, or -1
@@ -54,7 +54,7 @@ void combine_on_device(const DeviceMove& move, DType dtype, const CombineRule& r
 struct PlaceArrays {
   Argument at;
   Dims shape;
-  std::vector<Tensor> arrays;  ///< row-major, any integer dtype
+  std::vector<Tensor> arrays;       ///< row-major, any integer dtype
   std::vector<Dims> array_strides;  ///< over shape
   std::vector<bool> resolved;       ///< entries are 0..size-1, or -1 for one to drop
   Dims sizes, strides;              ///< places and their distance, of each array

@@ -9,7 +9,8 @@
 namespace tenor::testing {
 
 inline constexpr DType kIndexTypes[] = {int64, int32, int16, int8, uint8, uint16, uint32, uint64};
-inline constexpr DType kMoved[] = {boolean, int8, uint16, int32, int64, float16, bfloat16, float32, float64, float8_e4m3fn};
+inline constexpr DType kMoved[] = {boolean, int8,     uint16,  int32,   int64,
+                                   float16, bfloat16, float32, float64, float8_e4m3fn};
 
 inline Tensor small(Draw& draw, const Dims& shape, DType dtype, int64_t least = 0, int64_t most = 5) {
   const Tensor x = draw.any_layout(shape, dtype);
@@ -48,7 +49,8 @@ inline void expect_same(const Tensor& got, const Tensor& want, const std::string
   if (same_bits(host, want)) return;
   const std::vector<double> a = values(host), b = values(want);
   for (size_t i = 0; i < a.size(); ++i)
-    ASSERT_TRUE(same(a[i], b[i])) << what << ": element " << i << " of " << to_string(want.shape()) << " is " << a[i] << ", expected " << b[i];
+    ASSERT_TRUE(same(a[i], b[i])) << what << ": element " << i << " of " << to_string(want.shape()) << " is " << a[i]
+                                  << ", expected " << b[i];
 }
 
 using Call = std::function<Tensor(const std::vector<Tensor>&, const Tensor&)>;
@@ -71,7 +73,8 @@ inline void expect_parity(Draw& draw, const std::vector<Tensor>& inputs, const s
 }
 
 /// The same for a form that writes its first argument.
-inline void expect_parity_in_place(const std::vector<Tensor>& inputs, const std::string& what, const std::function<Tensor(const std::vector<Tensor>&)>& call) {
+inline void expect_parity_in_place(const std::vector<Tensor>& inputs, const std::string& what,
+                                   const std::function<Tensor(const std::vector<Tensor>&)>& call) {
   std::vector<Tensor> gpu;
   for (const Tensor& x : inputs) gpu.push_back(on_gpu(x));
   call(inputs);
@@ -98,9 +101,12 @@ inline Case case_of(Draw& draw, DType dtype, int64_t most = 6) {
   const Dims shape = shape_of(draw, 1 + draw.upto(3), most);
   const int dim = static_cast<int>(draw.upto(static_cast<int64_t>(shape.size()) - 1));
   Dims at = shape, source;
-  for (size_t d = 0; d < at.size(); ++d) at[d] = static_cast<int>(d) == dim ? draw.upto(9) * (draw.coin() ? 4 : 1) : draw.upto(at[d] - 1) + (draw.upto(15) != 0);
+  for (size_t d = 0; d < at.size(); ++d)
+    at[d] =
+        static_cast<int>(d) == dim ? draw.upto(9) * (draw.coin() ? 4 : 1) : draw.upto(at[d] - 1) + (draw.upto(15) != 0);
   for (int64_t n : at) source.push_back(n + draw.upto(1));
-  return {small(draw, shape, dtype), index_of(draw, at, shape[static_cast<size_t>(dim)]), small(draw, source, dtype), dim};
+  return {small(draw, shape, dtype), index_of(draw, at, shape[static_cast<size_t>(dim)]), small(draw, source, dtype),
+          dim};
 }
 
 /// Some index entries for x: arrays that broadcast, undefined ones, masks.

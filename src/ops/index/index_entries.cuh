@@ -12,10 +12,10 @@ namespace tenor::index {
 struct Entries {
   const void* data;
   DType dtype;
-  int64_t size;          ///< places
-  bool from_zero;        ///< entries are 0..size-1
-  bool resolved;         ///< entries come from resolve_places(): offsets, or -1 for one whose flag is up
-  int op;                ///< of the flag
+  int64_t size;    ///< places
+  bool from_zero;  ///< entries are 0..size-1
+  bool resolved;   ///< entries come from resolve_places(): offsets, or -1 for one whose flag is up
+  int op;          ///< of the flag
   cuda::ContentError* flag;
 };
 
@@ -26,7 +26,8 @@ Entries entries_of(const DeviceMove& move);
 void look_at_entries(const DeviceMove& move);
 
 /// 0..size-1, or -1 after raising the flag.
-__device__ __forceinline__ int64_t checked_place(const Entries& e, int64_t value, int64_t at, bool is_unsigned64 = false) {
+__device__ __forceinline__ int64_t checked_place(const Entries& e, int64_t value, int64_t at,
+                                                 bool is_unsigned64 = false) {
   if (e.resolved) return value;
   const int64_t place = value < 0 && !e.from_zero && !is_unsigned64 ? value + e.size : value;
   if (place >= 0 && place < e.size) return place;
@@ -38,13 +39,20 @@ __device__ __forceinline__ int64_t checked_place(const Entries& e, int64_t value
 __device__ __forceinline__ int64_t raw_entry(const Entries& e, int64_t at) {
   switch (e.dtype) {
     case DType::kInt64:
-    case DType::kUInt64: return static_cast<const int64_t*>(e.data)[at];
-    case DType::kInt32: return static_cast<const int32_t*>(e.data)[at];
-    case DType::kUInt32: return static_cast<const uint32_t*>(e.data)[at];
-    case DType::kInt16: return static_cast<const int16_t*>(e.data)[at];
-    case DType::kUInt16: return static_cast<const uint16_t*>(e.data)[at];
-    case DType::kInt8: return static_cast<const int8_t*>(e.data)[at];
-    default: return static_cast<const uint8_t*>(e.data)[at];
+    case DType::kUInt64:
+      return static_cast<const int64_t*>(e.data)[at];
+    case DType::kInt32:
+      return static_cast<const int32_t*>(e.data)[at];
+    case DType::kUInt32:
+      return static_cast<const uint32_t*>(e.data)[at];
+    case DType::kInt16:
+      return static_cast<const int16_t*>(e.data)[at];
+    case DType::kUInt16:
+      return static_cast<const uint16_t*>(e.data)[at];
+    case DType::kInt8:
+      return static_cast<const int8_t*>(e.data)[at];
+    default:
+      return static_cast<const uint8_t*>(e.data)[at];
   }
 }
 
@@ -80,7 +88,8 @@ __device__ __forceinline__ void places_of(const Entries& e, int64_t at, int64_t 
 
 inline constexpr int64_t kLeastRowBytes = 48;  // shorter rows of any alignment are moved by elements
 
-/// Takes the innermost dim off a layout of dense side, index and table when it is a row of both sides: its length, else 0.
+/// Takes the innermost dim off a layout of dense side, index and table when it is a row of both sides: its length, else
+/// 0.
 inline int64_t take_row(cuda::Layout<3>& layout) {
   const int last = layout.ndim - 1;
   if (last < 0 || layout.stride[0][last] != 1 || layout.stride[1][last] != 0 || layout.stride[2][last] != 1) return 0;

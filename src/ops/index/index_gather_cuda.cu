@@ -47,8 +47,10 @@ struct SelectMap {
 /// False, and nothing done, for rows too short to be worth it.
 bool select_rows_on_device(const DeviceMove& m, Layout<3> rows, int64_t length, DType dtype) {
   const auto item = static_cast<int64_t>(item_size(dtype));
-  const SelectMap map{entries_of(m), rows, static_cast<char*>(m.dense), static_cast<const char*>(m.table), m.place_stride, length * item, static_cast<int>(item)};
-  const bool aligned = length * item % 16 == 0 && m.place_stride * item % 16 == 0 && cuda::rows_aligned(rows, 0, m.dense, item) && cuda::rows_aligned(rows, 2, m.table, item);
+  const SelectMap map{entries_of(m),  rows,          static_cast<char*>(m.dense), static_cast<const char*>(m.table),
+                      m.place_stride, length * item, static_cast<int>(item)};
+  const bool aligned = length * item % 16 == 0 && m.place_stride * item % 16 == 0 &&
+                       cuda::rows_aligned(rows, 0, m.dense, item) && cuda::rows_aligned(rows, 2, m.table, item);
   if (length * item < (aligned ? 16 : kLeastRowBytes)) return false;
   cuda::move_rows(m.at.op, map, rows.count, length * item, static_cast<int>(item), aligned, m.index.device());
   return true;
@@ -58,12 +60,14 @@ bool select_rows_on_device(const DeviceMove& m, Layout<3> rows, int64_t length, 
 
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;
-constexpr int kRounds = 4;  // a block takes kThreads * kUnroll * kRounds neighbours, which often share a row of the table
+constexpr int kRounds =
+    4;  // a block takes kThreads * kUnroll * kRounds neighbours, which often share a row of the table
 
 /// Neighbours in the result are neighbouring threads.
 template <class T>
-__global__ void __launch_bounds__(kThreads) gather_kernel(Entries entries, const T* __restrict__ table, int64_t place_stride, T* __restrict__ dense,
-                                                          const __grid_constant__ Layout<3> layout) {
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(Entries entries, const T* __restrict__ table, int64_t place_stride, T* __restrict__ dense,
+                  const __grid_constant__ Layout<3> layout) {
   for (int round = 0; round < kRounds; ++round) {
     const int64_t first = (int64_t{blockIdx.x} * kRounds + round) * (kThreads * kUnroll) + threadIdx.x;
     T values[kUnroll];
@@ -87,8 +91,9 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Entries entries, const
 
 /// The same where runs of four entries and four results lie together and aligned: the layout counts runs.
 template <class T>
-__global__ void __launch_bounds__(kThreads) gather_runs_kernel(Entries entries, const T* __restrict__ table, int64_t table_step, int64_t place_stride,
-                                                               T* __restrict__ dense, const __grid_constant__ Layout<3> runs) {
+__global__ void __launch_bounds__(kThreads)
+    gather_runs_kernel(Entries entries, const T* __restrict__ table, int64_t table_step, int64_t place_stride,
+                       T* __restrict__ dense, const __grid_constant__ Layout<3> runs) {
 #pragma unroll 2
   for (int round = 0; round < kRounds; ++round) {
     const int64_t i = (int64_t{blockIdx.x} * kRounds + round) * kThreads + threadIdx.x;
@@ -98,7 +103,8 @@ __global__ void __launch_bounds__(kThreads) gather_runs_kernel(Entries entries, 
     places_of<4>(entries, at[1], places);
     cuda::Pack<T, 4> values;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) values.at[k] = places[k] < 0 ? T{} : table[at[2] + k * table_step + places[k] * place_stride];
+    for (int k = 0; k < 4; ++k)
+      values.at[k] = places[k] < 0 ? T{} : table[at[2] + k * table_step + places[k] * place_stride];
     if constexpr (sizeof(T) <= 4) {
       cuda::store_pack(dense + at[0], values);
     } else {
@@ -111,8 +117,10 @@ __global__ void __launch_bounds__(kThreads) gather_runs_kernel(Entries entries, 
 /// The layout of runs of four, when the innermost dim allows it on the dense side and the index.
 bool make_runs(const DeviceMove& m, DType dtype, const Layout<3>& layout, Layout<3>& runs) {
   const int last = layout.ndim - 1;
-  if (last < 0 || layout.size[last] % 4 != 0 || layout.stride[0][last] != 1 || layout.stride[1][last] != 1) return false;
-  const bool at_16 = reinterpret_cast<uintptr_t>(m.index.raw()) % 16 == 0 && reinterpret_cast<uintptr_t>(m.dense) % (4 * item_size(dtype)) == 0;
+  if (last < 0 || layout.size[last] % 4 != 0 || layout.stride[0][last] != 1 || layout.stride[1][last] != 1)
+    return false;
+  const bool at_16 = reinterpret_cast<uintptr_t>(m.index.raw()) % 16 == 0 &&
+                     reinterpret_cast<uintptr_t>(m.dense) % (4 * item_size(dtype)) == 0;
   for (int d = 0; d < last; ++d)
     if (layout.stride[0][d] % 4 != 0 || layout.stride[1][d] % 4 != 0) return false;
   runs = layout;
@@ -131,8 +139,11 @@ void gather_elements(const DeviceMove& m, const Layout<3>& layout, DType dtype) 
   Layout<3> runs;
   const bool has_runs = make_runs(m, dtype, layout, runs);
   const int64_t per_block = has_runs ? kThreads * kRounds : kThreads * kUnroll * kRounds;
-  const Grid grid{static_cast<unsigned>(((has_runs ? runs.count : layout.count) + per_block - 1) / per_block), kThreads};
-  if (has_runs) return launch(m.at.op, gather_runs_kernel<T>, grid, device, entries_of(m), table, layout.stride[2][layout.ndim - 1], m.place_stride, dense, runs);
+  const Grid grid{static_cast<unsigned>(((has_runs ? runs.count : layout.count) + per_block - 1) / per_block),
+                  kThreads};
+  if (has_runs)
+    return launch(m.at.op, gather_runs_kernel<T>, grid, device, entries_of(m), table, layout.stride[2][layout.ndim - 1],
+                  m.place_stride, dense, runs);
   launch(m.at.op, gather_kernel<T>, grid, device, entries_of(m), table, m.place_stride, dense, layout);
 }
 
@@ -153,7 +164,8 @@ struct ArrayList {
 };
 
 /// out[i] = the sum over arrays of place * stride; -1 for a bad entry. `so_far` holds the sum of earlier arrays.
-__global__ void resolve_kernel(const __grid_constant__ ArrayList arrays, const __grid_constant__ Layout<kMaxArrays> layout, bool first, int64_t* out) {
+__global__ void resolve_kernel(const __grid_constant__ ArrayList arrays,
+                               const __grid_constant__ Layout<kMaxArrays> layout, bool first, int64_t* out) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= layout.count) return;
   int64_t at[kMaxArrays];
@@ -172,7 +184,8 @@ __global__ void resolve_kernel(const __grid_constant__ ArrayList arrays, const _
 
 Entries entries_of(Argument at, const Tensor& index, int64_t size, bool from_zero) {
   const Device device = index.device();
-  return {index.raw(), index.dtype(), size, from_zero, false, content_id(at), cuda::content_error(current_stream(device))};
+  return {
+      index.raw(), index.dtype(), size, from_zero, false, content_id(at), cuda::content_error(current_stream(device))};
 }
 
 Entries entries_of(const DeviceMove& m) {

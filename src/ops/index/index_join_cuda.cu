@@ -1,10 +1,9 @@
-#include "src/ops/index/index_join_cuda.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "src/core/visit.h"
 #include "src/cuda/rows.cuh"
+#include "src/ops/index/index_join_cuda.h"
 
 namespace tenor::index {
 
@@ -32,7 +31,9 @@ struct JoinMap {
   char* target;
 
   __device__ cuda::RowEnds operator()(int64_t r) const {
-    const int64_t row = pieces.count == 1 ? r : r <= UINT32_MAX ? static_cast<uint32_t>(r) / static_cast<uint32_t>(pieces.count) : r / pieces.count;
+    const int64_t row = pieces.count == 1 ? r
+                        : r <= UINT32_MAX ? static_cast<uint32_t>(r) / static_cast<uint32_t>(pieces.count)
+                                          : r / pieces.count;
     const Piece& piece = pieces.piece[r - row * pieces.count];
     return {piece.data + row * piece.pitch, target + row * pieces.row + piece.begin, piece.bytes};
   }
@@ -40,14 +41,16 @@ struct JoinMap {
 
 /// Short runs: neighbouring threads make neighbouring elements of the target.
 template <class T>
-__global__ void __launch_bounds__(kThreads) join_elements_kernel(const __grid_constant__ Pieces pieces, T* __restrict__ target) {
+__global__ void __launch_bounds__(kThreads)
+    join_elements_kernel(const __grid_constant__ Pieces pieces, T* __restrict__ target) {
   constexpr int64_t kItem = sizeof(T);
   const int64_t row_items = pieces.row / kItem, count = pieces.rows * row_items;
 #pragma unroll
   for (int k = 0; k < kUnroll; ++k) {
     const int64_t i = (int64_t{blockIdx.x} * kUnroll + k) * kThreads + threadIdx.x;
     if (i >= count) return;
-    const int64_t row = count <= UINT32_MAX ? static_cast<uint32_t>(i) / static_cast<uint32_t>(row_items) : i / row_items;
+    const int64_t row =
+        count <= UINT32_MAX ? static_cast<uint32_t>(i) / static_cast<uint32_t>(row_items) : i / row_items;
     const int64_t along = (i - row * row_items) * kItem;
     int p = 0;
     while (p + 1 < pieces.count && pieces.piece[p + 1].begin <= along) ++p;
@@ -90,8 +93,11 @@ bool is_dense_from(const Tensor& x, int d) {
 bool join_rows(const char* op, const Pieces& list, char* target, int item, Device device) {
   const auto shorter = [](const Piece& a, const Piece& b) { return a.bytes < b.bytes; };
   const auto [least, most] = std::minmax_element(list.piece, list.piece + list.count, shorter);
-  const auto aligned = [&](const Piece& p) { return (reinterpret_cast<uintptr_t>(p.data) | p.pitch | p.begin | p.bytes | list.row) % 16 == 0; };
-  const bool all = std::all_of(list.piece, list.piece + list.count, aligned) && reinterpret_cast<uintptr_t>(target) % 16 == 0;
+  const auto aligned = [&](const Piece& p) {
+    return (reinterpret_cast<uintptr_t>(p.data) | p.pitch | p.begin | p.bytes | list.row) % 16 == 0;
+  };
+  const bool all =
+      std::all_of(list.piece, list.piece + list.count, aligned) && reinterpret_cast<uintptr_t>(target) % 16 == 0;
   if (most->bytes < (all ? 16 : 64)) return false;
   if (most->bytes <= 2 * least->bytes || list.count > kFewPieces) {
     cuda::move_rows(op, JoinMap{list, target}, list.rows * list.count, most->bytes, item, all, device);
@@ -132,7 +138,9 @@ bool join_on_device(const char* op, const std::vector<Tensor>& pieces, const Ten
   if (join_rows(op, list, to, static_cast<int>(item), target.device())) return true;
   constexpr int64_t kPerBlock = int64_t{kThreads} * kUnroll;
   const cuda::Grid grid{static_cast<unsigned>((target.numel() + kPerBlock - 1) / kPerBlock), kThreads};
-  core::visit_size(target.dtype(), [&]<class T>() { cuda::launch(op, join_elements_kernel<T>, grid, target.device(), list, static_cast<T*>(target.raw())); });
+  core::visit_size(target.dtype(), [&]<class T>() {
+    cuda::launch(op, join_elements_kernel<T>, grid, target.device(), list, static_cast<T*>(target.raw()));
+  });
   return true;
 }
 

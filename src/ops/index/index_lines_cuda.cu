@@ -1,11 +1,10 @@
-#include "src/ops/index/index_lines_cuda.h"
-
 #include <climits>
 
 #include "src/cuda/convert.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/ops/index/index_entries.cuh"
+#include "src/ops/index/index_lines_cuda.h"
 #include "src/ops/index/index_rule.cuh"
 
 namespace tenor::index {
@@ -37,7 +36,9 @@ bool find_lines(const DeviceMove& m, Lines& out) {
     if (along != m.shape.size()) return false;
     along = d;
   }
-  if (along == m.shape.size() || m.resolved || m.place_stride != 1 || m.index_strides[along] != 1 || m.dense_strides[along] > 1) return false;
+  if (along == m.shape.size() || m.resolved || m.place_stride != 1 || m.index_strides[along] != 1 ||
+      m.dense_strides[along] > 1)
+    return false;
   Dims shape, dense, index, table;
   for (size_t d = 0; d < m.shape.size(); ++d) {
     if (d == along) continue;
@@ -50,12 +51,14 @@ bool find_lines(const DeviceMove& m, Lines& out) {
   out.places = m.size;
   out.dense_step = m.dense_strides[along];
   out.layout = cuda::collapse(m.at.op, shape, {dense, index, table}, -1);
-  return out.length < INT_MAX / 2 && out.layout.count >= 2 * cuda::multiprocessors(m.index.device()) && m.size <= 4 * out.length;
+  return out.length < INT_MAX / 2 && out.layout.count >= 2 * cuda::multiprocessors(m.index.device()) &&
+         m.size <= 4 * out.length;
 }
 
 /// The last entry of each place writes it.
 template <class T>
-__global__ void __launch_bounds__(kThreads) scatter_lines_kernel(const __grid_constant__ Lines lines, const T* __restrict__ dense, T* __restrict__ table) {
+__global__ void __launch_bounds__(kThreads)
+    scatter_lines_kernel(const __grid_constant__ Lines lines, const T* __restrict__ dense, T* __restrict__ table) {
   extern __shared__ int last[];  // by place: its last entry, plus 1
   int64_t at[3];
   offsets(lines.layout, blockIdx.x, at);
@@ -78,15 +81,17 @@ constexpr int kFree = INT_MAX, kTouched = INT_MAX - 1;  // what a place's claim 
 /// Entries go in order, kThreads * kEach at a time, and those in rounds: in each the first entry left of every place
 /// combines. The claims are by integer minimum, so the order of arrival does not matter.
 template <class T>
-__global__ void __launch_bounds__(kThreads) combine_lines_kernel(const __grid_constant__ Lines lines, Rule<core::Compute<T>> rule, const T* __restrict__ dense,
-                                                                 T* __restrict__ table) {
+__global__ void __launch_bounds__(kThreads)
+    combine_lines_kernel(const __grid_constant__ Lines lines, Rule<core::Compute<T>> rule, const T* __restrict__ dense,
+                         T* __restrict__ table) {
   using C = core::Compute<T>;
   extern __shared__ double memory[];
   C* const sums = reinterpret_cast<C*>(memory);
   int* const claims = reinterpret_cast<int*>(memory + (lines.places * sizeof(C) + 7) / 8);
   int64_t at[3];
   offsets(lines.layout, blockIdx.x, at);
-  const int places = static_cast<int>(lines.places), length = static_cast<int>(lines.length), tid = static_cast<int>(threadIdx.x);
+  const int places = static_cast<int>(lines.places), length = static_cast<int>(lines.length),
+            tid = static_cast<int>(threadIdx.x);
   for (int p = tid; p < places; p += kThreads) {
     sums[p] = cuda::widen(table[at[2] + p]);
     claims[p] = kFree;
@@ -133,7 +138,8 @@ bool scatter_lines_on_device(const DeviceMove& m, DType dtype) {
   lines.entries = entries_of(m);
   const Grid grid{static_cast<unsigned>(lines.layout.count), kThreads, static_cast<size_t>(m.size) * sizeof(int)};
   core::visit_size(dtype, [&]<class T>() {
-    launch(m.at.op, scatter_lines_kernel<T>, grid, m.index.device(), lines, static_cast<const T*>(m.dense), static_cast<T*>(m.table));
+    launch(m.at.op, scatter_lines_kernel<T>, grid, m.index.device(), lines, static_cast<const T*>(m.dense),
+           static_cast<T*>(m.table));
   });
   return true;
 }
@@ -147,8 +153,8 @@ bool combine_lines_on_device(const DeviceMove& m, DType dtype, const CombineRule
   lines.entries = entries_of(m);
   const Grid grid{static_cast<unsigned>(lines.layout.count), kThreads, static_cast<size_t>(shared)};
   core::visit(dtype, [&]<class T>() {
-    launch(m.at.op, combine_lines_kernel<T>, grid, m.index.device(), lines, rule_of<core::Compute<T>>(given), static_cast<const T*>(m.dense),
-           static_cast<T*>(m.table));
+    launch(m.at.op, combine_lines_kernel<T>, grid, m.index.device(), lines, rule_of<core::Compute<T>>(given),
+           static_cast<const T*>(m.dense), static_cast<T*>(m.table));
   });
   return true;
 }

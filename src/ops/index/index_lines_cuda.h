@@ -1,5 +1,5 @@
-// Writing along one dim whose lines lie dense in the table: a block keeps a line in shared memory, so that neither a sort
-// nor a pass over the table's memory is needed to order the writes.
+// Writing along one dim whose lines lie dense in the table: a block keeps a line in shared memory, so that neither a
+// sort nor a pass over the table's memory is needed to order the writes.
 #pragma once
 
 #include "src/ops/index/index_cuda.h"

@@ -1,10 +1,9 @@
-#include "src/ops/index/index_mask_cuda.h"
-
 #include "src/core/backend.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/cuda/reduce.cuh"
 #include "src/ops/index/index_entries.cuh"
+#include "src/ops/index/index_mask_cuda.h"
 
 namespace tenor::index {
 
@@ -96,7 +95,8 @@ constexpr int kScanThreads = 1024;
 
 /// sums[i] = the sum of counts below i, sums[n] of all; in one block, in place or not. Negative counts are 0 and raise
 /// the flag, when there is one.
-__global__ void __launch_bounds__(kScanThreads) running_sums_kernel(const int64_t* counts, int64_t n, int64_t* sums, int op, cuda::ContentError* flag) {
+__global__ void __launch_bounds__(kScanThreads)
+    running_sums_kernel(const int64_t* counts, int64_t n, int64_t* sums, int op, cuda::ContentError* flag) {
   __shared__ int64_t shared[kScanThreads / kWarp];
   constexpr int kEach = 4;
   int64_t start = 0;
@@ -140,7 +140,8 @@ __device__ TilePlaces tile_places(const Truth<T>& truth, const int64_t* starts) 
   if (starts[blockIdx.x + 1] == out.start) return out;  // the same for all threads
   uint32_t bits = truth_bits(truth, int64_t{blockIdx.x} * kTile + warp * kWarpTile);
   int k = exclusive_sum<int, kThreads>(__popc(bits), shared, out.count);
-  for (; bits; bits &= bits - 1) list[k++] = static_cast<uint16_t>(threadIdx.x * kEach + __ffs(static_cast<int>(bits)) - 1);
+  for (; bits; bits &= bits - 1)
+    list[k++] = static_cast<uint16_t>(threadIdx.x * kEach + __ffs(static_cast<int>(bits)) - 1);
   __syncthreads();
   return out;
 }
@@ -151,15 +152,18 @@ struct PlaceSizes {
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) places_kernel(const __grid_constant__ Truth<T> truth, const int64_t* starts, const __grid_constant__ PlaceSizes sizes,
-                                                          int64_t* out, int64_t limit, int64_t row, int64_t step) {
+__global__ void __launch_bounds__(kThreads)
+    places_kernel(const __grid_constant__ Truth<T> truth, const int64_t* starts,
+                  const __grid_constant__ PlaceSizes sizes, int64_t* out, int64_t limit, int64_t row, int64_t step) {
   const TilePlaces tile = tile_places(truth, starts);
   for (int k = static_cast<int>(threadIdx.x); k < tile.count; k += kThreads) {
     int64_t at = int64_t{blockIdx.x} * kTile + tile.list[k];
     if (tile.start + k >= limit) return;
     int64_t* to = out + (tile.start + k) * row;
     for (int d = sizes.ndim; d-- > 0;) {
-      const int64_t next = d == 0 ? 0 : at <= UINT32_MAX ? static_cast<uint32_t>(at) / static_cast<uint32_t>(sizes.size[d]) : at / sizes.size[d];
+      const int64_t next = d == 0             ? 0
+                           : at <= UINT32_MAX ? static_cast<uint32_t>(at) / static_cast<uint32_t>(sizes.size[d])
+                                              : at / sizes.size[d];
       to[d * step] = at - next * sizes.size[d];
       at = next;
     }
@@ -174,8 +178,9 @@ __device__ __forceinline__ int64_t offset_of(const Layout<1>& layout, int64_t i)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) select_masked_kernel(const __grid_constant__ Truth<uint8_t> mask, const int64_t* starts, const T* __restrict__ x,
-                                                                 const __grid_constant__ Layout<1> layout, T* __restrict__ out, int64_t limit) {
+__global__ void __launch_bounds__(kThreads)
+    select_masked_kernel(const __grid_constant__ Truth<uint8_t> mask, const int64_t* starts, const T* __restrict__ x,
+                         const __grid_constant__ Layout<1> layout, T* __restrict__ out, int64_t limit) {
   const TilePlaces tile = tile_places(mask, starts);
   const int count = static_cast<int>(min(int64_t{tile.count}, limit - tile.start));
   for (int first = static_cast<int>(threadIdx.x); first < count; first += kThreads * kAhead) {
@@ -192,9 +197,10 @@ __global__ void __launch_bounds__(kThreads) select_masked_kernel(const __grid_co
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) put_masked_kernel(const __grid_constant__ Truth<uint8_t> mask, const int64_t* starts, T* target,
-                                                              const __grid_constant__ Layout<1> layout, const T* source, int64_t step, int64_t limit, int op,
-                                                              cuda::ContentError* flag) {
+__global__ void __launch_bounds__(kThreads)
+    put_masked_kernel(const __grid_constant__ Truth<uint8_t> mask, const int64_t* starts, T* target,
+                      const __grid_constant__ Layout<1> layout, const T* source, int64_t step, int64_t limit, int op,
+                      cuda::ContentError* flag) {
   const TilePlaces tile = tile_places(mask, starts);
 #pragma unroll 4
   for (int k = static_cast<int>(threadIdx.x); k < tile.count; k += kThreads) {
@@ -227,7 +233,8 @@ Layout<1> row_major(const char* op, const Tensor& x) { return cuda::collapse(op,
 template <class T>
 Truth<T> truth_of(const char* op, const Tensor& x) {
   const T all = static_cast<T>(~T(0));
-  Truth<T> truth{static_cast<const T*>(x.raw()), is_float(x.dtype()) ? static_cast<T>(all >> 1) : all, false, row_major(op, x)};
+  Truth<T> truth{static_cast<const T*>(x.raw()), is_float(x.dtype()) ? static_cast<T>(all >> 1) : all, false,
+                 row_major(op, x)};
   truth.packed = sizeof(T) == 1 && truth.layout.is_dense(0) && reinterpret_cast<uintptr_t>(truth.data) % 16 == 0;
   return truth;
 }
@@ -245,7 +252,8 @@ Tensor device_true_starts(const char* op, const Tensor& x) {
     core::visit_size(x.dtype(), [&]<class T>() {
       launch(op, count_kernel<T>, Grid{static_cast<unsigned>(tiles), kThreads}, x.device(), truth_of<T>(op, x), counts);
     });
-  launch(op, running_sums_kernel, Grid{1, kScanThreads}, x.device(), counts, tiles, counts, 0, static_cast<cuda::ContentError*>(nullptr));
+  launch(op, running_sums_kernel, Grid{1, kScanThreads}, x.device(), counts, tiles, counts, 0,
+         static_cast<cuda::ContentError*>(nullptr));
   return starts;
 }
 
@@ -263,36 +271,40 @@ void write_places_on_device(const char* op, const Tensor& x, const Tensor& start
   PlaceSizes sizes{x.ndim(), {}};
   for (int d = 0; d < x.ndim(); ++d) sizes.size[d] = x.shape(d);
   core::visit_size(x.dtype(), [&]<class T>() {
-    launch(op, places_kernel<T>, Grid{tiles_of(starts), kThreads}, x.device(), truth_of<T>(op, x), starts.data<int64_t>(), sizes, out.data<int64_t>(),
-           out.shape(0), out.stride(0), out.stride(1));
+    launch(op, places_kernel<T>, Grid{tiles_of(starts), kThreads}, x.device(), truth_of<T>(op, x),
+           starts.data<int64_t>(), sizes, out.data<int64_t>(), out.shape(0), out.stride(0), out.stride(1));
   });
 }
 
 void expect_count_on_device(Argument at, const Tensor& starts, int64_t expected) {
   const cuda::DeviceGuard guard(starts.device());
   const Entries names = entries_of(at, starts, 0);
-  launch(at.op, expect_count_kernel, Grid{1, 1}, starts.device(), starts.data<int64_t>() + starts.numel() - 1, expected, names.op, names.flag);
+  launch(at.op, expect_count_kernel, Grid{1, 1}, starts.device(), starts.data<int64_t>() + starts.numel() - 1, expected,
+         names.op, names.flag);
 }
 
-void select_masked_on_device(const char* op, const Tensor& x, const Tensor& mask, const Tensor& starts, const Tensor& out) {
+void select_masked_on_device(const char* op, const Tensor& x, const Tensor& mask, const Tensor& starts,
+                             const Tensor& out) {
   if (out.numel() == 0) return;
   const cuda::DeviceGuard guard(x.device());
   core::visit_size(x.dtype(), [&]<class T>() {
-    launch(op, select_masked_kernel<T>, Grid{tiles_of(starts), kThreads}, x.device(), truth_of<uint8_t>(op, mask), starts.data<int64_t>(),
-           static_cast<const T*>(x.raw()), row_major(op, x), static_cast<T*>(out.raw()), out.numel());
+    launch(op, select_masked_kernel<T>, Grid{tiles_of(starts), kThreads}, x.device(), truth_of<uint8_t>(op, mask),
+           starts.data<int64_t>(), static_cast<const T*>(x.raw()), row_major(op, x), static_cast<T*>(out.raw()),
+           out.numel());
   });
 }
 
-void put_masked_on_device(Argument at, const Tensor& target, const Tensor& mask, const Tensor& starts, const Tensor& source,
-                          bool repeat) {
+void put_masked_on_device(Argument at, const Tensor& target, const Tensor& mask, const Tensor& starts,
+                          const Tensor& source, bool repeat) {
   if (target.numel() == 0) return;
   const cuda::DeviceGuard guard(target.device());
   const Entries names = entries_of(at, mask, 0);
   const Tensor dense = source.contiguous();
   const int64_t step = repeat ? 0 : 1, limit = repeat ? INT64_MAX : dense.numel();
   core::visit_size(target.dtype(), [&]<class T>() {
-    launch(at.op, put_masked_kernel<T>, Grid{tiles_of(starts), kThreads}, target.device(), truth_of<uint8_t>(at.op, mask), starts.data<int64_t>(),
-           static_cast<T*>(target.raw()), row_major(at.op, target), static_cast<const T*>(dense.raw()), step, limit, names.op, names.flag);
+    launch(at.op, put_masked_kernel<T>, Grid{tiles_of(starts), kThreads}, target.device(),
+           truth_of<uint8_t>(at.op, mask), starts.data<int64_t>(), static_cast<T*>(target.raw()),
+           row_major(at.op, target), static_cast<const T*>(dense.raw()), step, limit, names.op, names.flag);
   });
 }
 
@@ -300,15 +312,16 @@ Tensor device_running_sums(Argument at, const Tensor& counts) {
   const cuda::DeviceGuard guard(counts.device());
   const Entries names = entries_of(at, counts, 0);
   const Tensor sums = Tensor::empty({counts.numel() + 1}, int64, counts.device());
-  launch(at.op, running_sums_kernel, Grid{1, kScanThreads}, counts.device(), counts.data<int64_t>(), counts.numel(), sums.data<int64_t>(), names.op, names.flag);
+  launch(at.op, running_sums_kernel, Grid{1, kScanThreads}, counts.device(), counts.data<int64_t>(), counts.numel(),
+         sums.data<int64_t>(), names.op, names.flag);
   return sums;
 }
 
 void write_repeated_places_on_device(const char* op, const Tensor& sums, const Tensor& places) {
   if (places.numel() == 0) return;
   const cuda::DeviceGuard guard(places.device());
-  launch(op, repeated_places_kernel, Grid{static_cast<unsigned>((places.numel() + kThreads - 1) / kThreads), kThreads}, places.device(), sums.data<int64_t>(),
-         sums.numel() - 1, places.data<int64_t>(), places.numel());
+  launch(op, repeated_places_kernel, Grid{static_cast<unsigned>((places.numel() + kThreads - 1) / kThreads), kThreads},
+         places.device(), sums.data<int64_t>(), sums.numel() - 1, places.data<int64_t>(), places.numel());
 }
 
 }  // namespace tenor::index

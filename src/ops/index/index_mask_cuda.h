@@ -17,7 +17,8 @@ void write_places_on_device(const char* op, const Tensor& x, const Tensor& start
 void expect_count_on_device(Argument at, const Tensor& starts, int64_t expected);
 
 /// out[k] = x at the k-th true place of mask, for x and mask of one shape and a dense 1-d out.
-void select_masked_on_device(const char* op, const Tensor& x, const Tensor& mask, const Tensor& starts, const Tensor& out);
+void select_masked_on_device(const char* op, const Tensor& x, const Tensor& mask, const Tensor& starts,
+                             const Tensor& out);
 /// target at the k-th true place of mask = source's k-th element, for a target and mask of one shape; a source of one
 /// element serves all with `repeat`. Where source ends too early the rest is dropped and the flag raised.
 void put_masked_on_device(Argument at, const Tensor& target, const Tensor& mask, const Tensor& starts,

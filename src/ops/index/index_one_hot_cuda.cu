@@ -1,9 +1,8 @@
-#include "src/ops/index/index_one_hot_cuda.h"
-
 #include "src/core/backend.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/reduce.cuh"
 #include "src/ops/index/index_entries.cuh"
+#include "src/ops/index/index_one_hot_cuda.h"
 
 namespace tenor::index {
 
@@ -35,8 +34,8 @@ void one_hot_on_device(const Tensor& index, const Tensor& out) {
   const cuda::DeviceGuard guard(out.device());
   const int64_t count = index.numel();
   cuda::check(cudaMemsetAsync(out.raw(), 0, out.numel() * sizeof(int64_t), cuda::stream_of(out)), "one_hot");
-  cuda::launch("one_hot", ones_kernel, cuda::Grid{static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads}, out.device(),
-               entries_of({"one_hot", "class"}, index, out.shape(-1), true), count, out.data<int64_t>());
+  cuda::launch("one_hot", ones_kernel, cuda::Grid{static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads},
+               out.device(), entries_of({"one_hot", "class"}, index, out.shape(-1), true), count, out.data<int64_t>());
 }
 
 int64_t greatest_entry_on_device(const char* op, const Tensor& index) {
@@ -47,7 +46,8 @@ int64_t greatest_entry_on_device(const char* op, const Tensor& index) {
   int64_t host = INT64_MIN;
   backend.fill(greatest, &host);
   const cuda::Grid grid{cuda::blocks_for(index.numel(), kThreads, index.device(), 8), kThreads};
-  cuda::launch(op, greatest_kernel, grid, index.device(), entries_of({"one_hot", "class"}, index, 0), index.numel(), static_cast<long long*>(greatest.raw()));
+  cuda::launch(op, greatest_kernel, grid, index.device(), entries_of({"one_hot", "class"}, index, 0), index.numel(),
+               static_cast<long long*>(greatest.raw()));
   backend.copy_bytes(&host, kCpu, greatest.raw(), greatest.device(), sizeof(host));
   return host;
 }

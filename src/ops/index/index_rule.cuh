@@ -19,10 +19,14 @@ struct Rule {
   __device__ C operator()(C sum, C x) const {
     if (scaled) x = Multiply()(alpha, x);
     switch (combine) {
-      case DeviceCombine::kMultiply: return Multiply()(sum, x);
-      case DeviceCombine::kMaximum: return Maximum()(sum, x);
-      case DeviceCombine::kMinimum: return Minimum()(sum, x);
-      default: return Add()(sum, x);
+      case DeviceCombine::kMultiply:
+        return Multiply()(sum, x);
+      case DeviceCombine::kMaximum:
+        return Maximum()(sum, x);
+      case DeviceCombine::kMinimum:
+        return Minimum()(sum, x);
+      default:
+        return Add()(sum, x);
     }
   }
 };
@@ -32,10 +36,14 @@ template <class C>
 C identity_of(DeviceCombine combine) {
   using Limits = std::numeric_limits<C>;
   switch (combine) {
-    case DeviceCombine::kMultiply: return C(1);
-    case DeviceCombine::kMaximum: return Limits::has_infinity ? static_cast<C>(-Limits::infinity()) : Limits::lowest();
-    case DeviceCombine::kMinimum: return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    default: return C(0);
+    case DeviceCombine::kMultiply:
+      return C(1);
+    case DeviceCombine::kMaximum:
+      return Limits::has_infinity ? static_cast<C>(-Limits::infinity()) : Limits::lowest();
+    case DeviceCombine::kMinimum:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    default:
+      return C(0);
   }
 }
 

@@ -37,7 +37,8 @@ struct Winners {
   }
 };
 
-__global__ void claim_kernel(Entries entries, Winners winners, int64_t place_stride, const __grid_constant__ Layout<2> layout) {
+__global__ void claim_kernel(Entries entries, Winners winners, int64_t place_stride,
+                             const __grid_constant__ Layout<2> layout) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= layout.count) return;
   int64_t at[2];  // index, table
@@ -81,7 +82,8 @@ __global__ void put_kernel(const __grid_constant__ PutMap map) {
 
 /// The sorted way: the last entry of each run of equal keys writes. Columns are neighbouring threads.
 template <class T>
-__global__ void put_sorted_kernel(SortedView entries, const T* dense, T* table, const __grid_constant__ Layout<1> entry, const __grid_constant__ Layout<2> columns) {
+__global__ void put_sorted_kernel(SortedView entries, const T* dense, T* table, const __grid_constant__ Layout<1> entry,
+                                  const __grid_constant__ Layout<2> columns) {
   const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, i = at / columns.count;
   if (i >= entries.count) return;
   const uint64_t key = entries.key(i);
@@ -99,8 +101,8 @@ void put_sorted(const DeviceMove& m, const SortedEntries& sorted) {
   const SplitMove split = split_move(m);
   const Layout<1> entry = cuda::collapse(m.at.op, split.entry_shape, {split.entry_dense}, -1);
   const Layout<2> columns = cuda::collapse(m.at.op, split.column_shape, {split.column_dense, split.column_table}, 1);
-  launch(m.at.op, put_sorted_kernel<T>, Grid{blocks_of(sorted.view.count * columns.count), kThreads}, m.index.device(), sorted.view, static_cast<const T*>(m.dense),
-         static_cast<T*>(m.table), entry, columns);
+  launch(m.at.op, put_sorted_kernel<T>, Grid{blocks_of(sorted.view.count * columns.count), kThreads}, m.index.device(),
+         sorted.view, static_cast<const T*>(m.dense), static_cast<T*>(m.table), entry, columns);
 }
 
 /// Moves every position's element, whole rows where both sides have them.
@@ -108,17 +110,27 @@ void put_winners(const DeviceMove& m, const Winners& winners, DType dtype) {
   const Device device = m.index.device();
   const auto item = static_cast<int64_t>(item_size(dtype));
   const Layout<3> layout = cuda::collapse(m.at.op, m.shape, {m.dense_strides, m.index_strides, m.table_strides}, 0);
-  PutMap map{entries_of(m), winners, layout, static_cast<const char*>(m.dense), static_cast<char*>(m.table), m.place_stride, 0, static_cast<int>(item)};
+  PutMap map{entries_of(m),
+             winners,
+             layout,
+             static_cast<const char*>(m.dense),
+             static_cast<char*>(m.table),
+             m.place_stride,
+             0,
+             static_cast<int>(item)};
   const int64_t length = winners.by_place ? take_row(map.rows) : 0;
   map.bytes = length * item;
   if (length > 0) {
-    const bool aligned = length * item % 16 == 0 && m.place_stride * item % 16 == 0 && cuda::rows_aligned(map.rows, 0, m.dense, item) &&
+    const bool aligned = length * item % 16 == 0 && m.place_stride * item % 16 == 0 &&
+                         cuda::rows_aligned(map.rows, 0, m.dense, item) &&
                          cuda::rows_aligned(map.rows, 2, m.table, item);
     if (map.bytes >= (aligned ? 16 : kLeastRowBytes))
       return cuda::move_rows(m.at.op, map, map.rows.count, map.bytes, map.item, aligned, device);
   }
   map.rows = layout;
-  core::visit_size(dtype, [&]<class T>() { launch(m.at.op, put_kernel<T>, Grid{blocks_of(layout.count), kThreads}, device, map); });
+  core::visit_size(dtype, [&]<class T>() {
+    launch(m.at.op, put_kernel<T>, Grid{blocks_of(layout.count), kThreads}, device, map);
+  });
 }
 
 }  // namespace
@@ -135,10 +147,12 @@ void scatter_on_device(const DeviceMove& m, DType dtype) {
   if ((by_place || by_element) && split.keys <= std::max<int64_t>(8 * positions, 1 << 16)) {
     const bool wide = entries >= UINT32_MAX;
     const Tensor last = Tensor::empty({split.keys}, wide ? uint64 : uint32, device);
-    cuda::check(cudaMemsetAsync(last.raw(), 0, split.keys * item_size(last.dtype()), current_stream(device).handle), m.at.op);
+    cuda::check(cudaMemsetAsync(last.raw(), 0, split.keys * item_size(last.dtype()), current_stream(device).handle),
+                m.at.op);
     const Winners winners{last.raw(), wide, by_place};
     const Layout<2> layout = cuda::collapse(m.at.op, split.entry_shape, {split.entry_index, split.entry_table}, 0);
-    launch(m.at.op, claim_kernel, Grid{blocks_of(layout.count), kThreads}, device, entries_of(m), winners, m.place_stride, layout);
+    launch(m.at.op, claim_kernel, Grid{blocks_of(layout.count), kThreads}, device, entries_of(m), winners,
+           m.place_stride, layout);
     return put_winners(m, winners, dtype);
   }
   const SortedEntries sorted = sort_entries(m);

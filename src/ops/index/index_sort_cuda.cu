@@ -1,11 +1,10 @@
 // A stable radix sort of an index's entries by the place they write to.
-#include "src/ops/index/index_sorted.cuh"
-
 #include <cub/device/device_radix_sort.cuh>
 
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/ops/index/index_entries.cuh"
+#include "src/ops/index/index_sorted.cuh"
 
 namespace tenor::index {
 
@@ -15,7 +14,8 @@ constexpr int kThreads = 256;
 
 /// keys[i] = where entry i writes, positions[i] = i.
 template <class K>
-__global__ void keys_kernel(Entries entries, int64_t factor, uint64_t past_end, const __grid_constant__ cuda::Layout<2> layout, K* keys, K* positions) {
+__global__ void keys_kernel(Entries entries, int64_t factor, uint64_t past_end,
+                            const __grid_constant__ cuda::Layout<2> layout, K* keys, K* positions) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= layout.count) return;
   int64_t at[2];  // index, table
@@ -36,7 +36,8 @@ void sort_into(const DeviceMove& m, const SplitMove& split, SortedEntries& out) 
   cub::DoubleBuffer<K> keys, positions;
   size_t scratch = 0;
   const cudaStream_t stream = current_stream(device).handle;
-  cuda::check(cub::DeviceRadixSort::SortPairs(nullptr, scratch, keys, positions, out.view.count, 0, bits, stream), m.at.op);
+  cuda::check(cub::DeviceRadixSort::SortPairs(nullptr, scratch, keys, positions, out.view.count, 0, bits, stream),
+              m.at.op);
   out.memory = bytes_on(device, 4 * array + scratch);
   char* memory = out.memory.data<char>();
   const auto part = [&](int i) { return reinterpret_cast<K*>(memory + i * array); };
@@ -45,8 +46,11 @@ void sort_into(const DeviceMove& m, const SplitMove& split, SortedEntries& out) 
   const cuda::Layout<2> layout = cuda::collapse(m.at.op, split.entry_shape, {split.entry_index, split.entry_table}, 0);
   const cuda::Grid grid{static_cast<unsigned>((out.view.count + kThreads - 1) / kThreads), kThreads};
   const int64_t factor = split.by_place ? 1 : m.place_stride;
-  cuda::launch(m.at.op, keys_kernel<K>, grid, device, entries_of(m), factor, out.view.past_end, layout, keys.Current(), positions.Current());
-  cuda::check(cub::DeviceRadixSort::SortPairs(memory + 4 * array, scratch, keys, positions, out.view.count, 0, bits, stream), m.at.op);
+  cuda::launch(m.at.op, keys_kernel<K>, grid, device, entries_of(m), factor, out.view.past_end, layout, keys.Current(),
+               positions.Current());
+  cuda::check(
+      cub::DeviceRadixSort::SortPairs(memory + 4 * array, scratch, keys, positions, out.view.count, 0, bits, stream),
+      m.at.op);
   out.view.keys = keys.Current();
   out.view.positions = positions.Current();
 }
@@ -55,7 +59,7 @@ void sort_into(const DeviceMove& m, const SplitMove& split, SortedEntries& out) 
 
 SplitMove split_move(const DeviceMove& m) {
   SplitMove split;
-    int64_t reach = 0;
+  int64_t reach = 0;
   for (size_t d = 0; d < m.shape.size(); ++d) {
     if (m.shape[d] == 1) continue;
     const bool entry = m.index_strides[d] != 0;

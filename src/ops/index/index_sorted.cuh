@@ -9,7 +9,7 @@ namespace tenor::index {
 struct SortedView {
   const void* keys;
   const void* positions;
-  bool wide;           ///< both hold uint64, else uint32
+  bool wide;  ///< both hold uint64, else uint32
   int64_t count;
   uint64_t past_end;   ///< the key of dropped entries, above all others
   int64_t key_stride;  ///< a key times this is the element offset of the place in the table
@@ -19,7 +19,8 @@ struct SortedView {
     return wide ? static_cast<const uint64_t*>(keys)[i] : static_cast<const uint32_t*>(keys)[i];
   }
   __device__ __forceinline__ int64_t position(int64_t i) const {
-    return wide ? static_cast<int64_t>(static_cast<const uint64_t*>(positions)[i]) : static_cast<const uint32_t*>(positions)[i];
+    return wide ? static_cast<int64_t>(static_cast<const uint64_t*>(positions)[i])
+                : static_cast<const uint32_t*>(positions)[i];
   }
 #endif
 };

@@ -13,36 +13,49 @@ TEST_F(IndexCudaWrites, Scatter) {
   Draw draw(6);
   for (int i = 0; i < 250; ++i) {
     const Case c = case_of(draw, kMoved[draw.upto(9)]);
-    expect_parity(draw, {c.x, c.index, c.src}, "scatter", [&](const auto& in, const Tensor& out) { return scatter(in[0], c.dim, in[1], in[2], {.out = out}); });
-    expect_parity(draw, {c.x, c.index}, "scatter value", [&](const auto& in, const Tensor& out) { return scatter(in[0], c.dim, in[1], Scalar(1), {.out = out}); });
-    expect_parity_in_place({c.x, c.index, c.src}, "scatter_", [&](const auto& in) { return scatter_(in[0], c.dim, in[1], in[2]); });
+    expect_parity(draw, {c.x, c.index, c.src}, "scatter",
+                  [&](const auto& in, const Tensor& out) { return scatter(in[0], c.dim, in[1], in[2], {.out = out}); });
+    expect_parity(draw, {c.x, c.index}, "scatter value", [&](const auto& in, const Tensor& out) {
+      return scatter(in[0], c.dim, in[1], Scalar(1), {.out = out});
+    });
+    expect_parity_in_place({c.x, c.index, c.src}, "scatter_",
+                           [&](const auto& in) { return scatter_(in[0], c.dim, in[1], in[2]); });
   }
 }
 
 /// A table far larger than the index takes the sorted way.
 TEST_F(IndexCudaWrites, ScatterIntoALargeTable) {
   Draw draw(7);
-  const Tensor x = small(draw, {300000}, int32), index = small(draw, {5000}, int64, 299000, 299999), src = small(draw, {5000}, int32, 0, 100000);
-  expect_parity(draw, {x, index, src}, "scatter", [](const auto& in, const Tensor& out) { return scatter(in[0], 0, in[1], in[2], {.out = out}); });
+  const Tensor x = small(draw, {300000}, int32), index = small(draw, {5000}, int64, 299000, 299999),
+               src = small(draw, {5000}, int32, 0, 100000);
+  expect_parity(draw, {x, index, src}, "scatter",
+                [](const auto& in, const Tensor& out) { return scatter(in[0], 0, in[1], in[2], {.out = out}); });
   const Tensor wide = small(draw, {400, 30, 20}, float32), rows = small(draw, {3, 5}, float32);
-  expect_parity(draw, {wide, tensor_of({3, 5}, int64, {1, 2, 3, 1, 2, 9, 9, 9, 9, 9, 399, 1, 1, 1, -1}), tensor_of({3, 1}, int64, {1, 2, 3}), rows}, "index_put",
-                [](const auto& in, const Tensor& out) { return index_put(in[0], {in[1], {}, in[2]}, unsqueeze(in[3], 2), {.out = out}); });
+  expect_parity(draw,
+                {wide, tensor_of({3, 5}, int64, {1, 2, 3, 1, 2, 9, 9, 9, 9, 9, 399, 1, 1, 1, -1}),
+                 tensor_of({3, 1}, int64, {1, 2, 3}), rows},
+                "index_put", [](const auto& in, const Tensor& out) {
+                  return index_put(in[0], {in[1], {}, in[2]}, unsqueeze(in[3], 2), {.out = out});
+                });
 }
 
 TEST_F(IndexCudaWrites, ScatterReduce) {
   Draw draw(8);
-  constexpr DType kDtypes[] = {boolean, int8, uint8, int32, int64, uint64, float16, bfloat16, float32, float64, float8_e5m2};
+  constexpr DType kDtypes[] = {boolean, int8,     uint8,   int32,   int64,      uint64,
+                               float16, bfloat16, float32, float64, float8_e5m2};
   for (int i = 0; i < 400; ++i) {
     const DType dtype = kDtypes[draw.upto(10)];
     Case c = case_of(draw, dtype, 4);
     if (is_float(dtype)) assign(c.src, draw.normals(c.src.numel()));
     const char* reduce = (const char*[]){"sum", "prod", "mean", "amax", "amin"}[draw.upto(4)];
     const bool self = draw.coin();
-    expect_parity(draw, {c.x, c.index, c.src}, std::string("scatter_reduce ") + reduce, [&](const auto& in, const Tensor& out) {
-      return scatter_reduce(in[0], c.dim, in[1], in[2], reduce, {.include_self = self, .out = out});
+    expect_parity(draw, {c.x, c.index, c.src}, std::string("scatter_reduce ") + reduce,
+                  [&](const auto& in, const Tensor& out) {
+                    return scatter_reduce(in[0], c.dim, in[1], in[2], reduce, {.include_self = self, .out = out});
+                  });
+    expect_parity_in_place({c.x, c.index, c.src}, std::string("scatter_reduce_ ") + reduce, [&](const auto& in) {
+      return scatter_reduce_(in[0], c.dim, in[1], in[2], reduce, {.include_self = self});
     });
-    expect_parity_in_place({c.x, c.index, c.src}, std::string("scatter_reduce_ ") + reduce,
-                           [&](const auto& in) { return scatter_reduce_(in[0], c.dim, in[1], in[2], reduce, {.include_self = self}); });
   }
 }
 
@@ -60,8 +73,9 @@ TEST_F(IndexCudaWrites, IndexAddAndPut) {
     if (is_float(dtype)) assign(source, draw.normals(source.numel()));
     const Scalar alpha = draw.coin() ? Scalar(1) : is_float(dtype) ? Scalar(0.3) : Scalar(3);
     if (dtype != boolean)
-      expect_parity(draw, {x, index, source}, "index_add",
-                    [&](const auto& in, const Tensor& out) { return index_add(in[0], dim, in[1], in[2], {.alpha = alpha, .out = out}); });
+      expect_parity(draw, {x, index, source}, "index_add", [&](const auto& in, const Tensor& out) {
+        return index_add(in[0], dim, in[1], in[2], {.alpha = alpha, .out = out});
+      });
     const std::vector<Tensor> entries = entries_of(draw, x, true), gpu = on_gpu_all(entries);
     const Tensor read = index_get(x, entries);
     const Tensor values = small(draw, read.shape(), dtype);
@@ -70,7 +84,8 @@ TEST_F(IndexCudaWrites, IndexAddAndPut) {
         return index_put(in[0], in[0].device() == kGpu ? gpu : entries, in[1], {.accumulate = accumulate, .out = out});
       });
       expect_parity(draw, {x}, "index_put scalar", [&](const auto& in, const Tensor& out) {
-        return index_put(in[0], in[0].device() == kGpu ? gpu : entries, Scalar(1), {.accumulate = accumulate, .out = out});
+        return index_put(in[0], in[0].device() == kGpu ? gpu : entries, Scalar(1),
+                         {.accumulate = accumulate, .out = out});
       });
       expect_parity_in_place({x, values}, "index_put_", [&](const auto& in) {
         return index_put_(in[0], in[0].device() == kGpu ? gpu : entries, in[1], {.accumulate = accumulate});
@@ -84,10 +99,15 @@ TEST_F(IndexCudaWrites, SumsAreInOrder) {
   Draw draw(10);
   for (DType dtype : {float32, bfloat16, float16})
     for (int64_t places : {1, 3, 1000}) {
-      const Tensor x = draw.dense({places, 96}, dtype), index = small(draw, {700}, int64, 0, places - 1), source = draw.dense({700, 96}, dtype);
-      expect_parity(draw, {x, index, source}, "index_add", [](const auto& in, const Tensor& out) { return index_add(in[0], 0, in[1], in[2], {.out = out}); });
-      const Tensor flat = draw.dense({places}, dtype), at = small(draw, {20000}, int32, 0, places - 1), values = draw.dense({20000}, dtype);
-      expect_parity(draw, {flat, at, values}, "scatter_add", [](const auto& in, const Tensor& out) { return scatter_add(in[0], 0, in[1], in[2], {.out = out}); });
+      const Tensor x = draw.dense({places, 96}, dtype), index = small(draw, {700}, int64, 0, places - 1),
+                   source = draw.dense({700, 96}, dtype);
+      expect_parity(draw, {x, index, source}, "index_add",
+                    [](const auto& in, const Tensor& out) { return index_add(in[0], 0, in[1], in[2], {.out = out}); });
+      const Tensor flat = draw.dense({places}, dtype), at = small(draw, {20000}, int32, 0, places - 1),
+                   values = draw.dense({20000}, dtype);
+      expect_parity(draw, {flat, at, values}, "scatter_add", [](const auto& in, const Tensor& out) {
+        return scatter_add(in[0], 0, in[1], in[2], {.out = out});
+      });
     }
 }
 
@@ -96,19 +116,26 @@ TEST_F(IndexCudaWrites, Lines) {
   Draw draw(17);
   for (DType dtype : {boolean, int8, int64, float16, bfloat16, float32, float64})
     for (int64_t places : {1, 7, 1000, 3000}) {
-      const Tensor x = small(draw, {20, 17, places}, dtype), index = index_of(draw, {20, 17, 900 + places}, places), src = small(draw, index.shape(), dtype);
+      const Tensor x = small(draw, {20, 17, places}, dtype), index = index_of(draw, {20, 17, 900 + places}, places),
+                   src = small(draw, index.shape(), dtype);
       if (is_float(dtype)) assign(src, draw.normals(src.numel()));
       const std::string what = "lines " + std::to_string(places);
-      expect_parity(draw, {x, index, src}, what, [](const auto& in, const Tensor& out) { return scatter(in[0], 2, in[1], in[2], {.out = out}); });
-      expect_parity(draw, {x, index}, what, [](const auto& in, const Tensor& out) { return scatter(in[0], 2, in[1], Scalar(1), {.out = out}); });
-      for (const char* reduce : {"sum", "prod", "amax", "amin", "mean"})
-        expect_parity(draw, {x, index, src}, what + reduce,
-                      [&](const auto& in, const Tensor& out) { return scatter_reduce(in[0], 2, in[1], in[2], reduce, {.out = out}); });
-      expect_parity(draw, {x, select(select(index, 0, 0), 0, 0), src}, what + " shared", [](const auto& in, const Tensor& out) {
-        return scatter_add(in[0], 2, expand(in[1], in[2].shape()), in[2], {.out = out});
+      expect_parity(draw, {x, index, src}, what,
+                    [](const auto& in, const Tensor& out) { return scatter(in[0], 2, in[1], in[2], {.out = out}); });
+      expect_parity(draw, {x, index}, what, [](const auto& in, const Tensor& out) {
+        return scatter(in[0], 2, in[1], Scalar(1), {.out = out});
       });
+      for (const char* reduce : {"sum", "prod", "amax", "amin", "mean"})
+        expect_parity(draw, {x, index, src}, what + reduce, [&](const auto& in, const Tensor& out) {
+          return scatter_reduce(in[0], 2, in[1], in[2], reduce, {.out = out});
+        });
+      expect_parity(draw, {x, select(select(index, 0, 0), 0, 0), src}, what + " shared",
+                    [](const auto& in, const Tensor& out) {
+                      return scatter_add(in[0], 2, expand(in[1], in[2].shape()), in[2], {.out = out});
+                    });
     }
-  const Tensor x = testing::full({300, 4}, float32, 0).to(kGpu), index = testing::full({300, 5}, int32, 3), src = testing::full({300, 5}, float32, 1).to(kGpu);
+  const Tensor x = testing::full({300, 4}, float32, 0).to(kGpu), index = testing::full({300, 5}, int32, 3),
+               src = testing::full({300, 5}, float32, 1).to(kGpu);
   put(index, 5 * 100 + 2, -5);
   const Tensor sums = scatter_add(x, 1, index.to(kGpu), src);
   const auto error = take_error_after_wait();
