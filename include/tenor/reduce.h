@@ -2,10 +2,11 @@
 // (given, and empty) reduces nothing. Reduced dims disappear, or stay with size 1 under keepdim. A 0-d tensor has the
 // dim 0.
 //
-// Floats of 16 bits accumulate in float32 and round once. Every float reduction follows one order
-// (src/core/reduction_order.h), so its bits do not depend on layout, neighbouring rows or thread count; a float32 sum
-// of R elements errs by about 128 + log2(R) roundings of it. NaN propagates. Cost: x is read once (var, std: three
-// times, logsumexp: twice, in cache where a row fits), 1 FLOP an element.
+// Floats of 16 bits accumulate in float32 and round once. Every float reduction follows its device's one order
+// (src/core/reduction_order.h, src/cuda/reduction_order.h), so its bits do not depend on layout, neighbouring rows or
+// thread count; a float32 sum of R elements errs by about 128 + log2(R) roundings of it (CUDA: 4 + log2(R)). NaN
+// propagates. Cost: x is read once (var, std: three times, logsumexp: twice, in cache where a row fits; CUDA: var once),
+// 1 FLOP an element.
 //
 // Errors: IndexError for a dim out of range, ValueError for a repeated one, DTypeError for 8-bit floats, ShapeError
 // where an empty axis leaves no value (max, min, amax, amin, argmax, argmin, norm of an infinite p), and those of out=.

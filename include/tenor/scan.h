@@ -2,7 +2,7 @@
 // 0-d tensor has the dim 0.
 //
 // Floats of 16 bits accumulate in float32 and round each result once. The order of a line's sums depends on its length
-// alone (src/ops/scan/scan_kernels.h), so bits do not depend on layout, neighbouring lines or thread count. Cost: x is
+// alone (src/ops/scan/scan_kernels.h, src/cuda/scan_order.h), so bits do not depend on layout, neighbouring lines or thread count. Cost: x is
 // read and the result written once (a single long line is read twice), 1 FLOP an element.
 //
 // Errors: IndexError for a dim out of range, DTypeError for 8-bit floats, and those of out=.

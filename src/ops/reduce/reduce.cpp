@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
@@ -77,6 +78,22 @@ void check_float_result(const char* op, DType dtype) {
     fail<DTypeError>("{}: dtype must be float16, bfloat16, float32 or float64, got {}", op, dtype);
 }
 
+constexpr core::OutputRules kRules{.cuda = core::kHasCuda};
+
+/// On x's device.
+void compute(const reduce::Problem& problem) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(problem.x)) return reduce::run_cuda(problem);
+  }
+  reduce::run_cpu(problem);
+}
+void compute(const reduce::ArgProblem& problem) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(problem.x)) return reduce::run_arg_cuda(problem);
+  }
+  reduce::run_arg_cpu(problem);
+}
+
 struct Request {
   const char* name;
   Op op;
@@ -103,10 +120,10 @@ Tensor run(const Tensor& x, const Request& r) {
   const Dims dims = resolve_dims(r.name, x, r.dim);
   const bool no_identity = r.op == Op::kMax || r.op == Op::kMin || (r.op == Op::kNorm && std::isinf(r.power));
   if (no_identity) check_not_empty(r.name, x, dims);
-  Output out(r.name, r.out, reduced_shape(x, dims, r.keepdim), r.result, x, {&x});
+  Output out(r.name, r.out, reduced_shape(x, dims, r.keepdim), r.result, x, {&x}, kRules);
   StepScope step([&] { return step_of(r.name, x, {out.target()}, dims); });
   if (step.shape_only(out.target())) return out.target();
-  reduce::run_cpu({r.op, x, out.target(), dims, accumulator_of(r.result), r.power, r.correction});
+  compute(reduce::Problem{r.op, x, out.target(), dims, accumulator_of(r.result), r.power, r.correction});
   return out.finish();
 }
 
@@ -122,10 +139,10 @@ Tensor run_arg(const char* name, bool largest, const Tensor& x, const ArgOptions
   check_reducible(name, x);
   const Dims dims = resolve_dims(name, x, o.dim ? std::optional<Dims>(Dims{*o.dim}) : std::nullopt);
   check_not_empty(name, x, dims);
-  Output out(name, o.out, reduced_shape(x, dims, o.keepdim), int64, x, {&x});
+  Output out(name, o.out, reduced_shape(x, dims, o.keepdim), int64, x, {&x}, kRules);
   StepScope step([&] { return step_of(name, x, {out.target()}, dims); });
   if (step.shape_only(out.target())) return out.target();
-  reduce::run_arg_cpu({largest, x, dims, {}, out.target()});
+  compute(reduce::ArgProblem{largest, x, dims, {}, out.target()});
   return out.finish();
 }
 
@@ -133,14 +150,15 @@ ExtremeResult run_extreme(const char* name, bool largest, const Tensor& x, int64
   check_reducible(name, x);
   const Dims dims = resolve_dims(name, x, Dims{dim}), shape = reduced_shape(x, dims, o.keepdim);
   check_not_empty(name, x, dims);
-  Output values(name, o.out, shape, x.dtype(), x, {&x}), indices(name, o.out_indices, shape, int64, x, {&x});
+  Output values(name, o.out, shape, x.dtype(), x, {&x}, kRules),
+      indices(name, o.out_indices, shape, int64, x, {&x}, kRules);
   StepScope step([&] { return step_of(name, x, {values.target(), indices.target()}, dims); });
   if (step.shape_only(values.target())) return {values.target(), indices.target()};
   if (values.target().strides() == indices.target().strides()) {
-    reduce::run_arg_cpu({largest, x, dims, values.target(), indices.target()});
+    compute(reduce::ArgProblem{largest, x, dims, values.target(), indices.target()});
   } else {
     const Tensor best = Tensor::empty(shape, x.dtype(), x.device()), places = Tensor::empty(shape, int64, x.device());
-    reduce::run_arg_cpu({largest, x, dims, best, places});
+    compute(reduce::ArgProblem{largest, x, dims, best, places});
     core::copy_into(best, values.target());
     core::copy_into(places, indices.target());
   }

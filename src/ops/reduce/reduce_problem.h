@@ -1,4 +1,4 @@
-// A checked reduction, as the contract hands it to the CPU driver.
+// A checked reduction, as the contract hands it to the drivers of the CPU and of CUDA.
 #pragma once
 
 #include "tenor/tensor.h"
@@ -16,6 +16,7 @@ struct Problem {
   double correction = 1;  ///< var, std
 };
 void run_cpu(const Problem& problem);
+void run_cuda(const Problem& problem);
 
 struct ArgProblem {
   bool largest;
@@ -24,5 +25,6 @@ struct ArgProblem {
   Tensor values, indices;  ///< either may be undefined; of one shape and the same strides
 };
 void run_arg_cpu(const ArgProblem& problem);
+void run_arg_cuda(const ArgProblem& problem);
 
 }  // namespace tenor::reduce

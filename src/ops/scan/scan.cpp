@@ -1,5 +1,6 @@
 #include "tenor/scan.h"
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
@@ -24,6 +25,16 @@ const core::OpRegistration kOps({
     {"logcumsumexp", "scan", OpClass::kReduction, "out[i] = log(e^x[0] + .. + e^x[i]) along dim"},
 });
 
+constexpr core::OutputRules kRules{.cuda = core::kHasCuda};
+
+/// On x's device.
+void compute(const scan::Problem& problem) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(problem.x)) return scan::run_cuda(problem);
+  }
+  scan::run_cpu(problem);
+}
+
 int check_scan(const char* op, const Tensor& x, int64_t dim) {
   core::check_given(op, {"x", x});
   if (is_float8(x.dtype()))
@@ -32,10 +43,10 @@ int check_scan(const char* op, const Tensor& x, int64_t dim) {
 }
 
 Tensor run(const char* name, Op op, const Tensor& x, int dim, DType result, DType accumulator, const Tensor& given) {
-  Output out(name, given, x.shape(), result, x, {&x});
+  Output out(name, given, x.shape(), result, x, {&x}, kRules);
   StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
   if (step.shape_only(out.target())) return out.target();
-  scan::run_cpu({op, x, out.target(), dim, accumulator, {}});
+  compute({op, x, out.target(), dim, accumulator, {}});
   return out.finish();
 }
 
@@ -57,15 +68,16 @@ DType comparable(DType dtype) {
 
 ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t dim, const ExtremeScanOptions& o) {
   const int d = check_scan(name, x, dim);
-  Output values(name, o.out, x.shape(), x.dtype(), x, {&x}), indices(name, o.out_indices, x.shape(), int64, x, {&x});
+  Output values(name, o.out, x.shape(), x.dtype(), x, {&x}, kRules),
+      indices(name, o.out_indices, x.shape(), int64, x, {&x}, kRules);
   StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}; });
   if (step.shape_only(values.target())) return {values.target(), indices.target()};
   if (values.target().strides() == indices.target().strides()) {
-    scan::run_cpu({op, x, values.target(), d, comparable(x.dtype()), indices.target()});
+    compute({op, x, values.target(), d, comparable(x.dtype()), indices.target()});
   } else {
     const Tensor best = Tensor::empty(x.shape(), x.dtype(), x.device()),
                  places = Tensor::empty(x.shape(), int64, x.device());
-    scan::run_cpu({op, x, best, d, comparable(x.dtype()), places});
+    compute({op, x, best, d, comparable(x.dtype()), places});
     core::copy_into(best, values.target());
     core::copy_into(places, indices.target());
   }

@@ -1,4 +1,4 @@
-// A checked scan, as the contract hands it to the CPU driver.
+// A checked scan, as the contract hands it to the drivers of the CPU and of CUDA.
 #pragma once
 
 #include "src/ops/scan/scan_kernels.h"
@@ -14,5 +14,6 @@ struct Problem {
   Tensor indices;     ///< of kMax and kMin, with out's strides
 };
 void run_cpu(const Problem& problem);
+void run_cuda(const Problem& problem);
 
 }  // namespace tenor::scan

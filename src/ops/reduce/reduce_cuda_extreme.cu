@@ -1,0 +1,13 @@
+// The largest and the smallest.
+#include "src/ops/reduce/reduce_launch.cuh"
+
+namespace tenor::reduce {
+
+void extreme(const Plan& plan, DType x, bool largest, bool magnitude, const Result& result) {
+  core::visit(x, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool> && !std::is_same_v<T, Float8E4M3> && !std::is_same_v<T, Float8E5M2>)
+      reduce_with<T>(plan, Extreme<T>{{!largest}, magnitude}, result);
+  });
+}
+
+}  // namespace tenor::reduce

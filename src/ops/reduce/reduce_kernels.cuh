@@ -1,0 +1,180 @@
+// What the kernels of a reduction share. All of them build the subtrees of cuda/reduction_order.h, so that nothing of
+// how the work is split shows in the bits.
+#pragma once
+
+#include "src/cuda/launch.h"
+#include "src/cuda/reduce.cuh"
+#include "src/cuda/reduction_order.h"
+#include "src/cuda/vector.cuh"
+#include "src/ops/reduce/reduce_ops.cuh"
+
+namespace tenor::reduce {
+
+using cuda::kWarp;
+using cuda::load_pack;
+using cuda::Pack;
+
+inline constexpr int kThreads = 256;
+inline constexpr int kWarps = kThreads / kWarp;
+inline constexpr int kChain = cuda::kOrderChain;
+
+/// Operators that take neighbours as one and find the place in them later.
+template <class Op>
+inline constexpr bool kHasGroups = requires {
+  &Op::is_at;
+};
+/// Operators that take V elements of T by fewer instructions than one by one.
+template <class Op, class T, int V>
+inline constexpr bool kHasPacks = requires(const Op& op, typename Op::Core::Acc& acc, const T (&x)[V]) {
+  op.fold_packed(acc, x);
+};
+/// Operators that take a whole leaf at once.
+template <class Op>
+inline constexpr bool kHasLeaves = requires {
+  &Op::fold_leaf;
+};
+
+/// The offset in x of element i of any sequence. One copy of it a module: inlined into unrolled loops it would be most
+/// of their code.
+__device__ __noinline__ inline int64_t locate(const Shape& shape, int64_t i) {
+  int64_t at[1];
+  offsets(shape.reduced, i, at);
+  return at[0];
+}
+template <Walk W>
+__device__ __forceinline__ int64_t offset(const Shape& shape, int64_t i) {
+  if constexpr (W == Walk::kRun || W == Walk::kShift) {
+    return i;
+  } else if constexpr (W == Walk::kStride) {
+    return shape.reduced.ndim == 0 ? 0 : i * shape.reduced.stride[0][0];
+  } else if constexpr (W == Walk::kPlane) {
+    const int64_t outer = cuda::divide(static_cast<uint32_t>(i), shape.reduced.divider[1]);
+    return i + outer * (shape.reduced.stride[0][0] - shape.reduced.size[1]);
+  } else {
+    return locate(shape, i);
+  }
+}
+
+/// 16 bytes from p on, whatever its alignment, through the two aligned vectors that hold them. Reads at most 15 bytes
+/// beyond them, which lie in the same 16 as some of them.
+template <int V, class T>
+__device__ __forceinline__ Pack<T, V> load_shifted(const T* p) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(p);
+  const unsigned ahead = address % cuda::kVectorBytes;
+  const uint4* aligned = reinterpret_cast<const uint4*>(address - ahead);
+  const uint4 low = aligned[0], high = ahead ? aligned[1] : low;
+  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int k = 0; k < 7; ++k) words[k] = ahead & 4 ? words[k + 1] : words[k];
+#pragma unroll
+  for (int k = 0; k < 5; ++k) words[k] = ahead & 8 ? words[k + 2] : words[k];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) words[k] = __funnelshift_r(words[k], words[k + 1], ahead % 4 * 8);
+  Pack<T, V> out;
+  memcpy(&out, words, cuda::kVectorBytes);
+  return out;
+}
+
+/// V elements from i on; of a shifted vector those before `count`.
+template <int V, Walk W, class T>
+__device__ __forceinline__ Pack<T, V> load(const Shape& shape, const T* __restrict__ from, int64_t i) {
+  if constexpr (W == Walk::kShift) {
+    if (i + 2 * V <= shape.count) return load_shifted<V>(from + i);
+    Pack<T, V> out{};
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      if (i + j < shape.count) out.at[j] = from[i + j];
+    return out;
+  } else {
+    return load_pack<V>(from + offset<W>(shape, i));
+  }
+}
+
+/// The place of the extreme in the group of N neighbours that holds it.
+template <int N, Walk W, class T, class Op, class A>
+__device__ __forceinline__ void find_in_group(const Op& op, const Shape& shape, const T* __restrict__ from, A& value) {
+  if (value.index == INT64_MAX) return;
+#pragma unroll 1
+  for (int j = 0; j + 1 < N && value.index + 1 < shape.count && !op.is_at(value, from[offset<W>(shape, value.index)]);
+       ++j)
+    ++value.index;
+}
+
+/// Leaves or subtrees that come in order meet as a counter carries. At most 2^Levels of them.
+template <class Core, int Levels>
+struct Counter {
+  typename Core::Acc slots[Levels];
+  unsigned count = 0;
+
+  __device__ __forceinline__ void push(const Core& core, typename Core::Acc value) {
+    bool carries = true;  // no break: the slots must stay in registers
+#pragma unroll
+    for (int level = 0; level < Levels; ++level) {
+      const bool taken = count >> level & 1;
+      if (carries && taken) value = core.merge(slots[level], value);
+      if (carries && !taken) slots[level] = value;
+      carries = carries && taken;
+    }
+    ++count;
+  }
+  __device__ __forceinline__ typename Core::Acc finish(const Core& core) const {
+    typename Core::Acc value = core.identity();
+    bool some = false;
+#pragma unroll
+    for (int level = 0; level < Levels; ++level) {
+      const bool taken = count >> level & 1;
+      if (taken) value = some ? core.merge(slots[level], value) : slots[level];
+      some = some || taken;
+    }
+    return value;
+  }
+};
+
+/// The threads' values, `across` of them side by side and `V` each, meet over the rest of the block; in its first row.
+template <int V, class Core, class A>
+__device__ __forceinline__ void meet_down(const Core& core, A (&value)[V], A* shared, int log_across) {
+  const int across = 1 << log_across, tx = threadIdx.x & (across - 1), ty = threadIdx.x >> log_across,
+            down = kThreads >> log_across;
+  if (down == 1) return;
+#pragma unroll
+  for (int v = 0; v < V; ++v) shared[(ty * V + v) * across + tx] = value[v];
+  for (int step = 1; step < down; step *= 2) {
+    __syncthreads();
+    if (ty % (2 * step) != 0) continue;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      value[v] = core.merge(value[v], shared[((ty + step) * V + v) * across + tx]);
+      shared[(ty * V + v) * across + tx] = value[v];
+    }
+  }
+}
+
+// ---- what several thread blocks left ----
+
+inline constexpr int kPartialLevels = 16;
+
+template <class Core>
+__global__ void __launch_bounds__(kThreads)
+    partial_kernel(const __grid_constant__ Core core, const __grid_constant__ Shape shape, int log_across, int each,
+                   int splits, const __grid_constant__ Result result) {
+  using A = typename Core::Acc;
+  __shared__ A shared[kThreads];
+  const int tx = threadIdx.x & ((1 << log_across) - 1), first = (threadIdx.x >> log_across) * each,
+            end = min(first + each, splits);
+  const int64_t output = (int64_t{blockIdx.x} << log_across) + tx;
+  const bool valid = output < shape.outputs;
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // it starts while the first stage ends
+  const A* partials = static_cast<const A*>(result.partials);
+  Counter<Core, kPartialLevels> counter;
+#pragma unroll 4
+  for (int s = first; s < end; ++s)
+    if (valid) counter.push(core, partials[s * shape.outputs + output]);
+  A value[1] = {counter.finish(core)};
+  meet_down<1>(core, value, shared, log_across);
+  if (!valid || threadIdx.x >> log_across != 0) return;
+  int64_t at[2];
+  offsets(shape.kept, output, at);
+  core.store(result, at[1], output, value[0]);
+}
+
+}  // namespace tenor::reduce

@@ -1,0 +1,143 @@
+// From a plan and an operator to launches: how a pass is shared out, by sizes alone (and the bits do not depend on it).
+#pragma once
+
+#include <bit>
+
+#include "src/core/visit.h"
+#include "src/ops/reduce/reduce_columns.cuh"
+#include "src/ops/reduce/reduce_rows.cuh"
+#include "tenor/tensor.h"
+
+namespace tenor::reduce {
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/// log2 of the least power of two that is not below n.
+inline int log_above(int64_t n) { return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(n, 1) - 1)); }
+
+/// Warps that fill the device once.
+inline int64_t warps_wanted(Device device) { return int64_t{32} * cuda::multiprocessors(device); }
+
+inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements) {
+  const int64_t count = plan.shape.count, rows = plan.shape.outputs;
+  if (count <= int64_t{kWarp / 2} * vector) return {log_above(divide_up(count, vector)), 0, 1, 1, false};
+  const int64_t blocks = divide_up(count, elements);
+  int log_each = std::min(log_above(blocks), 5);
+  while (log_each > 0 && rows * divide_up(blocks, int64_t{1} << log_each) < warps_wanted(plan.device)) --log_each;
+  // One thread block a row, without a second stage, as long as that costs a warp few blocks.
+  if (blocks <= 64) log_each = std::max(log_each, log_above(divide_up(blocks, kWarps)));
+  const int64_t units = divide_up(blocks, int64_t{1} << log_each);
+  const int log_sharing = std::min(log_above(units), log_above(kWarps));
+  const int64_t splits = divide_up(units, int64_t{1} << log_sharing);
+  return {log_above(kWarp), log_sharing, 1 << log_each, static_cast<int>(splits), splits > UINT16_MAX};
+}
+
+template <bool kOrdered>
+ColumnGrid column_grid(const Plan& plan, int vector, int step) {
+  const int64_t columns = divide_up(plan.shape.outputs, vector), leaves = column_leaves<kOrdered>(plan.shape.count);
+  const int64_t blocks_wanted = warps_wanted(plan.device) / kWarps;
+  // Narrow tensors turn threads from across to down, short columns from down to across.
+  int log_across = std::min(log_above(columns), log_above(kWarp));
+  while (log_across < log_above(kThreads) && int64_t{1} << log_across < columns &&
+         ((kThreads >> log_across) * step > leaves || columns >> log_across >= 8 * blocks_wanted))
+    ++log_across;
+  const int64_t down = kThreads >> log_across, tiles = divide_up(columns, int64_t{1} << log_across);
+  int log_each = std::clamp(log_above(divide_up(leaves, down)), log_above(step), log_above(step * kSteps));
+  while (log_each > log_above(2 * step) && tiles * divide_up(leaves, down << log_each) < 2 * blocks_wanted) --log_each;
+  const int64_t splits = std::max<int64_t>(divide_up(leaves, down << log_each), 1);
+  return {log_across, 1 << log_each, static_cast<int>(splits), splits > UINT16_MAX};
+}
+
+/// Blocks over x, or over y and x.
+inline dim3 grid_of(const Plan& plan, int64_t blocks, int64_t splits, bool swapped) {
+  if (std::max(blocks, splits) > INT32_MAX || (swapped ? blocks : splits) > UINT16_MAX)
+    throw UnsupportedError(std::string(plan.op) + ": x has more outputs than a launch can hold");
+  const auto x = static_cast<unsigned>(blocks), y = static_cast<unsigned>(splits);
+  return swapped ? dim3(y, x) : dim3(x, y);
+}
+
+/// Memory for what several blocks leave of each output.
+template <class Op>
+Tensor partials_of(const Plan& plan, int64_t splits) {
+  return splits > 1
+             ? Tensor::empty({splits * plan.shape.outputs * static_cast<int64_t>(sizeof(typename Op::Core::Acc))},
+                             uint8, plan.device)
+             : Tensor();
+}
+
+/// The second stage. Its launch overlaps the end of the first, for whose results it waits (programmatic dependent
+/// launch).
+template <class Core>
+void meet(const Plan& plan, const Core& core, int splits, const Result& result) {
+  const int log_across = std::min(log_above(plan.shape.outputs), splits > 8 ? 5 : 8);
+  const int each = 1 << log_above(divide_up(splits, kThreads >> log_across));
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid_of(plan, divide_up(plan.shape.outputs, 1 << log_across), 1, false);
+  config.blockDim = kThreads;
+  config.stream = current_stream(plan.device).handle;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  cuda::check(cudaLaunchKernelEx(&config, partial_kernel<Core>, core, plan.shape, log_across, each, splits, result),
+              plan.op);
+}
+
+template <int V, Walk W, class T, class Op>
+void reduce_rows(const Plan& plan, const Op& op, Result result) {
+  const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain);
+  const Tensor partials = partials_of<Op>(plan, grid.splits);
+  if (grid.splits > 1) result.partials = partials.raw();
+  const int64_t blocks = divide_up(plan.shape.outputs, kThreads >> (grid.log_lanes + grid.log_sharing));
+  cuda::launch(plan.op, row_kernel<T, Op, V, W>, {grid_of(plan, blocks, grid.splits, grid.swapped), kThreads},
+               plan.device, static_cast<const T*>(plan.x), op, plan.shape, grid, result);
+  if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
+}
+
+template <int V, Walk W, bool kShort, class T, class Op>
+void reduce_columns(const Plan& plan, const Op& op, Result result) {
+  const ColumnGrid grid = column_grid<Op::Core::kOrdered>(plan, V, kLeaves<kShort>);
+  const Tensor partials = partials_of<Op>(plan, grid.splits);
+  if (grid.splits > 1) result.partials = partials.raw();
+  const int64_t tiles = divide_up(plan.shape.outputs, int64_t{V} << grid.log_across);
+  cuda::launch(plan.op, column_kernel<T, Op, V, W, kShort>, {grid_of(plan, tiles, grid.splits, grid.swapped), kThreads},
+               plan.device, static_cast<const T*>(plan.x), op, plan.shape, grid, result);
+  if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
+}
+
+/// Columns of a vector: fewer where the accumulators of a block would not fit shared memory, or a thread's not its
+/// registers.
+template <class T, class Op>
+inline constexpr int kColumnVector = std::min<int>({cuda::kVector<T>, Op::Core::kOrdered ? 4 : 8,
+                                                    static_cast<int>(std::bit_floor(64 /
+                                                                                    sizeof(typename Op::Core::Acc)))});
+
+/// The one table of kernels of an operator.
+template <class T, class Op>
+void reduce_with(const Plan& plan, const Op& op, const Result& result) {
+  const cuda::DeviceGuard guard(plan.device);
+  constexpr int kRow = cuda::kVector<T>, kColumn = kColumnVector<T, Op>;
+  const bool brief = plan.shape.count <= cuda::kOrderLanes;
+  if (plan.by_rows) {
+    switch (plan.walk) {
+      case Walk::kRun:
+        return reduce_rows<kRow, Walk::kRun, T>(plan, op, result);
+      case Walk::kShift:
+        return reduce_rows<kRow, Walk::kShift, T>(plan, op, result);
+      case Walk::kPlane:
+        return reduce_rows<kRow, Walk::kPlane, T>(plan, op, result);
+      case Walk::kStride:
+        return reduce_rows<1, Walk::kStride, T>(plan, op, result);
+      case Walk::kAny:
+        return reduce_rows<1, Walk::kAny, T>(plan, op, result);
+    }
+  }
+  if (plan.walk == Walk::kAny) return reduce_columns<1, Walk::kAny, false, T>(plan, op, result);
+  if (!plan.vectors)
+    return brief ? reduce_columns<1, Walk::kStride, true, T>(plan, op, result)
+                 : reduce_columns<1, Walk::kStride, false, T>(plan, op, result);
+  brief ? reduce_columns<kColumn, Walk::kStride, true, T>(plan, op, result)
+        : reduce_columns<kColumn, Walk::kStride, false, T>(plan, op, result);
+}
+
+}  // namespace tenor::reduce
