@@ -22,6 +22,7 @@ void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device 
   constexpr size_t kWithoutAsking = 48 << 10;
   if (grid.shared > kWithoutAsking)
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(grid.shared)), op);
+  if (grid.cluster > 8) check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1), op);
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};

@@ -2,6 +2,8 @@
 // the rank are in mbarrier.cuh).
 #pragma once
 
+#include <cstdint>
+
 #include "src/cuda/ptx/mbarrier.cuh"
 
 namespace tenor::cuda::ptx {
@@ -27,5 +29,23 @@ __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+/// Stores to the place in block `rank` of the cluster that `p` is in this block's shared memory.
+__device__ __forceinline__ void store_remote(const float* p, uint32_t rank, float value) {
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "st.shared::cluster.f32 [remote], %2;\n}" ::"r"(shared_address(p)),
+      "r"(rank), "f"(value)
+      : "memory");
+}
+__device__ __forceinline__ void store_remote(const double* p, uint32_t rank, double value) {
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "st.shared::cluster.f64 [remote], %2;\n}" ::"r"(shared_address(p)),
+      "r"(rank), "d"(value)
+      : "memory");
+}
 
 }  // namespace tenor::cuda::ptx

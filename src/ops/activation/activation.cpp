@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/ops/activation/activation_cuda.h"
 #include "src/ops/activation/activation_kernels.h"
 
 namespace tenor {
@@ -59,52 +61,68 @@ void walk_gated(const Tensor& gate, const Tensor& up, const Tensor& out,
   walk.run(kernel);
 }
 
-using Kernel = void (*)(const RowBlock&, DType);
+/// A formula's kernels on both devices; `on_cuda` is null in a build without CUDA.
+struct Formula {
+  void (*on_cpu)(const RowBlock&, DType);
+  void (*on_cuda)(const char*, const Tensor& gate, const Tensor& up, const Tensor& out) = nullptr;
+};
 
-Tensor gated_halves(const char* op, const Tensor& x, const Tensor& given, Kernel kernel) {
+void run_gated(const char* op, const Formula& formula, const Tensor& gate, const Tensor& up, const Tensor& out) {
+  if (core::on_cuda(gate)) return formula.on_cuda(op, gate, up, out);
+  walk_gated(gate, up, out, [&](const RowBlock& block) { formula.on_cpu(block, gate.dtype()); });
+}
+
+Tensor gated_halves(const char* op, const Tensor& x, const Tensor& given, const Formula& formula) {
   core::check_float(op, {"x", x});
   if (x.ndim() == 0 || x.shape(-1) % 2 != 0)
     fail<ShapeError>("{}: x must have a last axis of even length, got shape {}", op, x.shape());
   const int64_t half = x.shape(-1) / 2;
   const Tensor gate = part(x, 0, half), up = part(x, half, half);
-  Output out(op, given, gate.shape(), x.dtype(), x, {&gate, &up}, {.elementwise = true});
+  Output out(op, given, gate.shape(), x.dtype(), x, {&gate, &up}, {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] { return Step{op, OpClass::kElementwise, {x}, {out.target()}, gate.numel()}; });
   if (step.shape_only(out.target())) return out.target();
-  walk_gated(gate, up, out.target(), [&](const RowBlock& block) { kernel(block, x.dtype()); });
+  run_gated(op, formula, gate, up, out.target());
   return out.finish();
 }
 
-Tensor gated_pair(const char* op, const Tensor& gate, const Tensor& up, const Tensor& given, Kernel kernel) {
+Tensor gated_pair(const char* op, const Tensor& gate, const Tensor& up, const Tensor& given, const Formula& formula) {
   core::check_float(op, {"gate", gate});
   core::check_same_dtype(op, {"gate", gate}, {"up", up});
   core::check_same_device(op, {{"gate", gate}, {"up", up}});
   core::check_shape(op, {"up", up}, gate.shape());
-  Output out(op, given, gate.shape(), gate.dtype(), gate, {&gate, &up}, {.elementwise = true});
+  Output out(op, given, gate.shape(), gate.dtype(), gate, {&gate, &up}, {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] { return Step{op, OpClass::kElementwise, {gate, up}, {out.target()}, gate.numel()}; });
   if (step.shape_only(out.target())) return out.target();
-  walk_gated(gate, up, out.target(), [&](const RowBlock& block) { kernel(block, gate.dtype()); });
+  run_gated(op, formula, gate, up, out.target());
   return out.finish();
 }
 
-Kernel gelu_kernel(const std::string& approximate) {
-  if (approximate == "none") return cpu::gelu_mul_rows;
-  if (approximate == "tanh") return cpu::gelu_tanh_mul_rows;
+#if TENOR_HAS_CUDA
+constexpr Formula kSilu{cpu::silu_mul_rows, cuda::silu_mul}, kGelu{cpu::gelu_mul_rows, cuda::gelu_mul},
+    kGeluTanh{cpu::gelu_tanh_mul_rows, cuda::gelu_tanh_mul};
+#else
+constexpr Formula kSilu{cpu::silu_mul_rows}, kGelu{cpu::gelu_mul_rows}, kGeluTanh{cpu::gelu_tanh_mul_rows};
+#endif
+
+const Formula& gelu_formula(const std::string& approximate) {
+  if (approximate == "none") return kGelu;
+  if (approximate == "tanh") return kGeluTanh;
   fail<ValueError>("gelu_mul: approximate must be 'none' or 'tanh', got '{}'", approximate);
 }
 
 }  // namespace
 
 Tensor silu_mul(const Tensor& x, const SiluMulOptions& o) {
-  return gated_halves("silu_mul", x, o.out, cpu::silu_mul_rows);
+  return gated_halves("silu_mul", x, o.out, kSilu);
 }
 Tensor silu_mul(const Tensor& gate, const Tensor& up, const SiluMulOptions& o) {
-  return gated_pair("silu_mul", gate, up, o.out, cpu::silu_mul_rows);
+  return gated_pair("silu_mul", gate, up, o.out, kSilu);
 }
 Tensor gelu_mul(const Tensor& x, const GeluMulOptions& o) {
-  return gated_halves("gelu_mul", x, o.out, gelu_kernel(o.approximate));
+  return gated_halves("gelu_mul", x, o.out, gelu_formula(o.approximate));
 }
 Tensor gelu_mul(const Tensor& gate, const Tensor& up, const GeluMulOptions& o) {
-  return gated_pair("gelu_mul", gate, up, o.out, gelu_kernel(o.approximate));
+  return gated_pair("gelu_mul", gate, up, o.out, gelu_formula(o.approximate));
 }
 
 }  // namespace tenor

@@ -23,4 +23,6 @@ def cases(dtype, n, h):
     ]
 
 
-CASES = [c for dtype in ("float32", "bfloat16") for n, h in ((2048, 4096), (1, 22016)) for c in cases(dtype, n, h)]
+TARGET = case("silu_mul", "bfloat16", 16384, 22016, lambda tn, x: tn.silu_mul(x), lambda f, gate: f.silu(gate))
+CASES = [dict(TARGET, device="cuda", target="silu_mul/16384x22016-bf16")]
+CASES += [c for dtype in ("float32", "bfloat16") for n, h in ((2048, 4096), (1, 22016)) for c in cases(dtype, n, h)]

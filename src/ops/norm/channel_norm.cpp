@@ -1,9 +1,11 @@
 // Contract of group_norm, instance_norm and batch_norm: x[N, C, *S] with a scale and an offset per channel.
+#include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/ops/norm/norm_checks.h"
+#include "src/ops/norm/norm_cuda.h"
 #include "src/ops/norm/norm_kernels.h"
 #include "tenor/norm.h"
 
@@ -47,13 +49,20 @@ Tensor grouped(const Tensor& x, int64_t groups) {
 }
 
 Tensor run_group_norm(const char* op, const Tensor& x, int64_t groups, const ChannelNormOptions& o) {
-  Output out(op, o.out, x.shape(), x.dtype(), x, {&x, &o.gamma, &o.beta}, {.elementwise = true});
+  Output out(op, o.out, x.shape(), x.dtype(), x, {&x, &o.gamma, &o.beta},
+             {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] { return Step{op, OpClass::kReduction, {x, o.gamma, o.beta}, {out.target()}, x.numel()}; });
   if (step.shape_only(out.target()) || x.numel() == 0) return out.finish();
+  const Tensor from = grouped(x, groups);
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      cuda::group_norm_rows(op, from, o.gamma, o.beta, grouped(out.target(), groups), o.epsilon);
+      return out.finish();
+    }
+  }
   const DType compute = compute_dtype(x.dtype());
   const DenseVector gamma(o.gamma, compute), beta(o.beta, compute);
   const cpu::GroupParameters p{{x.dtype(), gamma.data(), beta.data(), o.epsilon}, groups, x.shape(1) / groups};
-  const Tensor from = grouped(x, groups);
   RowWalk walk(from.shape(), from.ndim() - 2);
   walk.read(from);
   walk.write(grouped(out.target(), groups));
@@ -116,11 +125,17 @@ Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
   check_vector("batch_norm", {"mean", mean}, x, x.shape(1));
   check_vector("batch_norm", {"variance", variance}, x, x.shape(1));
   Output out("batch_norm", o.out, x.shape(), x.dtype(), x, {&x, &mean, &variance, &o.gamma, &o.beta},
-             {.elementwise = true});
+             {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{"batch_norm", OpClass::kElementwise, {x, mean, variance, o.gamma, o.beta}, {out.target()}, x.numel()};
   });
   if (step.shape_only(out.target())) return out.target();
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      cuda::batch_norm_elements(x, {mean, variance, o.gamma, o.beta}, out.target(), o.epsilon);
+      return out.finish();
+    }
+  }
   core::visit_float(compute_dtype(x.dtype()), [&]<class C>() {
     if constexpr (std::is_floating_point_v<C>) {
       const BatchVectors<C> v(mean, variance, o);

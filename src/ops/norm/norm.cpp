@@ -1,11 +1,13 @@
 // Contract of layer_norm, rms_norm and their forms behind an addition.
 #include "tenor/norm.h"
 
+#include "src/core/backend.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/norm/norm_checks.h"
+#include "src/ops/norm/norm_cuda.h"
 #include "src/ops/norm/norm_kernels.h"
 
 namespace tenor {
@@ -29,9 +31,12 @@ const core::OpRegistration kOps({
     {"add_rms_norm", "norm", OpClass::kReduction, "x, residual [..., H] -> rms_norm(x + residual), x + residual"},
 });
 
+enum class Formula : uint8_t { kLayer, kRms };
+
 /// One normalisation of rows: what the four operators differ in.
 struct RowNorm {
   const char* op;
+  Formula formula;
   const Tensor& gamma;
   Tensor beta;
   double epsilon;
@@ -57,13 +62,30 @@ void run_row_norm(const RowNorm& norm, RowWalk& walk, DType dtype, RowKernel ker
   walk.run([&](const RowBlock& block) { kernel(block, p); });
 }
 
+/// On a CUDA device; residual and sum are undefined but for the add forms.
+void run_on_cuda(const RowNorm& norm, const Tensor& x, const Tensor& residual, const Tensor& y, const Tensor& sum) {
+  if constexpr (core::kHasCuda) {
+    const cuda::NormTensors tensors{x, residual, norm.gamma, norm.beta, y, sum};
+    if (norm.formula == Formula::kLayer) {
+      cuda::layer_norm_rows(norm.op, tensors, norm.epsilon);
+    } else {
+      cuda::rms_norm_rows(norm.op, tensors, norm.epsilon, norm.weight_offset);
+    }
+  }
+}
+
 Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKernel kernel) {
   check_row_norm(norm, x);
-  Output out(norm.op, given, x.shape(), x.dtype(), x, {&x, &norm.gamma, &norm.beta}, {.elementwise = true});
+  Output out(norm.op, given, x.shape(), x.dtype(), x, {&x, &norm.gamma, &norm.beta},
+             {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()};
   });
   if (step.shape_only(out.target())) return out.target();
+  if (core::on_cuda(x)) {
+    run_on_cuda(norm, x, {}, out.target(), {});
+    return out.finish();
+  }
   RowWalk walk(x.shape(), 1);
   walk.read(x);
   walk.write(out.target());
@@ -96,13 +118,17 @@ AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& r
     fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
   check_distinct(norm.op, given.y, given.new_residual);
   const std::initializer_list<const Tensor*> inputs = {&x, &residual, &norm.gamma, &norm.beta};
-  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[0]"});
-  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[1]"});
+  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[0]", .cuda = core::kHasCuda});
+  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[1]", .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{
         norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()};
   });
   if (step.shape_only(y.target())) return {y.target(), sum.target()};
+  if (core::on_cuda(x)) {
+    run_on_cuda(norm, x, residual, y.target(), sum.target());
+    return {y.finish(), sum.finish()};
+  }
   RowWalk walk(x.shape(), 1);
   walk.read(x);
   walk.read(residual);
@@ -115,21 +141,21 @@ AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& r
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const LayerNormOptions& o) {
-  return row_norm({"layer_norm", gamma, o.beta, o.epsilon, 0}, x, o.out, cpu::layer_norm_rows);
+  return row_norm({"layer_norm", Formula::kLayer, gamma, o.beta, o.epsilon, 0}, x, o.out, cpu::layer_norm_rows);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, const RmsNormOptions& o) {
-  return row_norm({"rms_norm", gamma, {}, o.epsilon, o.weight_offset}, x, o.out, cpu::rms_norm_rows);
+  return row_norm({"rms_norm", Formula::kRms, gamma, {}, o.epsilon, o.weight_offset}, x, o.out, cpu::rms_norm_rows);
 }
 
 AddNormResult add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma, const AddRmsNormOptions& o) {
-  return add_row_norm({"add_rms_norm", gamma, {}, o.epsilon, o.weight_offset}, x, residual, o.out,
+  return add_row_norm({"add_rms_norm", Formula::kRms, gamma, {}, o.epsilon, o.weight_offset}, x, residual, o.out,
                       cpu::add_rms_norm_rows);
 }
 
 AddNormResult add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
                              const AddLayerNormOptions& o) {
-  return add_row_norm({"add_layer_norm", gamma, o.beta, o.epsilon, 0}, x, residual, o.out, cpu::add_layer_norm_rows);
+  return add_row_norm({"add_layer_norm", Formula::kLayer, gamma, o.beta, o.epsilon, 0}, x, residual, o.out, cpu::add_layer_norm_rows);
 }
 
 }  // namespace tenor

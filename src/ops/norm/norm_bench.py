@@ -29,7 +29,7 @@ def rows(dtype, n, h, target=None):
         case("rms_norm", name, dtype, [x, v], lambda tn, x, g: tn.rms_norm(x, g),
              lambda torch, x, g: functional(torch).rms_norm(x, (h,), g), 2, target and f"rms_norm/{target}"),
         case("add_rms_norm", name, dtype, [x, x, v], lambda tn, x, r, g: tn.add_rms_norm(x, r, g),
-             lambda torch, x, r, g: functional(torch).rms_norm(x + r, (h,), g), 4),
+             lambda torch, x, r, g: functional(torch).rms_norm(x + r, (h,), g), 4, target and f"add_rms_norm/{target}"),
         case("softmax", name, dtype, [x], lambda tn, x: tn.softmax(x), lambda torch, x: torch.softmax(x, -1), 2, target and f"softmax/{target}"),
         case("log_softmax", name, dtype, [x], lambda tn, x: tn.log_softmax(x), lambda torch, x: torch.log_softmax(x, -1), 2),
         case("normalize", name, dtype, [x], lambda tn, x: tn.normalize(x), lambda torch, x: functional(torch).normalize(x, dim=-1), 2),
@@ -49,8 +49,19 @@ def images(dtype, n, c, size):
     ]
 
 
+# The rows of targets.json, on a GPU.
+GPU_SHAPES = {(16384, 1024): "rms_norm layer_norm softmax", (16384, 4096): "rms_norm layer_norm softmax add_rms_norm",
+              (8192, 8192): "rms_norm softmax add_rms_norm", (4096, 16384): "rms_norm", (1024, 131072): "rms_norm layer_norm softmax",
+              (128, 4096): "rms_norm layer_norm softmax"}
+
+
+def gpu_rows(n, h, ops):
+    return [dict(c, device="cuda") for c in rows("bfloat16", n, h, target=f"{n}x{h}-bf16") if c["op"] in ops.split()]
+
+
 DTYPES = ("float32", "bfloat16")
 CASES = [
+    *(c for (n, h), ops in GPU_SHAPES.items() for c in gpu_rows(n, h, ops)),
     *(c for dtype in DTYPES for c in rows(dtype, 2048, 4096)),
     *(c for dtype in DTYPES for c in rows(dtype, 64, 384)),
     *(c for dtype in DTYPES for c in rows(dtype, 65536, 64)),

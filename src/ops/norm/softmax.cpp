@@ -1,9 +1,11 @@
 // Contract of softmax, log_softmax, softmax_last_axis and normalize.
+#include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/cpu/reduced_layout.h"
 #include "src/ops/norm/norm_checks.h"
+#include "src/ops/norm/norm_cuda.h"
 #include "src/ops/norm/norm_kernels.h"
 #include "tenor/norm.h"
 
@@ -57,46 +59,61 @@ bool by_columns(const Tensor& x, int d, const Tensor& out, bool logarithm) {
   return true;
 }
 
-/// An operator over dim `dim` of x whose result has x's shape; columns(x, dim, out) may take it instead of the kernel.
-Tensor along_dim(
-    const char* op, const Tensor& x, int64_t dim, const Tensor& given, cpu::FunctionRef<void(const RowBlock&)> kernel,
-    cpu::FunctionRef<bool(const Tensor&, int, const Tensor&)> columns = [](const Tensor&, int, const Tensor&) {
-      return false;
-    }) {
+constexpr auto kNoColumns = [](const Tensor&, int, const Tensor&) { return false; };
+
+/// How an operator along a dim is computed.
+struct AlongDim {
+  cpu::FunctionRef<void(const RowBlock&)> rows;                            // dense rows on the CPU
+  cpu::FunctionRef<void(const Tensor&, const Tensor&)> on_cuda;            // x and the result with that dim last
+  cpu::FunctionRef<bool(const Tensor&, int, const Tensor&)> columns = kNoColumns;  // x, dim, result: false leaves it to rows
+};
+
+/// An operator over dim `dim` of x whose result has x's shape.
+Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& given, const AlongDim& run) {
   const int d = core::normalize_dim(op, dim, x.ndim());
-  Output out(op, given, x.shape(), x.dtype(), x, {&x}, {.elementwise = true});
+  Output out(op, given, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] { return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
   if (step.shape_only(out.target())) return out.target();
-  if (columns(x, d, out.target())) return out.finish();
   const Tensor from = cpu::dim_last(x, d);
+  if (core::on_cuda(x)) {
+    run.on_cuda(from, cpu::dim_last(out.target(), d));
+    return out.finish();
+  }
+  if (run.columns(x, d, out.target())) return out.finish();
   cpu::RowWalk walk(from.shape(), 1);
   walk.read(from);
   walk.write(cpu::dim_last(out.target(), d));
-  walk.run(kernel);
+  walk.run(run.rows);
   return out.finish();
+}
+
+Tensor softmax_along(const char* op, const Tensor& x, int64_t dim, const Tensor& given, bool logarithm) {
+  const auto rows = [&](const RowBlock& block) {
+    logarithm ? cpu::log_softmax_rows(block, x.dtype()) : cpu::softmax_rows(block, x.dtype());
+  };
+  const auto on_cuda = [&](const Tensor& from, const Tensor& to) {
+    if constexpr (core::kHasCuda) cuda::softmax_rows(op, from, to, logarithm);
+  };
+  const auto columns = [&](const Tensor& from, int d, const Tensor& to) { return by_columns(from, d, to, logarithm); };
+  return along_dim(op, x, dim, given, {rows, on_cuda, columns});
 }
 
 }  // namespace
 
 Tensor softmax(const Tensor& x, const SoftmaxOptions& o) {
   core::check_float("softmax", {"x", x});
-  return along_dim(
-      "softmax", x, o.dim, o.out, [&](const RowBlock& block) { cpu::softmax_rows(block, x.dtype()); },
-      [](const Tensor& from, int d, const Tensor& to) { return by_columns(from, d, to, false); });
+  return softmax_along("softmax", x, o.dim, o.out, false);
 }
 
 Tensor log_softmax(const Tensor& x, const SoftmaxOptions& o) {
   core::check_float("log_softmax", {"x", x});
-  return along_dim(
-      "log_softmax", x, o.dim, o.out, [&](const RowBlock& block) { cpu::log_softmax_rows(block, x.dtype()); },
-      [](const Tensor& from, int d, const Tensor& to) { return by_columns(from, d, to, true); });
+  return softmax_along("log_softmax", x, o.dim, o.out, true);
 }
 
 Tensor softmax_last_axis(const Tensor& x, const SoftmaxLastAxisOptions& o) {
   core::check_float("softmax_last_axis", {"x", x});
   check_last_axis("softmax_last_axis", x);
-  return along_dim("softmax_last_axis", x, -1, o.out,
-                   [&](const RowBlock& block) { cpu::softmax_rows(block, x.dtype()); });
+  return softmax_along("softmax_last_axis", x, -1, o.out, false);
 }
 
 Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
@@ -104,8 +121,11 @@ Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
   if (std::isnan(o.p)) fail<ValueError>("normalize: p must be a number, got {}", o.p);
   if (!(std::isfinite(o.epsilon) && o.epsilon >= 0))
     fail<ValueError>("normalize: epsilon must be finite and >= 0, got {}", o.epsilon);
-  return along_dim("normalize", x, o.dim, o.out,
-                   [&](const RowBlock& block) { cpu::normalize_rows(block, x.dtype(), o.p, o.epsilon); });
+  const auto rows = [&](const RowBlock& block) { cpu::normalize_rows(block, x.dtype(), o.p, o.epsilon); };
+  const auto on_cuda = [&](const Tensor& from, const Tensor& to) {
+    if constexpr (core::kHasCuda) cuda::normalize_rows(from, to, o.p, o.epsilon);
+  };
+  return along_dim("normalize", x, o.dim, o.out, {rows, on_cuda});
 }
 
 }  // namespace tenor

@@ -1,11 +1,13 @@
 // Contract of rope.
 #include "tenor/rope.h"
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
+#include "src/ops/rope/rope_cuda.h"
 #include "src/ops/rope/rope_kernels.h"
 
 namespace tenor {
@@ -101,13 +103,19 @@ Positions read_positions(const Tensor& x, const Tensor& cos, const Tensor& posit
 Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const RopeOptions& o) {
   const int64_t rotary_dim = check_rope(x, cos, sin, o);
   check_positions(x, cos, o.positions);
-  const bool traced = x.device().type == DeviceType::kMeta;
-  const Positions positions = traced ? Positions{{}, 1} : read_positions(x, cos, o.positions);
-  Output out("rope", o.out, x.shape(), x.dtype(), x, {&x, &cos, &sin, &o.positions}, {.elementwise = true});
+  const bool on_host = x.device().type == DeviceType::kCpu;
+  const Positions positions = on_host ? read_positions(x, cos, o.positions) : Positions{{}, 1};
+  Output out("rope", o.out, x.shape(), x.dtype(), x, {&x, &cos, &sin, &o.positions}, {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{"rope", OpClass::kElementwise, {x, cos, sin, o.positions}, {out.target()}, x.numel()};
   });
   if (step.shape_only(out.target())) return out.target();
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) {
+      cuda::rope({x, cos, sin, o.positions, out.target()}, rotary_dim, o.interleaved);
+      return out.finish();
+    }
+  }
   const cpu::RopeParameters p{x.dtype(),
                               &cos,
                               &sin,

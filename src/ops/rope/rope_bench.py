@@ -26,4 +26,5 @@ def case(dtype, b, s, h, d, interleaved=False):
 CASES = [
     *(case(dtype, 2, 1024, 32, 128, interleaved) for dtype in ("float32", "bfloat16") for interleaved in (False, True)),
     *(case(dtype, 1, 1, 32, 128) for dtype in ("float32", "bfloat16")),
+    *(dict(case("bfloat16", 2, 4096, 32, 128, interleaved), device="cuda") for interleaved in (False, True)),
 ]

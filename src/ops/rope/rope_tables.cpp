@@ -2,11 +2,13 @@
 #include <cmath>
 #include <numbers>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/cpu/parallel.h"
+#include "src/ops/rope/rope_cuda.h"
 #include "tenor/rope.h"
 
 namespace tenor {
@@ -95,6 +97,9 @@ std::vector<double> frequencies(int64_t rotary_dim, double theta, const RopeScal
 }
 
 void fill_tables(const std::vector<double>& frequency, double magnitude, const Tensor& cos, const Tensor& sin) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(cos)) return cuda::rope_tables(frequency, magnitude, cos, sin);
+  }
   const int64_t half = cos.shape(1);
   cpu::parallel_for(cos.shape(0), cpu::grain_of(half * 160), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
@@ -118,8 +123,8 @@ RopeTables rope_tables(int64_t maxpos, int64_t rotary_dim, const RopeTablesOptio
   if (o.out.cos.defined() != o.out.sin.defined()) fail<ValueError>("rope_tables: out must hold both cos and sin");
   const Tensor like = Tensor::empty({0}, float32, o.device);
   const Dims shape{maxpos, rotary_dim / 2};
-  Output cos(kOp, o.out.cos, shape, float32, like, {}, {.contiguous = true, .argument = "out[0]"});
-  Output sin(kOp, o.out.sin, shape, float32, like, {&o.out.cos}, {.contiguous = true, .argument = "out[1]"});
+  Output cos(kOp, o.out.cos, shape, float32, like, {}, {.contiguous = true, .argument = "out[0]", .cuda = core::kHasCuda});
+  Output sin(kOp, o.out.sin, shape, float32, like, {&o.out.cos}, {.contiguous = true, .argument = "out[1]", .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{kOp, OpClass::kElementwise, {}, {cos.target(), sin.target()}, 2 * product(shape)};
   });

@@ -1,0 +1,125 @@
+#include "src/cuda/row.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "src/cuda/row.cuh"
+
+namespace tenor::cuda {
+namespace {
+
+constexpr int kBlock = 128;  // threads of a block of short rows
+
+/// The least power of two >= n.
+int64_t round_up(int64_t n) {
+  int64_t power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+/// Whether rows whose elements lie `step` apart have neighbours that lie nearer than that.
+bool lies_in_columns(const Tensor& x, int row_dims, int64_t step) {
+  if (step <= 1) return false;
+  for (int d = 0; d + row_dims < x.ndim(); ++d)
+    if (x.shape(d) > 1 && x.stride(d) > 0 && x.stride(d) < step) return true;
+  return false;
+}
+
+/// Whether every row begins at a multiple of 16 bytes.
+bool is_row_aligned(const Tensor& x, int row_dims) {
+  const size_t item = item_size(x.dtype());
+  bool fits = is_aligned(x.raw(), 0, item);
+  for (int d = 0; fits && d + row_dims < x.ndim(); ++d) fits = x.shape(d) == 1 || is_aligned(nullptr, x.stride(d), item);
+  return fits;
+}
+
+/// Whether the kernels of rows in registers take that tensor.
+bool fits_registers(const RowPlan& plan, const Tensor& x, int row_dims, int64_t step) {
+  if (plan.columns) return true;
+  return step == 1 && (!plan.wide || is_row_aligned(x, row_dims));
+}
+
+unsigned count_resident(const void* kernel, const Grid& grid, Device device) {
+  const int threads = static_cast<int>(grid.threads.x * grid.threads.y * grid.threads.z);
+  int count = 0;
+  if (grid.cluster == 1) {
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads, grid.shared), "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    return static_cast<unsigned>(std::max(count, 1) * multiprocessors(device));
+  }
+  if (grid.cluster > 8) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cudaFuncSetAttribute");
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks;
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  check(cudaOccupancyMaxActiveClusters(&count, kernel, &config), "cudaOccupancyMaxActiveClusters");
+  return static_cast<unsigned>(std::max(count, 1) * grid.cluster);
+}
+
+}  // namespace
+
+std::string RowPlan::explain() const {
+  const auto number = [](int value) { return std::to_string(value); };
+  return number(threads) + (columns ? " warps of neighbouring rows, " : " threads a row, ") + (wide ? "16 bytes" : "one element") +
+         " an access, " + number(rows) + " rows a block, cluster of " + number(cluster) +
+         (registers ? ", row held in registers" : held ? ", row held in shared memory" : ", row read again by each pass");
+}
+
+unsigned resident_blocks(const void* kernel, const Grid& grid, Device device) {
+  using Key = std::tuple<const void*, int, unsigned, unsigned, int>;
+  static std::mutex mutex;
+  static auto* known = new std::map<Key, unsigned>;
+  std::lock_guard lock(mutex);
+  unsigned& blocks = (*known)[{kernel, device.index, grid.threads.x, grid.threads.y, grid.cluster}];
+  if (blocks == 0) blocks = count_resident(kernel, grid, device);
+  return blocks;
+}
+
+RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns) {
+  constexpr int kWarp = 32, kMost = kRowThreads / kWarp;
+  const int64_t share = held_elements(item), by_warp = columns ? share : share * kWarp;
+  const int64_t warps = (length + by_warp - 1) / by_warp;
+  RowPlan plan{.columns = columns, .held = warps <= kMost * kRowCluster, .cluster = kLoopCluster};
+  plan.wide = plan.held && !columns && dense && length * static_cast<int64_t>(item) % kVectorBytes == 0;
+  if (plan.held) plan.cluster = static_cast<int>(round_up((warps + kMost - 1) / kMost));
+  const int in_block = plan.held ? static_cast<int>((warps + plan.cluster - 1) / plan.cluster) : kMost;
+  if (columns) {
+    plan.threads = in_block;
+    plan.rows = in_block == 1 ? kBlock : kWarp;
+  } else {
+    plan.threads = warps == 1 ? static_cast<int>(round_up((length + share - 1) / share)) : in_block * kWarp;
+    plan.rows = plan.threads <= kWarp ? kBlock / plan.threads : 1;
+  }
+  return plan;
+}
+
+bool plan_problem(const char* op, const Tensor* tensors, int n, int row_dims, RowPlan& plan, int64_t& length, int64_t& run, RowSpan* spans) {
+  const Tensor& x = tensors[0];
+  const auto inner = [&](const Dims& dims) { return Dims(dims.end() - row_dims, dims.end()); };
+  constexpr int kMost = 4;
+  Dims strides[kMost];
+  for (int t = 0; t < n; ++t) strides[t] = inner(tensors[t].defined() ? tensors[t].strides() : x.strides());
+  int64_t size[kMaxDims], stride[kMost][kMaxDims];
+  Divider dividers[kMaxDims];
+  int ndim = 0;
+  collapse_into(op, inner(x.shape()), strides, n, 0, ndim, length, size, stride, dividers);
+  if (ndim > 2) return false;
+  run = ndim == 0 ? 1 : size[ndim - 1];
+  plan = plan_rows(length, ndim < 2, item_size(x.dtype()), ndim == 1 && lies_in_columns(x, row_dims, stride[0][0]));
+  plan.registers = plan.held && ndim < 2;
+  for (int t = 0; t < n; ++t) {
+    spans[t] = {nullptr, ndim == 2 ? stride[t][0] : 0, ndim == 0 ? 1 : stride[t][ndim - 1]};
+    if (!tensors[t].defined()) continue;
+    spans[t].data = tensors[t].raw();
+    plan.registers = plan.registers && fits_registers(plan, tensors[t], row_dims, spans[t].step);
+  }
+  return true;
+}
+
+}  // namespace tenor::cuda

@@ -1,0 +1,112 @@
+// gamma and beta in kernels: vectors of float32 or x's dtype, loaded beside the elements that they scale.
+#pragma once
+
+#include "src/cuda/convert.cuh"
+#include "src/cuda/vector.cuh"
+#include "tenor/tensor.h"
+
+namespace tenor::cuda {
+
+struct ParameterVector {
+  const void* data;  ///< null: not given
+  int64_t stride;
+  bool is_float;     ///< float32, else x's dtype
+  bool vector;       ///< dense and aligned to 16 bytes
+
+  static ParameterVector of(const Tensor& v) {
+    if (!v.defined()) return {nullptr, 0, true, false};
+    return {v.raw(), v.stride(0), v.dtype() == DType::kFloat32, v.stride(0) == 1 && is_aligned(v.raw(), 0, 1)};
+  }
+};
+
+/// One entry, in x's compute type.
+template <class T>
+__device__ __forceinline__ core::Compute<T> parameter(const ParameterVector& v, int64_t at, core::Compute<T> absent) {
+  if (!v.data) return absent;
+  if constexpr (!std::is_same_v<T, float>)
+    if (!v.is_float) return widen(static_cast<const T*>(v.data)[at * v.stride]);
+  return static_cast<const float*>(v.data)[at * v.stride];
+}
+
+/// Entries at..at + N - 1, dense and aligned where N > 1.
+template <class T, int N, class C = core::Compute<T>>
+__device__ __forceinline__ void parameters(const ParameterVector& v, int64_t at, C (&out)[N], C absent) {
+  if constexpr (N == 1) {
+    out[0] = parameter<T>(v, at, absent);
+  } else if (!v.data) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = absent;
+  } else if (v.is_float) {
+    constexpr int kPart = N < kVector<float> ? N : kVector<float>;
+#pragma unroll
+    for (int part = 0; part < N; part += kPart) {
+      const Pack<float, kPart> pack = load_pack<kPart>(static_cast<const float*>(v.data) + at + part);
+#pragma unroll
+      for (int j = 0; j < kPart; ++j) out[part + j] = pack.at[j];
+    }
+  } else if constexpr (!std::is_same_v<T, float>) {
+    const Pack<T, N> pack = load_pack<N>(static_cast<const T*>(v.data) + at);
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = widen(pack.at[j]);
+  }
+}
+
+/// Which entries of gamma and beta belong to an element.
+struct Affine {
+  ParameterVector gamma, beta;
+  int64_t groups;    ///< row r's parameters begin at r % groups * channels
+  int64_t channels;
+  int64_t places;    ///< elements of a row in one channel side by side; 0: an element's place in its run is its channel
+
+  /// Whether the accesses of HeldRow, `width` elements wide, meet one parameter each, or dense and aligned ones.
+  bool fits(int width) const {
+    const auto aligned = [](const ParameterVector& v) { return !v.data || v.vector; };
+    return places > 0 ? places % width == 0 : aligned(gamma) && aligned(beta) && channels % width == 0;
+  }
+};
+
+/// Any entries.
+template <class T, int N, class C = core::Compute<T>>
+__device__ __forceinline__ void gather_parameters(const ParameterVector& v, const int64_t (&at)[N], C (&out)[N], C absent) {
+  if (!v.data) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = absent;
+  } else if (v.is_float) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = static_cast<const float*>(v.data)[at[j] * v.stride];
+  } else if constexpr (!std::is_same_v<T, float>) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = widen(static_cast<const T*>(v.data)[at[j] * v.stride]);
+  }
+}
+
+/// values[j] = values[j] * (gamma + offset) + beta for the elements i, i + spacing, ... of the row.
+template <class Row, int N, class C = typename Row::C>
+__device__ __forceinline__ void scale_and_shift(const Row& row, const Affine& a, int64_t i, int64_t spacing, C offset, C (&values)[N]) {
+  using T = typename Row::Element;
+  const int64_t first = a.groups > 1 ? row.index() % a.groups * a.channels : 0;
+  const auto channel = [&](int64_t e) {
+    if (a.places == 0) return first + row.within(e);
+    return first + (row.length() <= UINT32_MAX ? static_cast<uint32_t>(e) / static_cast<uint32_t>(a.places) : e / a.places);
+  };
+  C gamma[N], beta[N];
+  if (Row::kDense && a.places == 0) {
+    parameters<T>(a.gamma, first + i, gamma, C(1));
+    parameters<T>(a.beta, first + i, beta, C(-0.0));  // v + -0 is v
+  } else if constexpr (Row::kDense) {
+    const int64_t c = channel(i);
+    const C scale = parameter<T>(a.gamma, c, C(1)), shift = parameter<T>(a.beta, c, C(-0.0));
+#pragma unroll
+    for (int j = 0; j < N; ++j) gamma[j] = scale, beta[j] = shift;
+  } else {
+    int64_t at[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j) at[j] = channel(min(i + j * spacing, row.length() - 1));  // those beyond the end are ignored
+    gather_parameters<T>(a.gamma, at, gamma, C(1));
+    gather_parameters<T>(a.beta, at, beta, C(-0.0));
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j) values[j] = values[j] * (offset != C(0) ? gamma[j] + offset : gamma[j]) + beta[j];
+}
+
+}  // namespace tenor::cuda

@@ -1,0 +1,63 @@
+// softmax and log_softmax.
+#include <cmath>
+
+#include "src/cuda/row.cuh"
+#include "src/ops/norm/norm_cuda.h"
+
+namespace tenor::cuda {
+namespace {
+
+/// e^v. For results that are rounded to 16 bits, by the hardware's 2^v, whose error grows to 2^-17 where e^v nears 0.
+template <class T>
+__device__ __forceinline__ core::Compute<T> exponential(core::Compute<T> v) {
+  if constexpr (sizeof(T) == 2) {
+    float e;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(v * 1.4426950408889634f));
+    return e;
+  } else if constexpr (sizeof(T) == 4) {
+    return expf(v);
+  } else {
+    return exp(v);
+  }
+}
+__device__ __forceinline__ float logarithm(float v) { return logf(v); }
+__device__ __forceinline__ double logarithm(double v) { return log(v); }
+
+/// A NaN is passed over by the maximum; then it makes the sum NaN, and with it the row.
+struct Softmax {
+  static constexpr int kTensors = 2;
+  struct Parameters {
+    bool log;
+  };
+
+  template <class Row, class C = typename Row::C, class T = typename Row::Element>
+  static __device__ void run(Row& row, const Parameters& p) {
+    const C top = row.combine(C(-INFINITY), [](C v) { return v; }, Max());
+    const C sum = row.sum([=](C v) { return exponential<T>(v - top); });
+    if (p.log) {
+      const C log_sum = logarithm(sum);
+      row.write(1, [=](C (&values)[Row::kGroup], int64_t, int64_t) {
+#pragma unroll
+        for (C& v : values) v = v - top - log_sum;
+      });
+    } else {
+      const C inverse = C(1) / sum;
+      row.write(1, [=](C (&values)[Row::kGroup], int64_t, int64_t) {
+#pragma unroll
+        for (C& v : values) v = sizeof(T) == 2 ? exponential<T>(v - top) * inverse : exponential<T>(v - top) / sum;
+      });
+    }
+  }
+};
+
+}  // namespace
+
+void softmax_rows(const char* op, const Tensor& x, const Tensor& y, bool log) {
+  const DeviceGuard guard(x.device());
+  RowPlan plan;
+  RowProblem<2> problem;
+  make_rows(op, {x, y}, 1, false, plan, problem);
+  core::visit_float(x.dtype(), [&]<class T>() { launch_rows<Softmax, T>(op, plan, problem, {log}, x.device()); });
+}
+
+}  // namespace tenor::cuda
