@@ -19,7 +19,7 @@ struct Grid {
 /// @throws CudaError naming the operator
 template <class... Params, class... Args>
 void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device device, Args&&... args) {
-  constexpr size_t kWithoutAsking = 48 << 10;
+  constexpr size_t kWithoutAsking = 24 << 10;  // of 48 KiB, which a kernel's own arrays share
   if (grid.shared > kWithoutAsking)
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(grid.shared)), op);
   if (grid.cluster > 8) check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1), op);

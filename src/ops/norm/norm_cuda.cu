@@ -95,6 +95,14 @@ bool channels_inside(const Tensor& x) {
   return true;
 }
 
+/// One dense run of several places as runs of one place, so that an element's place in its run is its channel.
+void split_runs(RowPlan& plan, RowProblem<4>& problem, int64_t channels) {
+  plan.registers = false;  // whose rows have one run
+  problem.run = channels;
+  problem.run_divider = make_divider(channels);
+  for (int t = 0; t < 4; ++t) problem.run_stride[t] = channels * problem.step[t];
+}
+
 }  // namespace
 
 void layer_norm_rows(const char* op, const NormTensors& tensors, double epsilon) { norm_rows<LayerNorm>(op, tensors, epsilon, 0); }
@@ -108,17 +116,14 @@ void group_norm_rows(const char* op, const Tensor& x, const Tensor& gamma, const
   RowProblem<4> problem;
   const bool inside = channels_inside(x);
   const bool evenly = make_rows(op, {x, y, Tensor(), Tensor()}, x.ndim() - 2, true, plan, problem);
-  // A channel's places must be counted in one run, or its run must be the channels.
-  if (!evenly || problem.run != (inside ? x.shape(2) : problem.length)) {
-    if (inside && evenly && problem.run == problem.length) {  // one place
-    } else {
-      const Tensor dense = x.contiguous(), result = Tensor::empty(x.shape(), x.dtype(), x.device());
-      group_norm_rows(op, dense, gamma, beta, result, epsilon);
-      core::copy_into(result, y);
-      return;
-    }
-  }
   const int64_t channels = x.shape(2);
+  if (evenly && inside && problem.run == problem.length && problem.run != channels) split_runs(plan, problem, channels);  // one group
+  if (!evenly || problem.run != (inside ? channels : problem.length)) {
+    const Tensor dense = x.contiguous(), result = Tensor::empty(x.shape(), x.dtype(), x.device());
+    group_norm_rows(op, dense, gamma, beta, result, epsilon);
+    core::copy_into(result, y);
+    return;
+  }
   const NormParameters parameters{
       epsilon, 0, false, {ParameterVector::of(gamma), ParameterVector::of(beta), x.shape(1), channels, inside ? 0 : problem.length / channels}};
   launch_norm<LayerNorm>(op, plan, problem, parameters, x);

@@ -282,6 +282,8 @@ TEST_F(NormCuda, ManyChannelsAndChannelsLast) {
   EXPECT_EQ(y.strides(), last.strides());
   expect_close(on_cpu(y), group_reference(x, 8, values(w), values(w), 1e-5), "group_norm", 1, 4e-6);
   EXPECT_TRUE(same_bits(on_cpu(group_norm(narrow(g, 0, 1, 1), 8, {.gamma = on_gpu(w), .beta = on_gpu(w)})), on_cpu(narrow(y, 0, 1, 1))));
+  const Tensor one = on_cpu(group_norm(g, 1, {.gamma = on_gpu(w), .beta = on_gpu(w)}));  // the whole sample is one dense row
+  expect_close(one, group_reference(x, 1, values(w), values(w), 1e-5), "one group", 1, 4e-6);
   const Tensor own = on_gpu(last);
   group_norm(own, 8, {.gamma = on_gpu(w), .beta = on_gpu(w), .out = own});
   EXPECT_TRUE(same_bits(on_cpu(own), on_cpu(y)));
