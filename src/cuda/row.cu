@@ -1,11 +1,8 @@
 #include "src/cuda/row.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
-#include <tuple>
 
-#include "src/cuda/row.cuh"
+#include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
 namespace {
@@ -41,27 +38,6 @@ bool fits_registers(const RowPlan& plan, const Tensor& x, int row_dims, int64_t 
   return step == 1 && (!plan.wide || is_row_aligned(x, row_dims));
 }
 
-unsigned count_resident(const void* kernel, const Grid& grid, Device device) {
-  const int threads = static_cast<int>(grid.threads.x * grid.threads.y * grid.threads.z);
-  int count = 0;
-  if (grid.cluster == 1) {
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads, grid.shared), "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    return static_cast<unsigned>(std::max(count, 1) * multiprocessors(device));
-  }
-  if (grid.cluster > 8) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cudaFuncSetAttribute");
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid.blocks;
-  config.blockDim = grid.threads;
-  config.dynamicSmemBytes = grid.shared;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  check(cudaOccupancyMaxActiveClusters(&count, kernel, &config), "cudaOccupancyMaxActiveClusters");
-  return static_cast<unsigned>(std::max(count, 1) * grid.cluster);
-}
-
 }  // namespace
 
 std::string RowPlan::explain() const {
@@ -69,16 +45,6 @@ std::string RowPlan::explain() const {
   return number(threads) + (columns ? " warps of neighbouring rows, " : " threads a row, ") + (wide ? "16 bytes" : "one element") +
          " an access, " + number(rows) + " rows a block, cluster of " + number(cluster) +
          (registers ? ", row held in registers" : held ? ", row held in shared memory" : ", row read again by each pass");
-}
-
-unsigned resident_blocks(const void* kernel, const Grid& grid, Device device) {
-  using Key = std::tuple<const void*, int, unsigned, unsigned, int>;
-  static std::mutex mutex;
-  static auto* known = new std::map<Key, unsigned>;
-  std::lock_guard lock(mutex);
-  unsigned& blocks = (*known)[{kernel, device.index, grid.threads.x, grid.threads.y, grid.cluster}];
-  if (blocks == 0) blocks = count_resident(kernel, grid, device);
-  return blocks;
 }
 
 RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns) {

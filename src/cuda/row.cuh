@@ -6,7 +6,7 @@
 //       template <class Row> static __device__ void run(Row& row, const Parameters& p) {
 //         const auto top = row.combine(-INFINITY, [](auto v) { return v; }, Max());
 //         ...
-//         row.write(1, [&](auto& values, int64_t i) { ... });
+//         row.write(1, [&](auto& values, int64_t i, int64_t spacing) { ... });
 //       }
 //     };
 //
@@ -21,10 +21,10 @@
 
 namespace tenor::cuda {
 
-/// Blocks of kRowThreads threads that a multiprocessor must hold: prefetching 4-byte elements takes more registers than two
-/// blocks leave.
+/// Blocks of kRowThreads threads that a multiprocessor must hold: 16-bit rows leave registers for three, and need them, since
+/// a block's loads, reductions and stores overlap with those of other blocks only.
 template <class T, int W>
-inline constexpr int kRowBlocks = W > 1 && sizeof(T) >= 4 ? 1 : 2;
+inline constexpr int kRowBlocks = W > 1 && sizeof(T) == 2 ? 3 : 2;
 
 template <class Op, class T, RowKind kKind, int W>
 __global__ void __launch_bounds__(kRowThreads, kRowBlocks<T, W>)
@@ -49,19 +49,13 @@ inline Grid grid_of(const RowPlan& plan, int64_t rows) {
   return {static_cast<unsigned>((rows + plan.rows - 1) / plan.rows * plan.cluster), block, 0, plan.cluster};
 }
 
-/// Blocks of that kernel and shape that the device holds at a time, whole clusters; remembered.
-unsigned resident_blocks(const void* kernel, const Grid& grid, Device device);
-
 /// Runs the operator over the problem. The one table of its kernels.
 template <class Op, class T>
 void launch_rows(const char* op, const RowPlan& plan, const RowProblem<Op::kTensors>& problem, const typename Op::Parameters& parameters, Device device) {
   if (problem.outer.count == 0 || problem.length == 0) return;
   Grid grid = grid_of(plan, problem.outer.count);
   const auto held = [&]<RowKind kKind, int W>() {
-    const auto kernel = held_row_kernel<Op, T, kKind, W>;
-    // Blocks that prefetch stay and take row after row; others are replaced.
-    if (W > 1) grid.blocks.x = std::min(grid.blocks.x, resident_blocks(reinterpret_cast<const void*>(kernel), grid, device));
-    launch(op, kernel, grid, device, problem, parameters);
+    launch(op, held_row_kernel<Op, T, kKind, W>, grid, device, problem, parameters);
   };
   if (!plan.registers) {
     grid.shared = held_elements(sizeof(T)) * sizeof(T) * grid.threads.x * grid.threads.y * grid.threads.z;

@@ -40,6 +40,9 @@ class GeneralRow {
     }
   }
 
+  template <class F>
+  __device__ void for_accesses(F) const {}  // only rows in registers hurry
+
   __device__ int64_t index() const { return row_; }
   __device__ int64_t length() const { return problem_.length; }
   __device__ int64_t within(int64_t i) const { return is_one_run() ? i : i - run_of(i) * problem_.run; }

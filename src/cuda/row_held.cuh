@@ -23,7 +23,6 @@ class HeldRow {
   static constexpr int kPacks = held_elements(sizeof(T)) / W;
   static constexpr int kGroup = W > 1 ? W : 8;          ///< elements that write() hands over at a time
   static constexpr bool kDense = W > 1;                 ///< they are neighbours, and begin at a multiple of kGroup
-  static constexpr bool kPrefetch = W > 1;              ///< the next row's loads are under way while this one is reduced
 
   __device__ HeldRow(const RowProblem<N>& problem, RowScratch<C>& scratch) : problem_(problem), threads_(scratch, kKind == RowKind::kColumns) {}
 
@@ -31,27 +30,19 @@ class HeldRow {
   template <class F>
   __device__ void for_rows(F fn) {
     const int64_t groups = (problem_.outer.count + threads_.rows() - 1) / threads_.rows();
-    int64_t group = threads_.group();
-    seek(group);
-    load(held_);
-    while (true) {
-      const int64_t next = group + threads_.groups();
-      if constexpr (!kPrefetch) {
-        fn();
-        if (next >= groups) return;
-        seek(next);
-        load(held_);
-      } else {
-        Stored ahead[kPacks];
-        if (next < groups) load_ahead(next, ahead);
-        fn();
-        if (next >= groups) return;
-        seek(next);
-#pragma unroll
-        for (int p = 0; p < kPacks; ++p) held_[p] = ahead[p];
-      }
-      group = next;
+    for (int64_t group = threads_.group(); group < groups; group += threads_.groups()) {
+      seek(group);
+      load();
+      fn();
     }
+  }
+
+  /// Calls fn(i) for the first element of each of this thread's accesses.
+  template <class F>
+  __device__ void for_accesses(F fn) const {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+      if (holds(p)) fn(first() + step(p));
   }
 
   __device__ int64_t index() const { return row_; }
@@ -183,21 +174,10 @@ class HeldRow {
     for (int t = 0; t < N; ++t) data_[t] = static_cast<T*>(problem_.data[t]) + at[t] + (kKind == RowKind::kColumns ? first() * problem_.step[t] : first());
     left_ = inside ? static_cast<int>(problem_.length) - first() : 0;
   }
-  /// The input's row of a later group.
-  __device__ __forceinline__ void load_ahead(int64_t group, Stored (&to)[kPacks]) const {
-    const int64_t row = threads_.row(group);
-    if (row >= problem_.outer.count) return;
-    int64_t at[N] = {};
-    offsets(problem_.outer, row, at);
-    const T* from = static_cast<const T*>(problem_.data[0]) + at[0] + first();
+  __device__ __forceinline__ void load() {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p)
-      if (first() + step(p) < problem_.length) to[p] = load_stored(from + step(p));
-  }
-  __device__ __forceinline__ void load(Stored (&to)[kPacks]) const {
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p)
-      if (holds(p)) to[p] = load_stored(place(0, p));
+      if (holds(p)) held_[p] = load_stored(place(0, p));
   }
 
   const RowProblem<N>& problem_;

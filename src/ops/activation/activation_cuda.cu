@@ -1,4 +1,4 @@
-// silu_mul and gelu_mul: one pass, two accesses of 16 bytes an operand and thread. Where the result is rounded to 16 bits,
+// silu_mul and gelu_mul: one pass, an access of 16 bytes an operand and thread. Where the result is rounded to 16 bits,
 // the hardware's approximate exponential and reciprocal serve: their errors of some 2^-21 do not reach it.
 #include "src/ops/activation/activation_cuda.h"
 
@@ -14,7 +14,7 @@ namespace tenor::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kUnits = 2;  // accesses of a thread
+constexpr int kUnits = 1;  // accesses of a thread
 
 /// above / (1 + e), e = exp(-|v|): the sigmoid of v without overflow, and without loss in its far tail.
 template <bool kFast, class T>
@@ -71,7 +71,7 @@ struct GeluTanh {
 
 /// The layout counts units of V elements; its tensors are gate, up, out.
 template <class Activation, class T, int V>
-__global__ void __launch_bounds__(kThreads) gated_kernel(const T* gate, const T* up, T* out, const __grid_constant__ Layout<3> layout) {
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? 6 : 4) gated_kernel(const T* gate, const T* up, T* out, const __grid_constant__ Layout<3> layout) {
   const int64_t first = int64_t{blockIdx.x} * (kThreads * kUnits) + threadIdx.x;
   Pack<T, V> v[kUnits], u[kUnits];
   int64_t to[kUnits];

@@ -57,6 +57,7 @@ struct Affine {
   int64_t groups;    ///< row r's parameters begin at r % groups * channels
   int64_t channels;
   int64_t places;    ///< elements of a row in one channel side by side; 0: an element's place in its run is its channel
+  bool few_rows = false;  ///< then a block's time is the memory's latency, which the vectors should not wait for twice
 
   /// Whether the accesses of HeldRow, `width` elements wide, meet one parameter each, or dense and aligned ones.
   bool fits(int width) const {
@@ -64,6 +65,19 @@ struct Affine {
     return places > 0 ? places % width == 0 : aligned(gamma) && aligned(beta) && channels % width == 0;
   }
 };
+
+/// Starts bringing the vectors to L2 while the row is on its way.
+template <class Row>
+__device__ __forceinline__ void fetch_ahead(const Row& row, const Affine& a) {
+  if (!Row::kDense || !a.few_rows || a.places != 0) return;
+  const auto fetch = [](const ParameterVector& v, int64_t at, size_t item) {
+    if (v.data) asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(v.data) + at * v.stride * static_cast<int64_t>(v.is_float ? 4 : item)));
+  };
+  row.for_accesses([&](int64_t i) {
+    fetch(a.gamma, i, sizeof(typename Row::Element));
+    fetch(a.beta, i, sizeof(typename Row::Element));
+  });
+}
 
 /// Any entries.
 template <class T, int N, class C = core::Compute<T>>
@@ -105,8 +119,15 @@ __device__ __forceinline__ void scale_and_shift(const Row& row, const Affine& a,
     gather_parameters<T>(a.gamma, at, gamma, C(1));
     gather_parameters<T>(a.beta, at, beta, C(-0.0));
   }
+  if (offset != C(0)) {
 #pragma unroll
-  for (int j = 0; j < N; ++j) values[j] = values[j] * (offset != C(0) ? gamma[j] + offset : gamma[j]) + beta[j];
+    for (int j = 0; j < N; ++j) gamma[j] += offset;
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j) values[j] = values[j] * gamma[j];
+  if (!a.beta.data) return;
+#pragma unroll
+  for (int j = 0; j < N; ++j) values[j] += beta[j];
 }
 
 }  // namespace tenor::cuda

@@ -65,6 +65,12 @@ __global__ void __launch_bounds__(kThreads) flat_kernel(const T* x, T* y, int64_
     const int n = static_cast<int>(min(int64_t{kWidth}, count - i));
     Pack<T, kWidth> pack;
     if (n == kWidth) pack = load_once<kWidth>(x + i);
+    if (n == kWidth && left >= kWidth) {
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) pack.at[j] = convert<T>(line.at(widen(pack.at[j])));
+      store_once(y + i, pack);
+      continue;
+    }
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
       if (j >= n) break;
@@ -78,6 +84,22 @@ __global__ void __launch_bounds__(kThreads) flat_kernel(const T* x, T* y, int64_
       if (n < kWidth) y[i + j] = pack.at[j];
     }
     if (n == kWidth) store_once(y + i, pack);
+  }
+}
+
+/// Channels innermost and a whole number of times in the grid's step: a thread meets the same channels again and again.
+template <class T>
+__global__ void __launch_bounds__(kThreads) channels_kernel(const T* x, T* y, int64_t count, const __grid_constant__ Channels p) {
+  constexpr int kWidth = kVector<T>;
+  const int64_t step = int64_t{gridDim.x} * kThreads * kWidth, first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
+  Line<core::Compute<T>> lines[kWidth];
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) lines[j] = line_of<T>(p, (first + j) % p.count);
+  for (int64_t i = first; i < count; i += step) {
+    Pack<T, kWidth> pack = load_once<kWidth>(x + i);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) pack.at[j] = convert<T>(lines[j].at(widen(pack.at[j])));
+    store_once(y + i, pack);
   }
 }
 
@@ -108,6 +130,11 @@ void run(const Tensor& x, const Channels& p, const Tensor& y) {
   const bool single = p.count == 1;
   const bool flat = dense.is_dense(0) && dense.is_dense(1) && is_aligned(x.raw(), 0, 1) && is_aligned(y.raw(), 0, 1) && (inner || middle || single);
   if (flat) {
+    const int64_t a_block = kThreads * kVector<T>;
+    if (inner && !single && layout.count % kVector<T> == 0 && a_block % p.count == 0) {
+      const Grid grid{blocks_for(layout.count, a_block, x.device(), 8), kThreads};
+      return launch("batch_norm", channels_kernel<T>, grid, x.device(), x.data<T>(), y.data<T>(), layout.count, p);
+    }
     const int64_t places = single ? layout.count : inner ? 1 : layout.size[n - 1];
     const Grid grid{blocks_for(layout.count, kThreads * kVector<T>, x.device(), 8), kThreads, shared};
     launch("batch_norm", flat_kernel<T>, grid, x.device(), x.data<T>(), y.data<T>(), layout.count, places, p);

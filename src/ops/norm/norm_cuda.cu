@@ -36,6 +36,7 @@ struct LayerNorm {
 
   template <class Row, class C = typename Row::C>
   static __device__ void run(Row& row, const Parameters& p) {
+    fetch_ahead(row, p.affine);
     if (p.add) row.add(kResidual, kSum);
     const C count = static_cast<C>(row.length());
     const C mean = row.sum([](C v) { return v; }) / count;
@@ -60,6 +61,7 @@ struct RmsNorm {
 
   template <class Row, class C = typename Row::C>
   static __device__ void run(Row& row, const Parameters& p) {
+    fetch_ahead(row, p.affine);
     if (p.add) row.add(kResidual, kSum);
     const C square = row.sum([](C v) { return v * v; });
     const C inverse = inverse_root(square / static_cast<C>(row.length()), p.epsilon);
@@ -72,7 +74,8 @@ struct RmsNorm {
 };
 
 template <class Op>
-void launch_norm(const char* op, RowPlan& plan, const RowProblem<4>& problem, const NormParameters& parameters, const Tensor& x) {
+void launch_norm(const char* op, RowPlan& plan, const RowProblem<4>& problem, NormParameters parameters, const Tensor& x) {
+  parameters.affine.few_rows = problem.outer.count / plan.rows <= 4 * multiprocessors(x.device());
   plan.registers = plan.registers && (!plan.wide || parameters.affine.fits(kVectorBytes / static_cast<int>(item_size(x.dtype()))));
   core::visit_float(x.dtype(), [&]<class T>() { launch_rows<Op, T>(op, plan, problem, parameters, x.device()); });
 }
