@@ -27,7 +27,8 @@ struct GemmConfig {
   static constexpr bool kOuterB = kLayoutB == ptx::TileLayout::kOuter;
   static constexpr int kStageBytes = (kTileM + kColumns) * kTileK * 2;
   static constexpr int kStages = (192 << 10) / kStageBytes < 8 ? (192 << 10) / kStageBytes : 8;
-  static constexpr int kInstruction = kColumns == 224 || kColumns == 192 ? kColumns / 2 : kColumns;  ///< columns of one wgmma
+  static constexpr int kInstruction =
+      kColumns == 224 || kColumns == 192 ? kColumns / 2 : kColumns;  ///< columns of one wgmma
   static constexpr int kParts = kColumns / kInstruction;
   /// What this block loads and multicasts: rows of A, and of B columns or (outer) lines of k.
   static constexpr int kShareA = kTileM / kClusterN, kShareB = (kOuterB ? kTileK : kColumns) / kClusterM;
@@ -96,14 +97,18 @@ struct LoadTarget {
 };
 
 template <int kBlocks>
-__device__ __forceinline__ void load(void* dst, const CUtensorMap& map, int x, int y, int2 matrix, const LoadTarget& to) {
-  if constexpr (kBlocks > 1) ptx::tma_load_4d_multicast(dst, &map, x, y, matrix.x, matrix.y, to.full, to.blocks);
-  else ptx::tma_load_4d(dst, &map, x, y, matrix.x, matrix.y, to.full);
+__device__ __forceinline__ void load(void* dst, const CUtensorMap& map, int x, int y, int2 matrix,
+                                     const LoadTarget& to) {
+  if constexpr (kBlocks > 1)
+    ptx::tma_load_4d_multicast(dst, &map, x, y, matrix.x, matrix.y, to.full, to.blocks);
+  else
+    ptx::tma_load_4d(dst, &map, x, y, matrix.x, matrix.y, to.full);
 }
 
 /// This block's share of B at step k of columns from `first` on.
 template <class Config>
-__device__ __forceinline__ void load_b(typename Config::T* tile, const CUtensorMap& map, int k, int first, int2 matrix, int rank, const LoadTarget& to) {
+__device__ __forceinline__ void load_b(typename Config::T* tile, const CUtensorMap& map, int k, int first, int2 matrix,
+                                       int rank, const LoadTarget& to) {
   const int share = rank * Config::kShareB;
   if constexpr (Config::kOuterB) {
     for (int block = 0; block < Config::kColumns / 64; ++block)
@@ -132,7 +137,8 @@ __device__ void gemm_produce(GemmShared<Config>& shared, const GemmShape& shape,
       ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
       rows.full = columns.full = &shared.full[ring.stage];
       ptx::mbarrier_arrive_expect(rows.full, Config::kStageBytes);
-      load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, map_a, step * kTileK, y, matrix_a, rows);
+      load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, map_a, step * kTileK, y,
+                              matrix_a, rows);
       load_b<Config>(shared.b[ring.stage], map_b, step * kTileK, x, matrix_b, place.m, columns);
       ring.advance();
     }

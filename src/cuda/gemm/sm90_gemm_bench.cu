@@ -79,25 +79,28 @@ std::function<void()> cublas(cublasLtHandle_t handle, const GemmProblem& p, void
 /// Every tile's time, the chosen one marked.
 void time_tiles(const GemmProblem& p, void* flush, size_t flush_bytes) {
   const tenor::cuda::gemm::TileShape* tiles;
-  const int count = tenor::cuda::gemm::sm90_gemm_tiles(p.b_outer, &tiles), chosen = tenor::cuda::gemm::sm90_gemm_choice(p);
+  const int count = tenor::cuda::gemm::sm90_gemm_tiles(p.b_outer, &tiles),
+            chosen = tenor::cuda::gemm::sm90_gemm_choice(p);
   for (int tile = 0; tile < count; ++tile) {
     std::vector<float> times;
     for (int i = -2; i < 7; ++i) {
-      const float t = time_once([&] { CHECK_CUDA(tenor::cuda::gemm::sm90_gemm_with(p, tile, nullptr)); }, flush, flush_bytes);
+      const float t =
+          time_once([&] { CHECK_CUDA(tenor::cuda::gemm::sm90_gemm_with(p, tile, nullptr)); }, flush, flush_bytes);
       if (i >= 0) times.push_back(t);
     }
-    std::printf("%dx%dx%d columns %d cluster %dx%d: %.1f us, %.1f TFLOP/s%s\n", p.m, p.n, p.k, tiles[tile].columns, tiles[tile].cluster_m,
-                tiles[tile].cluster_n, median(times) * 1e3, 2.0 * p.m * p.n * p.k / median(times) / 1e9, tile == chosen ? " (chosen)" : "");
+    std::printf("%dx%dx%d columns %d cluster %dx%d: %.1f us, %.1f TFLOP/s%s\n", p.m, p.n, p.k, tiles[tile].columns,
+                tiles[tile].cluster_m, tiles[tile].cluster_n, median(times) * 1e3,
+                2.0 * p.m * p.n * p.k / median(times) / 1e9, tile == chosen ? " (chosen)" : "");
   }
 }
 
 }  // namespace
 
 int main(int argc, char**) {
-  const int shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192},  {2048, 2048, 2048},
-                           {4000, 4096, 4096}, {1000, 8192, 4096}, {333, 4096, 14336},    {4096, 14336, 4096},
-                           {128, 14336, 4096}, {5000, 5000, 5000}, {64, 14336, 4096},     {256, 4096, 4096},
-                           {3000, 3000, 3000}, {700, 14336, 4096}};
+  const int shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {2048, 2048, 2048},  {4000, 4096, 4096},
+                           {1000, 8192, 4096}, {333, 4096, 14336}, {4096, 14336, 4096}, {128, 14336, 4096},
+                           {5000, 5000, 5000}, {64, 14336, 4096},  {256, 4096, 4096},   {3000, 3000, 3000},
+                           {700, 14336, 4096}};
   cublasLtHandle_t handle;
   CHECK_CUDA(cublasLtCreate(&handle));
   const size_t workspace_bytes = 64 << 20, flush_bytes = 256 << 20;

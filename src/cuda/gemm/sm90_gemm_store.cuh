@@ -52,7 +52,8 @@ __device__ __forceinline__ int accumulator_column(int i) { return i / 4 * 8 + th
 
 template <class T>
 __device__ __forceinline__ float bias_at(const GemmShape& shape, int64_t at) {
-  return shape.bias_float ? static_cast<const float*>(shape.bias)[at] : static_cast<float>(static_cast<const T*>(shape.bias)[at]);
+  return shape.bias_float ? static_cast<const float*>(shape.bias)[at]
+                          : static_cast<float>(static_cast<const T*>(shape.bias)[at]);
 }
 
 /// Adds the bias of each row (bias_row not 0) or of each column.

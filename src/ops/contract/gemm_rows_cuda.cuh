@@ -72,8 +72,8 @@ struct RowsChoice {
   int cols;
   int shared = 0;
 };
-/// gemm_rows_tensor_cuda.cu and gemm_rows_float_cuda.cu: `dots` where the matrix's columns are contiguous, `aligned` where
-/// every run of it starts and ends at multiples of 16 bytes.
+/// gemm_rows_tensor_cuda.cu and gemm_rows_float_cuda.cu: `dots` where the matrix's columns are contiguous, `aligned`
+/// where every run of it starts and ends at multiples of 16 bytes.
 RowsChoice choose_rows_tensor(const DeviceGemm& p, bool dots, bool aligned);
 RowsChoice choose_rows_float(const DeviceGemm& p, bool dots, bool aligned);
 

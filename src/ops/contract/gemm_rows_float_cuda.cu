@@ -90,11 +90,16 @@ __global__ void __launch_bounds__(kThreads) float_sums_kernel(const __grid_const
 template <bool kAligned>
 RowsChoice choose(const DeviceGemm& p, bool dots) {
   if (dots) return {p.m > 1 ? float_dots_kernel<4, kAligned> : float_dots_kernel<1, kAligned>, 8};
-  return {p.m > 4 ? float_sums_kernel<8, kAligned> : p.m > 1 ? float_sums_kernel<4, kAligned> : float_sums_kernel<1, kAligned>, 128};
+  return {p.m > 4   ? float_sums_kernel<8, kAligned>
+          : p.m > 1 ? float_sums_kernel<4, kAligned>
+                    : float_sums_kernel<1, kAligned>,
+          128};
 }
 
 }  // namespace
 
-RowsChoice choose_rows_float(const DeviceGemm& p, bool dots, bool aligned) { return aligned ? choose<true>(p, dots) : choose<false>(p, dots); }
+RowsChoice choose_rows_float(const DeviceGemm& p, bool dots, bool aligned) {
+  return aligned ? choose<true>(p, dots) : choose<false>(p, dots);
+}
 
 }  // namespace tenor::contract

@@ -1,8 +1,9 @@
 // 16-bit operands of the "rows" candidate on CUDA, on the tensor cores.
 //
 // A sum does not care which k sits in which slot of a fragment, as long as both operands agree: each lane copies 16
-// neighbouring bytes of the matrix and uses them as they come. Aligned matrices stream through rings of asynchronous copies,
-// one a warp; a lane reads back only what it copied itself, so no barrier slows them. Others are loaded by element.
+// neighbouring bytes of the matrix and uses them as they come. Aligned matrices stream through rings of asynchronous
+// copies, one a warp; a lane reads back only what it copied itself, so no barrier slows them. Others are loaded by
+// element.
 #include "src/cuda/ptx/async_copy.cuh"
 #include "src/cuda/ptx/mma.cuh"
 #include "src/ops/contract/gemm_rows_cuda.cuh"
@@ -20,7 +21,9 @@ __device__ __forceinline__ uint32_t pair_of(const uint4& x, const uint4& y, int 
 }
 
 /// Elements of a row of a, which may be read past k, as zeros there.
-__device__ __forceinline__ uint32_t pair_below(uint32_t pair, int64_t left) { return left >= 2 ? pair : left == 1 ? pair & 0xFFFF : 0; }
+__device__ __forceinline__ uint32_t pair_below(uint32_t pair, int64_t left) {
+  return left >= 2 ? pair : left == 1 ? pair & 0xFFFF : 0;
+}
 
 /// Where lane 4g + t finds rows g and g + 8 of a, the last row standing in for those past it.
 template <class T>
@@ -68,8 +71,8 @@ __device__ __forceinline__ void stream(Ring* ring, const Share& share, Copy&& co
   ptx::async_copy_wait<0>();
 }
 
-/// The matrix's columns contiguous (k runs along memory). A step is 32 of k: lane 4g + t holds k 8t..8t+7 of columns g and
-/// g + 8 and of rows g and, where kHigh, g + 8.
+/// The matrix's columns contiguous (k runs along memory). A step is 32 of k: lane 4g + t holds k 8t..8t+7 of columns g
+/// and g + 8 and of rows g and, where kHigh, g + 8.
 template <class T, bool kHigh>
 struct Dots {
   static constexpr int kCols = 16, kRows = kHigh ? 16 : 8, kSteps = kHigh ? 6 : 5, kBlocks = kHigh ? 2 : 3;
@@ -79,7 +82,8 @@ struct Dots {
 };
 
 template <class T, bool kHigh>
-__global__ void __launch_bounds__(kThreads, Dots<T, kHigh>::kBlocks) dots_kernel(const __grid_constant__ DeviceGemm p, int clusters) {
+__global__ void __launch_bounds__(kThreads, Dots<T, kHigh>::kBlocks)
+    dots_kernel(const __grid_constant__ DeviceGemm p, int clusters) {
   using D = Dots<T, kHigh>;
   extern __shared__ __align__(16) unsigned char raw[];
   auto* ring = reinterpret_cast<typename D::Ring*>(raw) + threadIdx.x / 32 * D::kSteps;
@@ -116,8 +120,8 @@ __global__ void __launch_bounds__(kThreads, Dots<T, kHigh>::kBlocks) dots_kernel
   });
 }
 
-/// The matrix's rows contiguous. A step is 16 of k: lane 4g + t holds columns 8g..8g+7 of k 4t..4t+3, so that column 8g + j
-/// is column g of the j-th fragment.
+/// The matrix's rows contiguous. A step is 16 of k: lane 4g + t holds columns 8g..8g+7 of k 4t..4t+3, so that column 8g
+/// + j is column g of the j-th fragment.
 template <class T, bool kHigh>
 struct Sums {
   static constexpr int kCols = 64, kRows = kHigh ? 16 : 8, kSteps = 4, kBlocks = 2;
@@ -130,7 +134,8 @@ struct Sums {
 };
 
 template <class T, bool kHigh>
-__global__ void __launch_bounds__(kThreads, Sums<T, kHigh>::kBlocks) sums_kernel(const __grid_constant__ DeviceGemm p, int clusters) {
+__global__ void __launch_bounds__(kThreads, Sums<T, kHigh>::kBlocks)
+    sums_kernel(const __grid_constant__ DeviceGemm p, int clusters) {
   using S = Sums<T, kHigh>;
   extern __shared__ __align__(16) unsigned char raw[];
   auto* ring = reinterpret_cast<typename S::Ring*>(raw) + threadIdx.x / 32 * S::kSteps;
@@ -145,7 +150,8 @@ __global__ void __launch_bounds__(kThreads, Sums<T, kHigh>::kBlocks) sums_kernel
       if (step >= share.last) return;
       const int64_t k = step * 16 + t * 4, left = p.k - k;
 #pragma unroll
-      for (int r = 0; r < 4; ++r) ptx::async_copy_16_once(&slot.matrix[r][lane], b + (r < left ? k + r : 0) * p.b.row, inside && r < left);
+      for (int r = 0; r < 4; ++r)
+        ptx::async_copy_16_once(&slot.matrix[r][lane], b + (r < left ? k + r : 0) * p.b.row, inside && r < left);
       // a's rows may be read past k up to a multiple of 8; what is there is cut off below.
       ptx::async_copy_8(&slot.rows[0][lane], a.low + (left > 0 ? step * 16 : 0), left > 0);
       if constexpr (kHigh) ptx::async_copy_8(&slot.rows[1][lane], a.high + (left > 0 ? step * 16 : 0), left > 0);
@@ -154,12 +160,14 @@ __global__ void __launch_bounds__(kThreads, Sums<T, kHigh>::kBlocks) sums_kernel
     stream<S::kSteps>(ring, share, copy, [&](const typename S::Ring& slot) {
       uint2 low = slot.rows[0][lane], high = kHigh ? slot.rows[kHigh][lane] : uint2{};
       if (left < 4) {
-        low = {pair_below(low.x, left), pair_below(low.y, left - 2)}, high = {pair_below(high.x, left), pair_below(high.y, left - 2)};
+        low = {pair_below(low.x, left), pair_below(low.y, left - 2)},
+        high = {pair_below(high.x, left), pair_below(high.y, left - 2)};
       }
       left -= 16;
       const uint4 w[4] = {slot.matrix[0][lane], slot.matrix[1][lane], slot.matrix[2][lane], slot.matrix[3][lane]};
 #pragma unroll
-      for (int j = 0; j < 8; ++j) ptx::mma_m16n8k16<T>(sums[j], low.x, high.x, low.y, high.y, pair_of(w[0], w[1], j), pair_of(w[2], w[3], j));
+      for (int j = 0; j < 8; ++j)
+        ptx::mma_m16n8k16<T>(sums[j], low.x, high.x, low.y, high.y, pair_of(w[0], w[1], j), pair_of(w[2], w[3], j));
     });
     __syncthreads();
     auto* parts = reinterpret_cast<float*>(raw);
@@ -274,7 +282,8 @@ template <class T, bool kHigh>
 RowsChoice choose(bool dots, bool aligned) {
   using D = Dots<T, kHigh>;
   using S = Sums<T, kHigh>;
-  if (!aligned) return dots ? RowsChoice{loose_dots_kernel<T, kHigh>, D::kCols} : RowsChoice{loose_sums_kernel<T, kHigh>, S::kCols};
+  if (!aligned)
+    return dots ? RowsChoice{loose_dots_kernel<T, kHigh>, D::kCols} : RowsChoice{loose_sums_kernel<T, kHigh>, S::kCols};
   if (dots) return {dots_kernel<T, kHigh>, D::kCols, D::kShared};
   return {sums_kernel<T, kHigh>, S::kCols, S::kShared};
 }

@@ -18,7 +18,8 @@ struct Operand {
   int64_t offset, side_step, depth_step, sides, depths;
 };
 
-/// A thread's share of a slice [kDepth][kTile], fetched ahead of its use. Neighbouring threads run along the smaller step.
+/// A thread's share of a slice [kDepth][kTile], fetched ahead of its use. Neighbouring threads run along the smaller
+/// step.
 template <class T, int kTile, int kDepth>
 class Slice {
  public:
