@@ -49,6 +49,7 @@ std::string RowPlan::explain() const {
 
 RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns) {
   constexpr int kWarp = 32, kMost = kRowThreads / kWarp;
+  length = std::max<int64_t>(length, 1);  // empty rows have a plan that never runs
   const int64_t share = held_elements(item), by_warp = columns ? share : share * kWarp;
   const int64_t warps = (length + by_warp - 1) / by_warp;
   RowPlan plan{.columns = columns, .held = warps <= kMost * kRowCluster, .cluster = kLoopCluster};
