@@ -281,7 +281,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   const int d = normalize_dim("narrow", dim, x.ndim());
   const int64_t size = x.shape(d), first = start < 0 ? start + size : start;
   if (first < 0 || first > size) fail<IndexError>("narrow: start {} is out of range for dim {} of size {}", start, d, size);
-  if (length < 0 || first + length > size)
+  if (length < 0 || length > size - first)
     fail<ShapeError>("narrow: length {} from {} does not fit dim {} of size {}", length, start, d, size);
   Dims shape = x.shape();
   shape[d] = length;
