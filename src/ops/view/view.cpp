@@ -308,7 +308,8 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int64_t dim) {
   int64_t total = 0;
   for (int64_t size : sizes) {
     if (size < 0) fail<ValueError>("split: sizes must be >= 0, got {}", sizes);
-    total += size;
+    if (__builtin_add_overflow(total, size, &total))
+      fail<ValueError>("split: sizes {} sum to more than 64 bits can count, but dim {} has size {}", sizes, d, x.shape(d));
   }
   if (total != x.shape(d)) fail<ValueError>("split: sizes {} sum to {}, but dim {} has size {}", sizes, total, d, x.shape(d));
   std::vector<Tensor> pieces;

@@ -198,6 +198,7 @@ TEST(View, ErrorsNameOperatorArgumentAndSizes) {
   expect_error<IndexError>([&] { select(x, 1, 6); }, {"select", "6"});
   expect_error<IndexError>([&] { select(scalar, 0, 0); }, {"select", "no dims"});
   expect_error<ValueError>([&] { split(x, Dims{2, 2}, 1); }, {"split", "sum to 4", "6"});
+  expect_error<ValueError>([&] { split(x, Dims{1LL << 62, 1LL << 62, 1LL << 62, 1LL << 62, 6}, 1); }, {"split", "sum to more", "6"});
   expect_error<ValueError>([&] { split(x, int64_t{0}, 1); }, {"split", "0"});
   expect_error<ValueError>([&] { chunk(x, 0); }, {"chunk", "0"});
   expect_error<ShapeError>([&] { unfold(x, 0, 3, 1); }, {"unfold", "3", "2"});
