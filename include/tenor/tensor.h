@@ -29,13 +29,15 @@ class Tensor {
   Tensor() = default;
 
   /// A tensor over memory that the caller brings. Empty strides mean row-major. `owner` is kept while views live.
-  /// @throws ShapeError for a negative size or strides of another length, ValueError for a negative stride.
+  /// @throws ShapeError for a negative size or strides of another length, ValueError for a negative stride or
+  /// strides that reach beyond 64 bits of bytes.
   static Tensor wrap(void* data, Device device, DType dtype, Dims shape, Dims strides = {},
                      std::shared_ptr<void> owner = {}, bool read_only = false);
   /// New memory of the current allocator, contents undefined; row-major, or with the given dense strides.
   static Tensor empty(Dims shape, DType dtype, Device device = kCpu, Dims strides = {});
   /// Takes over a DLPack capsule's tensor (old or versioned form), without a copy; calls its deleter when the last view dies.
-  /// @throws DTypeError, DeviceError for what Tenor does not hold; UnsupportedError for another major version.
+  /// @throws DTypeError, DeviceError for what Tenor does not hold; UnsupportedError for another major version;
+  /// ShapeError, ValueError for a tensor that contradicts itself (ndim, null arrays, byte_offset, strides).
   static Tensor from_dlpack(DLManagedTensor* managed);
   static Tensor from_dlpack(DLManagedTensorVersioned* managed);
   /// A capsule's tensor that shares this memory; the receiver calls its deleter.

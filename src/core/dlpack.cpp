@@ -1,5 +1,7 @@
 #include "src/core/dlpack.h"
 
+#include <algorithm>
+
 #include "src/core/text.h"
 #include "tenor/tensor.h"
 
@@ -42,15 +44,31 @@ Device device_of(DLDevice d) {
   fail<DeviceError>("from_dlpack: expected a CPU or CUDA tensor, got DLPack device type {}", d.device_type);
 }
 
+/// What an exporter may state wrongly, before anything that it points to is read.
+/// @throws ShapeError, ValueError
+void check_imported(const DLTensor& t, DType dtype) {
+  constexpr int kMaxRank = 64;
+  if (t.ndim < 0 || t.ndim > kMaxRank) fail<ShapeError>("from_dlpack: expected 0 to {} dims, got {}", kMaxRank, t.ndim);
+  if (t.ndim > 0 && !t.shape) fail<ShapeError>("from_dlpack: expected the sizes of {} dims, got a null shape", t.ndim);
+  const auto item = static_cast<uint64_t>(item_size(dtype));
+  if (t.byte_offset > static_cast<uint64_t>(INT64_MAX) || t.byte_offset % item != 0)
+    fail<ValueError>("from_dlpack: byte_offset must be a multiple of the item size {} below 2^63, got {}", item, t.byte_offset);
+  const bool empty = std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim;
+  if (!t.data && !empty)
+    fail<ValueError>("from_dlpack: a tensor of shape {} must have memory, got null", Dims(t.shape, t.shape + t.ndim));
+}
+
 /// Wraps `t`, whose memory `owner` releases.
 Tensor import(const DLTensor& t, std::shared_ptr<void> owner, bool read_only) {
   const DType dtype = dtype_of(t.dtype);
   const Device device = device_of(t.device);
+  check_imported(t, dtype);
   Dims shape, strides;
   for (int d = 0; d < t.ndim; ++d) shape.push_back(t.shape[d]);
   if (t.strides)
     for (int d = 0; d < t.ndim; ++d) strides.push_back(t.strides[d]);
-  return Tensor::wrap(static_cast<char*>(t.data) + t.byte_offset, device, dtype, shape, strides, std::move(owner), read_only);
+  char* first = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
+  return Tensor::wrap(first, device, dtype, shape, strides, std::move(owner), read_only);
 }
 
 template <class Managed>

@@ -208,5 +208,30 @@ TEST(DLPack, WhatIsRefusedIsReleased) {
   EXPECT_EQ(released, 4);
 }
 
+TEST(DLPack, AContradictoryTensorIsRefusedBeforeItIsRead) {
+  int64_t shape[] = {2, 3}, strides[] = {3, 1};
+  const auto import = [&](DLTensor t) {
+    auto* m = new DLManagedTensor{t, nullptr, [](DLManagedTensor* self) { delete self; }};
+    return Tensor::from_dlpack(m);
+  };
+  const DLTensor good{memory, {kDlCpu, 0}, 2, {kDlFloat, 32, 1}, shape, strides, 0};
+  const auto with = [&](auto change) {
+    DLTensor t = good;
+    change(t);
+    return t;
+  };
+  EXPECT_EQ(import(good).shape(), (Dims{2, 3}));
+  EXPECT_THROW(import(with([](DLTensor& t) { t.ndim = -1; })), ShapeError);
+  EXPECT_THROW(import(with([](DLTensor& t) { t.ndim = 65; })), ShapeError);
+  EXPECT_THROW(import(with([](DLTensor& t) { t.shape = nullptr; })), ShapeError);
+  EXPECT_THROW(import(with([](DLTensor& t) { t.data = nullptr; })), ValueError);
+  EXPECT_THROW(import(with([](DLTensor& t) { t.byte_offset = 2; })), ValueError);
+  EXPECT_THROW(import(with([](DLTensor& t) { t.byte_offset = uint64_t{1} << 63; })), ValueError);
+  strides[0] = int64_t{1} << 62;
+  EXPECT_THROW(import(good), ValueError);
+  shape[0] = 0;  // of an empty tensor neither the strides nor the memory mean anything
+  EXPECT_EQ(import(with([](DLTensor& t) { t.data = nullptr; })).numel(), 0);
+}
+
 }  // namespace
 }  // namespace tenor::core

@@ -50,8 +50,8 @@ Tensor Tensor::wrap(void* data, Device device, DType dtype, Dims shape, Dims str
   check_sizes(shape, dtype);
   if (strides.empty()) strides = contiguous_strides(shape);
   if (strides.size() != shape.size()) core::fail<ShapeError>("wrap: {} strides for {} dims", strides.size(), shape.size());
-  int64_t last = 0;
-  bool empty = false;
+  int64_t last = 0, reach = 0;
+  bool empty = false, counted = true;
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] <= 1) {  // whatever was passed there means nothing
       empty = empty || shape[d] == 0;
@@ -59,8 +59,13 @@ Tensor Tensor::wrap(void* data, Device device, DType dtype, Dims shape, Dims str
     } else if (strides[d] < 0) {
       core::fail<ValueError>("wrap: negative strides are not supported, got {}", strides);
     }
-    last += (std::max<int64_t>(shape[d], 1) - 1) * strides[d];
+    counted = counted && !__builtin_mul_overflow(std::max<int64_t>(shape[d], 1) - 1, strides[d], &reach) &&
+              !__builtin_add_overflow(last, reach, &last);
   }
+  // The span in bytes, which layout questions and kernels count in 64 bits.
+  counted = counted && last < INT64_MAX / static_cast<int64_t>(item_size(dtype));
+  if (!empty && !counted)
+    core::fail<ValueError>("wrap: strides {} of shape {} reach beyond 64 bits of bytes", strides, shape);
   Tensor x;
   x.storage_ = std::make_shared<Storage>();
   // The aliasing constructor points at `data` while it keeps `owner` (possibly nothing) alive.
