@@ -134,3 +134,15 @@ def test_errors(error, words, call):
     for word in words:
         assert word in str(caught.value)
     assert x.tolist() == [4, 2, 1, 3]
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, out: tn.sort(x, out=out), lambda x, out: tn.topk(x, 4, out=out), lambda x, out: tn.cummax(x, 0, out=out),
+    lambda x, out: tn.kthvalue(np.stack([x] * 4), 1, out=out), lambda x, out: tn.median(np.stack([x] * 4), 1, out=out),
+    lambda x, out: tn.max(np.stack([x] * 4), 1, out=out)])
+def test_results_must_not_overlap_partly(call):
+    buffer = np.arange(8)
+    with pytest.raises(tn.ValueError, match="share memory"):
+        call(np.array([3, 1, 2, 0]), (buffer[:4], buffer[2:6]))
+    assert buffer.tolist() == list(range(8))
+    call(np.array([3, 1, 2, 0]), (buffer[:4], buffer[4:]))

@@ -1,9 +1,33 @@
 #include "src/core/output.h"
 
+#include <cstdlib>
+
 #include "src/core/check.h"
 #include "src/core/layout.h"
 
 namespace tenor::core {
+namespace {
+
+bool share_elements(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined() || !spans_overlap(a, b)) return false;
+  const auto item = static_cast<int64_t>(item_size(a.dtype()));
+  const int64_t gap = static_cast<const char*>(b.raw()) - static_cast<const char*>(a.raw());
+  const bool alike = a.shape() == b.shape() && a.strides() == b.strides() && item_size(b.dtype()) == item_size(a.dtype());
+  if (!alike || gap == 0 || gap % item != 0) return true;
+  Dims shape = a.shape(), strides = a.strides();
+  shape.insert(0, 2);
+  strides.insert(0, std::abs(gap / item));
+  return has_internal_overlap(a.with_layout(shape, strides, a.offset()));
+}
+
+}  // namespace
+
+void check_distinct_outputs(const char* op, std::initializer_list<const Tensor*> outs) {
+  for (const Tensor* const* a = outs.begin(); a != outs.end(); ++a)
+    for (const Tensor* const* b = a + 1; b != outs.end(); ++b)
+      if (share_elements(**a, **b))
+        fail<ValueError>("{}: the tensors of out share memory, number {} with number {}", op, a - outs.begin(), b - outs.begin());
+}
 
 void check_writable(const char* op, const char* argument, const Tensor& x) {
   if (x.read_only()) fail<ValueError>("{}: {} is read-only", op, argument);

@@ -40,6 +40,11 @@ class Output {
 /// @throws ValueError when x cannot be written: read-only memory, or elements that share an address.
 void check_writable(const char* op, const char* argument, const Tensor& x);
 
+/// Of an operator with several results: no two of the caller's tensors may share elements (undefined ones do not count).
+/// Equal strides are compared exactly (two interleaved halves of one buffer are fine), others by their spans.
+/// @throws ValueError
+void check_distinct_outputs(const char* op, std::initializer_list<const Tensor*> outs);
+
 /// Copies src to dst, same shape, converting the dtype (src/ops/elementwise implements it).
 void copy_into(const Tensor& src, const Tensor& dst);
 

@@ -208,6 +208,18 @@ TEST(DLPack, WhatIsRefusedIsReleased) {
   EXPECT_EQ(released, 4);
 }
 
+TEST(Output, ResultsOfOneCallDoNotShareElements) {
+  const auto check = [](const Tensor& a, const Tensor& b, const Tensor& c = {}) { check_distinct_outputs("op", {&a, &b, &c}); };
+  check(at(0, {2, 3}), at(6, {2, 3}));
+  check(at(0, {4}, {2}), at(1, {4}, {2}));  // interleaved
+  check(at(0, {2, 3}), {}, at(6, {4}));
+  EXPECT_THROW(check(at(0, {4}), at(3, {4})), ValueError);
+  EXPECT_THROW(check(at(0, {4}, {2}), at(2, {4}, {2})), ValueError);
+  EXPECT_THROW(check(at(0, {2, 3}), at(10, {2}), at(5, {4})), ValueError);
+  const Tensor places = Tensor::wrap(memory + 2, kCpu, int64, {4});
+  EXPECT_NE(error_of<ValueError>([&] { check(at(0, {4}), places); }).find("number 0 with number 1"), std::string::npos);
+}
+
 TEST(DLPack, AContradictoryTensorIsRefusedBeforeItIsRead) {
   int64_t shape[] = {2, 3}, strides[] = {3, 1};
   const auto import = [&](DLTensor t) {

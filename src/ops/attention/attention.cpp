@@ -146,6 +146,7 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   const auto& candidate = core::choose<Problem>(kOp, kCandidates, p, o.strategy);
 
   const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &o.mask, &o.bias, &o.sinks};
+  if (o.return_lse) core::check_distinct_outputs(kOp, {&o.out, &o.out_lse});
   Output out(kOp, o.out, {B, Hq, Sq, Dv}, query.dtype(), query, inputs);
   std::optional<Output> lse;
   if (o.return_lse) lse.emplace(kOp, o.out_lse, Dims{B, Hq, Sq}, float32, query, inputs);
@@ -214,6 +215,7 @@ AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const T
   if (!traced) at_q = read_cu_seqlens(kOp, cu_q, Tq), at_k = read_cu_seqlens(kOp, cu_k, Tk);
 
   const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &cu_seqlens_q, &cu_seqlens_k, &o.sinks};
+  if (o.return_lse) core::check_distinct_outputs(kOp, {&o.out, &o.out_lse});
   Output out(kOp, o.out, {Tq, Hq, Dv}, query.dtype(), query, inputs);
   std::optional<Output> lse;
   if (o.return_lse) lse.emplace(kOp, o.out_lse, Dims{Tq, Hq}, float32, query, inputs);

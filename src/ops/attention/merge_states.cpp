@@ -77,6 +77,7 @@ AttentionResult merge_states(const Tensor& out_a, const Tensor& lse_a, const Ten
   }
   core::check_same_device(kOp, {{"out_a", out_a}, {"lse_a", lse_a}, {"out_b", out_b}, {"lse_b", lse_b}});
   if (o.out.defined() != o.out_lse.defined()) core::fail<ValueError>("{}: out must be the pair (out, lse)", kOp);
+  core::check_distinct_outputs(kOp, {&o.out, &o.out_lse});
 
   core::Output out(kOp, o.out, out_a.shape(), out_a.dtype(), out_a, {&out_a, &lse_a, &out_b, &lse_b});
   core::Output lse(kOp, o.out_lse, rows, float32, lse_a, {&out_a, &lse_a, &out_b, &lse_b});

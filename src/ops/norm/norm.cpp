@@ -2,7 +2,6 @@
 #include "tenor/norm.h"
 
 #include "src/core/backend.h"
-#include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
@@ -93,21 +92,6 @@ Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKe
   return out.finish();
 }
 
-/// @throws ValueError when two results would share elements. Equal strides are compared exactly (two interleaved halves
-/// of one buffer are fine), others by their spans.
-void check_distinct(const char* op, const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined() || !core::spans_overlap(a, b)) return;
-  const auto item = static_cast<int64_t>(item_size(a.dtype()));
-  const int64_t gap = static_cast<const char*>(b.raw()) - static_cast<const char*>(a.raw());
-  if (a.shape() == b.shape() && a.strides() == b.strides() && gap % item == 0 && gap != 0) {
-    Dims shape = a.shape(), strides = a.strides();
-    shape.insert(0, 2);
-    strides.insert(0, std::abs(gap / item));
-    if (!core::has_internal_overlap(a.with_layout(shape, strides, 0))) return;
-  }
-  fail<ValueError>("{}: the two tensors of out share memory", op);
-}
-
 AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& residual, const AddNormResult& given,
                            RowKernel kernel) {
   check_row_norm(norm, x);
@@ -116,7 +100,7 @@ AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& r
   core::check_shape(norm.op, {"residual", residual}, x.shape());
   if (given.y.defined() != given.new_residual.defined())
     fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
-  check_distinct(norm.op, given.y, given.new_residual);
+  core::check_distinct_outputs(norm.op, {&given.y, &given.new_residual});
   const std::initializer_list<const Tensor*> inputs = {&x, &residual, &norm.gamma, &norm.beta};
   Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[0]", .cuda = core::kHasCuda});
   Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[1]", .cuda = core::kHasCuda});

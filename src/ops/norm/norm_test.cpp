@@ -229,7 +229,7 @@ TEST(Norm, Errors) {
       [&] {
         add_rms_norm(x, x, gamma, {.out = {x, x}});
       },
-      "add_rms_norm: the two tensors of out share memory");
+      "add_rms_norm: the tensors of out share memory");
   expect_error<ShapeError>(
       [&] {
         rms_norm(x, gamma, {.out = full({4, 2}, float16, 0)});

@@ -150,6 +150,7 @@ ExtremeResult run_extreme(const char* name, bool largest, const Tensor& x, int64
   check_reducible(name, x);
   const Dims dims = resolve_dims(name, x, Dims{dim}), shape = reduced_shape(x, dims, o.keepdim);
   check_not_empty(name, x, dims);
+  core::check_distinct_outputs(name, {&o.out, &o.out_indices});
   Output values(name, o.out, shape, x.dtype(), x, {&x}, kRules),
       indices(name, o.out_indices, shape, int64, x, {&x}, kRules);
   StepScope step([&] { return step_of(name, x, {values.target(), indices.target()}, dims); });

@@ -121,6 +121,7 @@ RopeTables rope_tables(int64_t maxpos, int64_t rotary_dim, const RopeTablesOptio
   check_positive(kOp, "theta", o.theta);
   check_scaling(o.scaling, o.theta);
   if (o.out.cos.defined() != o.out.sin.defined()) fail<ValueError>("rope_tables: out must hold both cos and sin");
+  core::check_distinct_outputs(kOp, {&o.out.cos, &o.out.sin});
   const Tensor like = Tensor::empty({0}, float32, o.device);
   const Dims shape{maxpos, rotary_dim / 2};
   Output cos(kOp, o.out.cos, shape, float32, like, {}, {.contiguous = true, .argument = "out[0]", .cuda = core::kHasCuda});

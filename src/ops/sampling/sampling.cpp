@@ -89,6 +89,7 @@ SampleResult draw(const char* op, const DrawArguments& a, const RowValues& value
   if (a.out.valid.defined() && !a.return_valid) fail<ValueError>("{}: out.valid needs return_valid", op);
   if (a.return_valid && a.out.ids.defined() != a.out.valid.defined())
     fail<ValueError>("{}: out= needs both ids and valid", op);
+  core::check_distinct_outputs(op, {&a.out.ids, &a.out.valid});
   Output ids(op, a.out.ids, {batch}, int64, x, {&x},
              {.argument = a.return_valid ? "out.ids" : "out", .cuda = core::kHasCuda});
   std::optional<Output> valid;

@@ -69,6 +69,7 @@ SpeculativeResult speculative_accept(const Tensor& target_probs, const Tensor& d
   RowValues values;
   values.set_seed(kOp, o.seed, o.position, {"target_probs", target_probs}, batch);
   if (o.out.ids.defined() != o.out.accepted.defined()) fail<ValueError>("{}: out= needs both ids and accepted", kOp);
+  core::check_distinct_outputs(kOp, {&o.out.ids, &o.out.accepted});
   const std::initializer_list<const Tensor*> inputs = {&target_probs, &draft_probs, &draft_ids};
   Output ids(kOp, o.out.ids, {batch, drafts + 1}, int64, target_probs, inputs,
              {.argument = "out.ids", .cuda = core::kHasCuda});

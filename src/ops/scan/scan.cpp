@@ -68,6 +68,7 @@ DType comparable(DType dtype) {
 
 ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t dim, const ExtremeScanOptions& o) {
   const int d = check_scan(name, x, dim);
+  core::check_distinct_outputs(name, {&o.out, &o.out_indices});
   Output values(name, o.out, x.shape(), x.dtype(), x, {&x}, kRules),
       indices(name, o.out_indices, x.shape(), int64, x, {&x}, kRules);
   StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}; });

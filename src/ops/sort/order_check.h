@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/core/check.h"
-#include "src/core/layout.h"
+#include "src/core/output.h"
 
 namespace tenor::core {
 
@@ -16,8 +16,7 @@ inline void check_orderable(const char* op, Named x) {
 /// Both results given or neither, in different memory. @throws ValueError
 inline void check_out_pair(const char* op, const Tensor& values, const Tensor& indices) {
   if (values.defined() != indices.defined()) fail<ValueError>("{}: out= needs both values and indices", op);
-  if (values.defined() && values.raw() == indices.raw() && values.numel() > 0 && spans_overlap(values, indices))
-    fail<ValueError>("{}: out.values and out.indices share memory", op);
+  check_distinct_outputs(op, {&values, &indices});
 }
 
 /// Results whose size depends on data have none before the data is read. @throws UnsupportedError for a shape-only

@@ -163,6 +163,7 @@ UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
   if (given.inverse_indices.defined() && !options.return_inverse)
     fail<ValueError>("unique: out.inverse_indices needs return_inverse");
   if (given.counts.defined() && !options.return_counts) fail<ValueError>("unique: out.counts needs return_counts");
+  core::check_distinct_outputs("unique", {&given.values, &given.inverse_indices, &given.counts});
   core::check_has_data("unique", {"x", x});
 
   const Plan plan(x, by_slices, dim);
