@@ -169,6 +169,11 @@ TEST(Triangles, EveryDiagonalAndLayout) {
     tril(x, {.diagonal = k, .out = x});
     EXPECT_EQ(values(x), lower);
   }
+  const Tensor x = ones({2, 3});
+  EXPECT_EQ(values(tril(x, {.diagonal = INT64_MAX})), values(x));
+  EXPECT_EQ(values(triu(x, {.diagonal = INT64_MIN})), values(x));
+  EXPECT_EQ(values(triu(x, {.diagonal = INT64_MAX})), std::vector<double>(6, 0));
+  EXPECT_EQ(values(tril(x, {.diagonal = INT64_MIN})), std::vector<double>(6, 0));
   expect_error<ShapeError>([] { tril(ones({3})); }, "tril: x must have at least 2 dims, got shape (3,)");
 }
 

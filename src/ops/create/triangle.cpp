@@ -45,18 +45,20 @@ void write_row(const T* from, T* to, Span zero, int64_t columns) {
   copy(std::max(zero.first, zero.last), columns);
 }
 
-/// x with the elements zeros(i, columns) of each matrix's row i set to 0.
+/// x with the elements zeros(i, columns, diagonal) of each matrix's row i set to 0.
 template <class Zeros>
 Tensor triangle(const char* op, const Tensor& x, bool lower, const TriangleOptions& options, Zeros zeros) {
   core::check_given(op, {"x", x});
   if (x.ndim() < 2) core::fail<ShapeError>("{}: x must have at least 2 dims, got shape {}", op, x.shape());
+  // Beyond the matrix every diagonal means the same; so bounded, sums with it stay in 64 bits.
+  const int64_t diagonal = std::clamp(options.diagonal, -x.shape(-2), x.shape(-1));
   core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
   const Tensor& target = out.target();
   core::StepScope step([&] { return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}; });
   if (step.shape_only(target)) return target;
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {
-      create::triangle_on_device(op, x, target, lower, options.diagonal);
+      create::triangle_on_device(op, x, target, lower, diagonal);
       return out.finish();
     }
   }
@@ -68,7 +70,7 @@ Tensor triangle(const char* op, const Tensor& x, bool lower, const TriangleOptio
     cpu::parallel_for(product(outer), cpu::grain_of(columns * static_cast<int64_t>(sizeof(T)) / 2),
                       [&](int64_t begin, int64_t end) {
                         for (int64_t r = begin; r < end; ++r) {
-                          const Span zero = zeros(r % rows, columns);
+                          const Span zero = zeros(r % rows, columns, diagonal);
                           T* row = target.data<T>() + row_offset(outer, target.strides(), r);
                           if (dense_rows) {
                             write_row(x.data<T>() + row_offset(outer, x.strides(), r), row, zero, columns);
@@ -84,13 +86,13 @@ Tensor triangle(const char* op, const Tensor& x, bool lower, const TriangleOptio
 }  // namespace
 
 Tensor tril(const Tensor& x, const TriangleOptions& options) {
-  return triangle("tril", x, true, options, [k = options.diagonal](int64_t i, int64_t columns) {
+  return triangle("tril", x, true, options, [](int64_t i, int64_t columns, int64_t k) {
     return Span{std::clamp<int64_t>(i + k + 1, 0, columns), columns};
   });
 }
 
 Tensor triu(const Tensor& x, const TriangleOptions& options) {
-  return triangle("triu", x, false, options, [k = options.diagonal](int64_t i, int64_t columns) {
+  return triangle("triu", x, false, options, [](int64_t i, int64_t columns, int64_t k) {
     return Span{0, std::clamp<int64_t>(i + k, 0, columns)};
   });
 }
