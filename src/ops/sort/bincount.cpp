@@ -129,7 +129,9 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   core::check_has_data("bincount", {"x", x});
 
   const Tensor data = x.contiguous();
-  const Dims shape{std::max(largest_on_device(data) + 1, options.minlength)};
+  const int64_t most = largest_on_device(data);
+  if (most == INT64_MAX) fail<OutOfMemoryError>("bincount: x holds {}, whose bins exceed the address space", most);
+  const Dims shape{std::max(most + 1, options.minlength)};
   const DType dtype = !weights.defined() ? int64 : weights.dtype() == float32 ? float32 : float64;
   Output out("bincount", options.out, shape, dtype, x, {&x, &weights}, {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {

@@ -178,6 +178,9 @@ TEST(Bincount, RefusesWhatItCannotCount) {
   expect_refusal<ShapeError>([] { bincount(Tensor::empty({2, 2}, int8)); }, "bincount: x must have 1 dims");
   expect_refusal<ShapeError>([] { bincount(Tensor::empty({2}, int8), {.weights = Tensor::empty({3}, float32)}); },
                              "bincount: weights must have shape (2,)");
+  const Tensor top = tensor_of<int64_t>({1}, int64, {INT64_MAX});
+  expect_refusal<OutOfMemoryError>([&] { bincount(top); }, "bincount: x holds 9223372036854775807");
+  expect_refusal<OutOfMemoryError>([&] { bincount(top, {.minlength = 4}); }, "bincount: x holds 9223372036854775807");
   expect_refusal<DTypeError>([] { bincount(Tensor::empty({2}, float32)); }, "bincount: x must be an integer array");
 }
 
