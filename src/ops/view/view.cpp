@@ -342,7 +342,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   if (chunks < 1) fail<ValueError>("chunk: chunks must be > 0, got {}", chunks);
   const int64_t size = x.shape(normalize_dim("chunk", dim, x.ndim()));
   if (size == 0) return split(x, Dims(static_cast<size_t>(chunks), 0), dim);
-  return split(x, (size + chunks - 1) / chunks, dim);
+  return split(x, size / chunks + (size % chunks != 0), dim);
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {

@@ -201,6 +201,7 @@ TEST(View, ErrorsNameOperatorArgumentAndSizes) {
   expect_error<ValueError>([&] { split(x, Dims{1LL << 62, 1LL << 62, 1LL << 62, 1LL << 62, 6}, 1); }, {"split", "sum to more", "6"});
   expect_error<ValueError>([&] { split(x, int64_t{0}, 1); }, {"split", "0"});
   expect_error<ValueError>([&] { chunk(x, 0); }, {"chunk", "0"});
+  EXPECT_EQ(chunk(x, INT64_MAX, 1).size(), 6u);  // no more pieces than elements
   expect_error<ShapeError>([&] { unfold(x, 0, 3, 1); }, {"unfold", "3", "2"});
   expect_error<ValueError>([&] { diagonal(x, 0, 1, -1); }, {"diagonal", "both"});
   expect_error<DTypeError>([&] { view(Tensor(), {1}); }, {"view", "x"});
