@@ -110,6 +110,11 @@ DType accumulator_of(DType result) {
   return is_float(result) ? float32 : int64;
 }
 
+/// Whether elements become integers narrower than the accumulator: each is saturated to `result` before sums wrap in it.
+bool narrows(const Tensor& x, DType result) {
+  return is_float(x.dtype()) && !is_float(result) && result != boolean && item_size(result) < sizeof(int64_t);
+}
+
 Step step_of(const char* name, const Tensor& x, std::vector<Tensor> outputs, const Dims& dims) {
   Step step{name, OpClass::kReduction, {x}, std::move(outputs), x.numel()};
   step.reduced = dims;
@@ -121,9 +126,16 @@ Tensor run(const Tensor& x, const Request& r) {
   const bool no_identity = r.op == Op::kMax || r.op == Op::kMin || (r.op == Op::kNorm && std::isinf(r.power));
   if (no_identity) check_not_empty(r.name, x, dims);
   Output out(r.name, r.out, reduced_shape(x, dims, r.keepdim), r.result, x, {&x}, kRules);
-  StepScope step([&] { return step_of(r.name, x, {out.target()}, dims); });
+  const bool converts = narrows(x, r.result);
+  StepScope step([&] {
+    Step made = step_of(r.name, x, {out.target()}, dims);
+    const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(r.result));
+    if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
+    return made;
+  });
   if (step.shape_only(out.target())) return out.target();
-  compute(reduce::Problem{r.op, x, out.target(), dims, accumulator_of(r.result), r.power, r.correction});
+  const Tensor elements = converts ? x.to(r.result) : x;
+  compute(reduce::Problem{r.op, elements, out.target(), dims, accumulator_of(r.result), r.power, r.correction});
   return out.finish();
 }
 

@@ -338,6 +338,11 @@ TEST(Reduce, DtypesOfResults) {
   EXPECT_EQ(at(sum(list({2147483647, 2147483647}, int32)), 0), 4294967294.0);
   EXPECT_EQ(at(sum(list({127, 127}, int8), {.dtype = int8}), 0), -2);
   EXPECT_EQ(at(sum(list({1.9, 2.9}), {.dtype = int64}), 0), 3);
+  EXPECT_EQ(at(sum(list({300}), {.dtype = int8}), 0), 127);
+  EXPECT_EQ(at(sum(list({1e30}), {.dtype = int32}), 0), 2147483647);
+  EXPECT_EQ(at(sum(list({-1}), {.dtype = uint8}), 0), 0);
+  EXPECT_EQ(at(sum(list({300, 300}), {.dtype = int8}), 0), -2);  // sums wrap
+  EXPECT_EQ(at(prod(list({1e30, 1}), {.dtype = int16}), 0), 32767);
   EXPECT_EQ(at(sum(list({0, 3}), {.dtype = boolean}), 0), 1);
   EXPECT_EQ(at(prod(list({0, 3}), {.dtype = boolean}), 0), 0);
   EXPECT_EQ(mean(list({1, 2}, int64)).dtype(), float32);

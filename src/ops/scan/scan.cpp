@@ -44,9 +44,16 @@ int check_scan(const char* op, const Tensor& x, int64_t dim) {
 
 Tensor run(const char* name, Op op, const Tensor& x, int dim, DType result, DType accumulator, const Tensor& given) {
   Output out(name, given, x.shape(), result, x, {&x}, kRules);
-  StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
+  // Elements that become integers narrower than the accumulator saturate to the result's dtype before sums wrap in it.
+  const bool converts = is_float(x.dtype()) && !is_float(result) && item_size(result) < sizeof(int64_t);
+  StepScope step([&] {
+    Step made{name, OpClass::kReduction, {x}, {out.target()}, x.numel()};
+    const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(result));
+    if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
+    return made;
+  });
   if (step.shape_only(out.target())) return out.target();
-  compute({op, x, out.target(), dim, accumulator, {}});
+  compute({op, converts ? x.to(result) : x, out.target(), dim, accumulator, {}});
   return out.finish();
 }
 

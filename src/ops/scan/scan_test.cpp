@@ -214,6 +214,8 @@ TEST(Scan, DtypesAndAccuracy) {
   EXPECT_EQ(cumsum(list({1}, uint8), 0).dtype(), uint64);
   EXPECT_EQ(cumprod(list({1}, boolean), 0).dtype(), int64);
   EXPECT_EQ(lines(cumsum(list({1.9, 2.9}), 0, {.dtype = int64}), 0)[0], (Line{1, 3}));
+  EXPECT_EQ(lines(cumsum(list({300, -1e30}), 0, {.dtype = int8}), 0)[0], (Line{127, -1}));
+  EXPECT_EQ(lines(cumprod(list({-1, 3}), 0, {.dtype = uint8}), 0)[0], (Line{0, 0}));
   EXPECT_EQ(lines(cumsum(filled({512}, bfloat16, [](int64_t) { return 1; }), 0), 0)[0].back(), 512);
   EXPECT_NEAR(lines(cumsum(filled({1000000}, float32, [](int64_t) { return 0.1; }), 0), 0)[0].back(), 1e5, 1e5 * 1e-4);
   EXPECT_EQ(get(cumsum(select(list({4}), 0, 0), -1), 0), 4);
