@@ -2,6 +2,7 @@
 // runs. `explain`, fusion and the benchmarks read it; without a reader it costs one thread-local load.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,16 @@ struct Copy {
   int64_t bytes;
   std::string reason;
 };
+
+/// Counts of a cost statement, at most INT64_MAX: a stated shape may be beyond any machine. a, b >= 0.
+inline int64_t count_sum(int64_t a, int64_t b) {
+  int64_t out;
+  return __builtin_add_overflow(a, b, &out) ? INT64_MAX : out;
+}
+inline int64_t count_product(int64_t a, int64_t b) {
+  int64_t out;
+  return __builtin_mul_overflow(a, b, &out) ? INT64_MAX : out;
+}
 
 struct Step {
   const char* op;

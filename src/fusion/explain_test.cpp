@@ -29,6 +29,12 @@ TEST(Explain, SeveralInputsInTheirOrder) {
   EXPECT_EQ(e.flops, 2 * 4 * 8 * 3);
 }
 
+TEST(Explain, CountsBeyondSixtyFourBitsAreTheLargest) {
+  const Explanation e = explain([](const Tensor& x) { return matmul(matmul(x, x), x); }, shaped({2097152, 2097152}));
+  EXPECT_EQ(e.steps[0].flops, INT64_MAX);
+  EXPECT_EQ(e.flops, INT64_MAX);
+}
+
 TEST(Explain, OptionsAndMeasuring) {
   const auto fn = [](const std::vector<Tensor>& in) { return std::vector<Tensor>{mul_(in[0], 3.0), sum(in[0])}; };
   const Tensor x = full({256, 1024}, 2.0);

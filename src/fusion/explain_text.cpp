@@ -1,6 +1,7 @@
 // The table that prints an Explanation.
 #include <algorithm>
 
+#include "src/core/step.h"
 #include "src/core/text.h"
 #include "tenor/explain.h"
 
@@ -176,8 +177,10 @@ class Table {
   void totals() {
     double eager = 0, fused = 0, time = 0;
     int64_t eager_bytes = 0;
-    for (const auto& s : e_.steps)
-      eager += s.floor_us, time += s.time_us, eager_bytes += s.bytes_read + s.bytes_written;
+    for (const auto& s : e_.steps) {
+      eager += s.floor_us, time += s.time_us;
+      eager_bytes = core::count_sum(eager_bytes, core::count_sum(s.bytes_read, s.bytes_written));
+    }
     for (const auto& k : e_.kernels) fused += k.floor_us;
     const auto bytes = [](int64_t n) { return n == 0 ? "0 B" : bytes_text(n); };
     out_ += "\n" +

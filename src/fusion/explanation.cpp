@@ -46,7 +46,7 @@ StepRow row_of(const Node& node, const Target& target) {
   const StepBytes bytes = bytes_of(node);
   const Tensor first = s.outputs.empty() ? Tensor() : s.outputs[0];
   const double memory = target.memory_seconds(bytes.read, bytes.written), compute = target.compute_seconds(s);
-  const bool view = node.kind == Kind::kView, idle = view || (bytes.read + bytes.written == 0 && s.flops == 0);
+  const bool view = node.kind == Kind::kView, idle = view || (bytes.read == 0 && bytes.written == 0 && s.flops == 0);
   return {s.op,
           static_cast<int>(s.op_class),
           first.shape(),
@@ -135,7 +135,7 @@ Explanation explain_steps(const std::vector<core::Step>& steps, const std::vecto
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     e.steps.push_back(row_of(graph.nodes[i], target));
     if (i < sources.size()) e.steps.back().source = sources[i];
-    e.flops += steps[i].flops;
+    e.flops = core::count_sum(e.flops, steps[i].flops);
     add_copies(static_cast<int>(i), steps[i], e.copies);
     add_promotion(static_cast<int>(i), steps[i], e.promotions);
   }

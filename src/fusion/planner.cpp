@@ -8,6 +8,8 @@
 namespace tenor::fusion {
 namespace {
 
+using core::count_sum;
+
 int64_t item_bytes(const Tensor& x) { return static_cast<int64_t>(item_size(x.dtype())); }
 
 /// Bytes that a step reads of input i.
@@ -45,8 +47,8 @@ class Reads {
     int64_t bytes = 0;
     for (const auto& [value, parts] : parts_) {
       int64_t sum = 0;
-      for (const auto& [key, part] : parts) sum += part;
-      bytes += std::min(sum, whole_.at(value));
+      for (const auto& [key, part] : parts) sum = count_sum(sum, part);
+      bytes = count_sum(bytes, std::min(sum, whole_.at(value)));
     }
     return bytes;
   }
@@ -114,7 +116,7 @@ std::vector<int> running_order(const Graph& graph, const std::vector<int>& group
 int64_t copied_bytes(const Node& node) {
   int64_t bytes = 0;
   if (node.kind == Kind::kOther || node.kind == Kind::kGather)  // a loop's copy is what the loop itself moves
-    for (const core::Copy& copy : node.step->copies) bytes += copy.bytes;
+    for (const core::Copy& copy : node.step->copies) bytes = count_sum(bytes, copy.bytes);
   return bytes;
 }
 
@@ -127,13 +129,14 @@ PlannedKernel kernel_of(const Graph& graph, const Merger& merger, std::vector<in
     if (node.kind == Kind::kView) continue;
     reads.add(node, inside, graph);
     // A copy is written, then read in the operand's place.
-    kernel.bytes_read += copied_bytes(node), kernel.bytes_written += copied_bytes(node);
+    kernel.bytes_read = count_sum(kernel.bytes_read, copied_bytes(node));
+    kernel.bytes_written = count_sum(kernel.bytes_written, copied_bytes(node));
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (merger.is_stored(node.outputs[i].value) ||
           !graph.values[static_cast<size_t>(node.outputs[i].value)].readers.size())
-        kernel.bytes_written += written_bytes(node, i, node.outputs[i].tensor);
+        kernel.bytes_written = count_sum(kernel.bytes_written, written_bytes(node, i, node.outputs[i].tensor));
   }
-  kernel.bytes_read += reads.total();
+  kernel.bytes_read = count_sum(kernel.bytes_read, reads.total());
   return kernel;
 }
 
@@ -148,9 +151,9 @@ int64_t needed_bytes(const Graph& graph) {
     reads.add(node, made, graph);
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (graph.values[static_cast<size_t>(node.outputs[i].value)].is_output)
-        bytes += written_bytes(node, i, node.outputs[i].tensor);
+        bytes = count_sum(bytes, written_bytes(node, i, node.outputs[i].tensor));
   }
-  return bytes + reads.total();
+  return count_sum(bytes, reads.total());
 }
 
 void add_cuts(const Graph& graph, const Merger& merger, Plan& plan) {
@@ -187,8 +190,9 @@ StepBytes bytes_of(const Node& node) {
     int64_t& part = once[{in.value, elements_key(in.tensor)}];
     part = std::max(part, read_bytes(node, i, in.tensor));
   }
-  for (const auto& [key, part] : once) bytes.read += part;
-  for (size_t i = 0; i < node.outputs.size(); ++i) bytes.written += written_bytes(node, i, node.outputs[i].tensor);
+  for (const auto& [key, part] : once) bytes.read = count_sum(bytes.read, part);
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    bytes.written = count_sum(bytes.written, written_bytes(node, i, node.outputs[i].tensor));
   return bytes;
 }
 
@@ -204,7 +208,8 @@ Plan make_plan(const Graph& graph) {
   Plan plan;
   for (int g : running_order(graph, group, groups)) {
     plan.kernels.push_back(kernel_of(graph, merger, std::move(steps[static_cast<size_t>(g)])));
-    plan.bytes_moved += plan.kernels.back().bytes_read + plan.kernels.back().bytes_written;
+    const PlannedKernel& kernel = plan.kernels.back();
+    plan.bytes_moved = count_sum(plan.bytes_moved, count_sum(kernel.bytes_read, kernel.bytes_written));
   }
   plan.bytes_needed = needed_bytes(graph);
   add_cuts(graph, merger, plan);

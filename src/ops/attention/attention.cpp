@@ -103,9 +103,9 @@ int64_t visible_flops(const Problem& p) {
   for (const Segment& s : p.segments)
     for (int64_t i = 0; i < s.queries; ++i) {
       const attn::KeyRange range = attn::visible_keys(p, s, i);
-      pairs += range.end - range.begin;
+      pairs = core::count_sum(pairs, range.end - range.begin);
     }
-  return 2 * pairs * p.heads * (p.dim + p.value_dim);
+  return core::count_product(core::count_product(pairs, p.heads), 2 * (p.dim + p.value_dim));
 }
 
 std::string stated_strategy(const char* name, const Problem& p) {

@@ -44,10 +44,11 @@ Tensor as_matrices(const Tensor& c, const Product& p) {
 
 Step step_of(const Product& p, const contract::Types& types, const Tensor& out) {
   const int64_t k = p.a.shape(-1);
-  Step step{p.op, OpClass::kContraction, {p.x.tensor, p.other.tensor}, {out}, 2 * out.numel() * k};
+  Step step{p.op, OpClass::kContraction, {p.x.tensor, p.other.tensor}, {out}};
+  step.flops = core::count_product(core::count_product(2, out.numel()), k);
   contract::state_conversion(p.x.name, p.x.tensor, types.compute, step.copies);
   contract::state_conversion(p.other.name, p.other.tensor, types.compute, step.copies);
-  if (p.bias.defined()) step.inputs.push_back(p.bias), step.flops += out.numel();
+  if (p.bias.defined()) step.inputs.push_back(p.bias), step.flops = core::count_sum(step.flops, out.numel());
   step.note = core::text("sums k ({})", k);
   step.strategy = contract::explain_gemm(contract::gemm_of(p.a, p.b, as_matrices(out, p), types.compute), &step.copies);
   return step;

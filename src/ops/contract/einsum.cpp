@@ -258,7 +258,7 @@ Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, 
   const std::vector<PathStep> path = contract::plan_path(equation, shapes, core::batch_invariant());
   core::StepScope step([&] {
     Step stated{equation.op, OpClass::kContraction, {operands.begin(), operands.end()}, {out.target()}};
-    for (const PathStep& s : path) stated.flops += s.flops;
+    for (const PathStep& s : path) stated.flops = core::count_sum(stated.flops, s.flops);
     for (const Tensor& x : operands) contract::state_conversion("operand", x, types.compute, stated.copies);
     Executor dry(equation, types.compute, true);
     dry.run(operands, path, out.target());

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "src/core/modes.h"
+#include "src/core/step.h"
 
 namespace tenor::contract {
 namespace {
@@ -178,7 +179,7 @@ EinsumPath einsum_path(std::string_view text, std::span<const Dims> shapes) {
   for (const contract::PathStep& s : contract::plan_path(equation, shapes, core::batch_invariant())) {
     const std::string right = s.first == s.second ? "" : "," + spell(s.operands[1]);
     path.steps.push_back({s.first, s.second, spell(s.operands[0]) + right + "->" + spell(s.kept), s.flops});
-    path.flops += s.flops;
+    path.flops = core::count_sum(path.flops, s.flops);
   }
   return path;
 }
