@@ -173,3 +173,10 @@ def test_iteration():
     assert list(itertools.chain(*[r.tolist() for r in reversed(list(x))])) == [4, 5, 2, 3, 0, 1]
     with pytest.raises(TypeError):
         iter(tn.asarray(1))
+
+
+def test_none_stops_at_sixty_four_dims():
+    x = tn.zeros(2)
+    assert x[(None,) * 63].shape == (1,) * 63 + (2,)
+    with pytest.raises(tn.ShapeError, match="at most 64 dims"):
+        x[(None,) * 64]

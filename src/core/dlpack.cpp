@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/layout.h"
 #include "src/core/text.h"
 #include "tenor/tensor.h"
 
@@ -47,8 +48,7 @@ Device device_of(DLDevice d) {
 /// What an exporter may state wrongly, before anything that it points to is read.
 /// @throws ShapeError, ValueError
 void check_imported(const DLTensor& t, DType dtype) {
-  constexpr int kMaxRank = 64;
-  if (t.ndim < 0 || t.ndim > kMaxRank) fail<ShapeError>("from_dlpack: expected 0 to {} dims, got {}", kMaxRank, t.ndim);
+  if (t.ndim < 0 || t.ndim > core::kMaxDims) fail<ShapeError>("from_dlpack: expected 0 to {} dims, got {}", core::kMaxDims, t.ndim);
   if (t.ndim > 0 && !t.shape) fail<ShapeError>("from_dlpack: expected the sizes of {} dims, got a null shape", t.ndim);
   const auto item = static_cast<uint64_t>(item_size(dtype));
   if (t.byte_offset > static_cast<uint64_t>(INT64_MAX) || t.byte_offset % item != 0)

@@ -5,6 +5,9 @@
 
 namespace tenor::core {
 
+/// The most dims of a tensor that a caller sees.
+inline constexpr int kMaxDims = 64;
+
 /// The bytes [first, last) that a tensor's elements span; empty for an empty tensor.
 struct Extent {
   const char* first;

@@ -9,8 +9,6 @@
 namespace tenor {
 namespace {
 
-constexpr size_t kMaxRank = 64;
-
 /// Whether the sizes times `unit` can be counted in 64 bits. A zero among them hides nothing: every order of multiplying
 /// must be safe.
 bool countable(const Dims& shape, int64_t unit) {
@@ -20,7 +18,7 @@ bool countable(const Dims& shape, int64_t unit) {
 }
 
 void check_sizes(const Dims& shape, DType dtype) {
-  if (shape.size() > kMaxRank) core::fail<ShapeError>("tensor: at most {} dims, got {}", kMaxRank, shape.size());
+  if (shape.size() > core::kMaxDims) core::fail<ShapeError>("tensor: at most {} dims, got {}", core::kMaxDims, shape.size());
   for (int64_t size : shape)
     if (size < 0) core::fail<ShapeError>("tensor: sizes must be >= 0, got {}", shape);
   if (!countable(shape, static_cast<int64_t>(item_size(dtype))))

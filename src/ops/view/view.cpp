@@ -37,8 +37,10 @@ const core::OpRegistration kOps({
     {"unfold", "view", OpClass::kView, "windows along dim as the last dim"},
 });
 
-/// The view, stated as a step.
+/// The view, stated as a step. @throws ShapeError for too many dims
 Tensor viewed(const char* op, const Tensor& x, Dims shape, Dims strides, int64_t offset) {
+  if (shape.size() > core::kMaxDims)
+    fail<ShapeError>("{}: expected at most {} dims, got {}", op, core::kMaxDims, shape.size());
   Tensor out = x.with_layout(std::move(shape), std::move(strides), offset);
   core::StepScope step([&] { return Step{op, OpClass::kView, {x}, {out}}; });
   return out;
