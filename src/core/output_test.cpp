@@ -220,6 +220,11 @@ TEST(Output, ResultsOfOneCallDoNotShareElements) {
   EXPECT_NE(error_of<ValueError>([&] { check(at(0, {4}), places); }).find("number 0 with number 1"), std::string::npos);
 }
 
+TEST(Tensor, HasNoWayToTheMetaDevice) {
+  const std::string text = error_of<DeviceError>([] { at(0, {2}).to(Device{DeviceType::kMeta, 0}); });
+  EXPECT_NE(text.find("got meta"), std::string::npos) << text;
+}
+
 TEST(DLPack, AContradictoryTensorIsRefusedBeforeItIsRead) {
   int64_t shape[] = {2, 3}, strides[] = {3, 1};
   const auto import = [&](DLTensor t) {

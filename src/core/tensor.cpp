@@ -114,6 +114,7 @@ Tensor Tensor::with_layout(Dims shape, Dims strides, int64_t offset) const {
 
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
+  if (device.type == DeviceType::kMeta) core::fail<DeviceError>("to: expected a device with memory, 'cpu', 'cuda' or 'cuda:N', got meta");
   const Device cuda = device.type == DeviceType::kCuda ? device : this->device();
   core::Backend& backend = core::backend(cuda);
   // Dense on its own device first: the copy between devices moves bytes, keeping the dimension order.

@@ -187,6 +187,8 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Cre
       if (core::on_cuda(target)) return create::spaced_on_device(op, target, from, by, (steps + 1) / 2, to);
     }
     generate(target, [=](int64_t i) {
+      // The ends themselves, lest 0 times an infinite step be NaN.
+      if (i == 0 || i == steps - 1) return i == 0 ? from : to;
       return i < (steps + 1) / 2 ? from + static_cast<double>(i) * by : to - static_cast<double>(steps - 1 - i) * by;
     });
   });

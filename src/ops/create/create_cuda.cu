@@ -28,8 +28,10 @@ __global__ void spaced_kernel(void* to, DType dtype, int64_t stride, int64_t cou
                               int64_t middle, double end) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= count) return;
-  const double value =
-      i < middle ? start + static_cast<double>(i) * step : end - static_cast<double>(count - 1 - i) * step;
+  // The ends themselves, lest 0 times an infinite step be NaN.
+  double value = i < middle ? start : end;
+  if (i < middle && i > 0) value = start + static_cast<double>(i) * step;
+  if (i >= middle && i < count - 1) value = end - static_cast<double>(count - 1 - i) * step;
   core::visit(dtype, [&]<class T>() { static_cast<T*>(to)[i * stride] = core::cast<T>(value); });
 }
 

@@ -59,6 +59,7 @@ TEST(Linspace, EndsAreExact) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], static_cast<double>(i) / 100, 1e-15);
   EXPECT_EQ(values(linspace(3, 9, 1)), std::vector<double>{3});
   EXPECT_EQ(linspace(3, 9, 0).numel(), 0);
+  EXPECT_EQ(values(linspace(0, kInf, 3)), (std::vector<double>{0, kInf, kInf}));
   expect_error<ValueError>([] { linspace(0, 1, -1); }, "linspace: steps must be >= 0, got -1");
 }
 

@@ -57,6 +57,7 @@ template <class T>
     at[d] = rest % size;
     rest /= size;
   }
+  if (n == 0) core::fail<IndexError>("{}: {} at {} is {}, but size 0 has no valid index", op, argument, at, +from[i]);
   core::fail<IndexError>("{}: {} at {} is {}, out of range for size {} (expected {} to {})", op, argument, at, +from[i],
                          n, from_zero ? 0 : -n, n - 1);
 }

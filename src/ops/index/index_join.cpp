@@ -229,6 +229,8 @@ Tensor repeated_places(const Tensor& repeats, int64_t n) {
   const int64_t step = repeats.numel() == 1 ? 0 : 1;
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
+    if (count[i * step] < 0 && repeats.dtype() == uint64)
+      fail<OutOfMemoryError>("{}: repeats {} at {} exceeds the address space", op, static_cast<uint64_t>(count[i * step]), i * step);
     if (count[i * step] < 0) fail<ValueError>("{}: repeats must be >= 0, got {} at {}", op, count[i * step], i * step);
     total = index::plus(op, total, count[i * step]);
   }

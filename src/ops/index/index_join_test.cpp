@@ -216,6 +216,8 @@ TEST(Sizes, BeyondSixtyFourBitsAreRefused) {
   EXPECT_THROW(tile(x, {int64_t{1} << 62}), OutOfMemoryError);
   EXPECT_THROW(repeat_interleave(x, int64_t{1} << 62), OutOfMemoryError);
   EXPECT_THROW(repeat_interleave(x, full({4}, int64, 0x1p62)), OutOfMemoryError);
+  expect_error<OutOfMemoryError>([&] { repeat_interleave(x, full({4}, uint64, 0x1p63)); },
+                                 "repeat_interleave: repeats 9223372036854775808 at 0 exceeds the address space");
   EXPECT_THROW(cat({wide, x}), OutOfMemoryError);
   EXPECT_THROW(one_hot(tensor_of({1}, int64, {0x1p63})), OutOfMemoryError);
 }
