@@ -9,7 +9,7 @@ namespace tenor::core {
 namespace {
 
 bool share_elements(const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined() || !spans_overlap(a, b)) return false;
+  if (!a.defined() || !b.defined() || a.numel() == 0 || b.numel() == 0 || !spans_overlap(a, b)) return false;
   const auto item = static_cast<int64_t>(item_size(a.dtype()));
   const int64_t gap = static_cast<const char*>(b.raw()) - static_cast<const char*>(a.raw());
   const bool alike = a.shape() == b.shape() && a.strides() == b.strides() && item_size(b.dtype()) == item_size(a.dtype());

@@ -213,6 +213,7 @@ TEST(Output, ResultsOfOneCallDoNotShareElements) {
   check(at(0, {2, 3}), at(6, {2, 3}));
   check(at(0, {4}, {2}), at(1, {4}, {2}));  // interleaved
   check(at(0, {2, 3}), {}, at(6, {4}));
+  check(at(0, {4}), at(2, {0}));  // nothing lies inside
   EXPECT_THROW(check(at(0, {4}), at(3, {4})), ValueError);
   EXPECT_THROW(check(at(0, {4}, {2}), at(2, {4}, {2})), ValueError);
   EXPECT_THROW(check(at(0, {2, 3}), at(10, {2}), at(5, {4})), ValueError);
