@@ -28,8 +28,8 @@ nb::object tensordot_of(Array x, Array b, nb::object dims, DTypeLike dtype, Out 
   Call call("tensordot", out);
   const Tensor a = call.array("x", x), other = call.array("b", b);
   const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};
-  if (PyLong_Check(dims.ptr())) {
-    const int64_t count = nb::cast<int64_t>(dims);
+  if (is_integer_object(dims)) {
+    const int64_t count = call.dims("dims", DimList{dims})[0];
     return call.run([&] { return tensordot(a, other, count, options); });
   }
   if (!PySequence_Check(dims.ptr()) || nb::len(dims) != 2)

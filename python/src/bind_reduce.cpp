@@ -72,6 +72,11 @@ void bind_arg(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, cons
       "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), doc);
 }
 
+/// NumPy's integers, which name a dim; an array without dims is an array.
+bool is_integer_scalar(nb::handle x) {
+  return PyIndex_Check(x.ptr()) && nb::isinstance(x, nb::module_::import_("numpy").attr("generic"));
+}
+
 /// max and min: of everything a value, along a dim a named tuple, with another array elementwise.
 void bind_extreme(nb::module_& m, const char* name, bool largest, const char* doc) {
   def_method(
@@ -83,13 +88,13 @@ void bind_extreme(nb::module_& m, const char* name, bool largest, const char* do
           const ReduceOptions o{{}, keepdim, call.out()};
           return call.run([&] { return largest ? max(t, o) : min(t, o); });
         }
-        if (is_array(dim.object)) {
+        if (is_array(dim.object) && !is_integer_scalar(dim.object)) {
           if (keepdim) core::fail<ValueError>("{}: keepdim needs a dim, got another array", name);
           const Tensor other = call.array("other", Array{dim.object});
           return call.run([&] { return largest ? maximum(t, other, {call.out()}) : minimum(t, other, {call.out()}); });
         }
         const Dims dims = call.dims("dim", {dim.object});
-        if (!PyIndex_Check(dim.object.ptr()))
+        if (!is_integer_object(dim.object))
           core::fail<ValueError>("{}: dim must be one int (amax and amin take several), got {}", name, dims);
         const ExtremeOptions o{keepdim, call.out(0, 2), call.out(1, 2)};
         return call.run_named(extreme_type(largest), [&] {

@@ -73,7 +73,7 @@ void bind_view(nb::module_& m) {
   def_method(m, "split", [](Array x, DimList sizes, int64_t dim) {
     Call call("split");
     const Tensor t = call.array("x", x);
-    const bool one = PyLong_Check(sizes.object.ptr());
+    const bool one = is_integer_object(sizes.object);
     const Dims parts = call.dims("split_size_or_sections", sizes);
     return call.run([&] { return one ? split(t, parts[0], dim) : split(t, parts, dim); });
   }, "x"_a, "split_size_or_sections"_a, "dim"_a = 0, "Pieces of one size (the last smaller), or of the sizes given.");

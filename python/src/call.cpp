@@ -155,9 +155,14 @@ nb::object to_library_of(nb::handle like, const Tensor& x) {
   return tensor;
 }
 
-bool is_integer_object(nb::handle x) { return PyLong_Check(x.ptr()) || (PyIndex_Check(x.ptr()) && !is_array(x)); }
-
 }  // namespace
+
+bool is_integer_object(nb::handle x) {
+  if (PyLong_Check(x.ptr()) || !PyIndex_Check(x.ptr())) return PyLong_Check(x.ptr());
+  if (!is_array(x)) return true;
+  if (!nb::hasattr(x, "ndim") || !x.attr("ndim").equal(nb::int_(0))) return false;
+  return is_integer(to_tensor("index", "x", x).dtype());
+}
 
 std::shared_ptr<void> keep(nb::handle x) {
   return {x.inc_ref().ptr(), [](void* p) {

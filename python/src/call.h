@@ -114,6 +114,8 @@ DType to_dtype(nb::handle x);
 Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind = nullptr);
 /// Whether x is an array of a known library or exports DLPack.
 bool is_array(nb::handle x);
+/// Whether x stands for one integer: an int, what has __index__, NumPy's integer scalars, an integer array without dims.
+bool is_integer_object(nb::handle x);
 /// As a tuple of ints.
 nb::tuple to_tuple(const Dims& dims);
 /// The tensor as an ndarray that shares its memory.

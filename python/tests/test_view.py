@@ -49,3 +49,17 @@ def test_errors_have_their_class_and_the_builtin_one(x, call, kind, builtin):
     with pytest.raises(kind) as caught:
         call(x)
     assert isinstance(caught.value, builtin) and isinstance(caught.value, tn.Error)
+
+
+def test_numpy_integers_are_integers():
+    x = tn.asarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    one, two, three = np.int64(1), np.int32(2), np.uint8(3)
+    assert tn.sum(x, one).shape == (2,) and tn.sum(x, np.array(1)).shape == (2,)
+    assert tn.sum(x, (np.int64(0), one)).shape == () and tn.max(x, one).values.shape == (2,)
+    assert tn.zeros(three).shape == (3,) and tn.full((three,), 1.0).shape == (3,)
+    assert tn.reshape(x, (three, 2)).shape == (3, 2) and tn.flip(x, one).shape == (2, 3)
+    assert tn.permute(x, *np.argsort([1, 0])).shape == tn.permute(x, np.array([1, 0])).shape == (3, 2)
+    assert tn.pad(x, (one, two)).shape == (2, 6) and len(tn.split(x, two, 1)) == 2
+    assert tn.tensordot(x, x.permute(1, 0), one).shape == (2, 2)
+    with pytest.raises(tn.DTypeError, match="sum: dim"):
+        tn.sum(x, np.array(1.0))
