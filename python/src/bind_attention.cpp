@@ -23,10 +23,9 @@ Window to_window(const char* op, nb::handle x) {
   int64_t sides[2] = {};
   for (int i = 0; i < 2; ++i) {
     const nb::object item = nb::borrow<nb::sequence>(x)[i];
-    if (!PyIndex_Check(item.ptr())) bad();
-    int overflow = 0;
-    sides[i] = PyLong_AsLongLongAndOverflow(nb::steal(PyNumber_Index(item.ptr())).ptr(), &overflow);
-    if (overflow) sides[i] = overflow > 0 ? INT64_MAX : INT64_MIN;
+    if (!is_integer_object(item)) bad();
+    const auto side = to_int64(item);
+    sides[i] = side ? *side : nb::steal(PyNumber_Index(item.ptr())) < nb::int_(0) ? INT64_MIN : INT64_MAX;
   }
   return {sides[0], sides[1]};
 }

@@ -50,12 +50,9 @@ Entry entry_of(const char* op, const Tensor& x, nb::handle item) {
   if (PySlice_Check(p)) return {Entry::kSlice, item};
   if (PyBool_Check(p)) return {Entry::kBool, {}, p == Py_True};
   if (PyLong_Check(p) || (PyIndex_Check(p) && !is_array(item))) {
-    const nb::object index = nb::steal(PyNumber_Index(p));
-    if (!index.is_valid()) throw nb::python_error();
-    int overflow = 0;
-    const int64_t value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
-    if (overflow) fail<IndexError>("{}: index {} is out of range", op, nb::repr(item).c_str());
-    return {Entry::kInteger, {}, value};
+    const auto value = to_int64(item);
+    if (!value) fail<IndexError>("{}: index {} is out of range", op, nb::repr(item).c_str());
+    return {Entry::kInteger, {}, *value};
   }
   const Tensor array = array_of(op, x, item);
   if (array.dtype() != boolean && !is_integer(array.dtype()))

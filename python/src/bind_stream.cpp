@@ -14,11 +14,11 @@ struct StreamContext {
 /// A Stream from what other libraries call one: tenor.Stream, torch.cuda.Stream, cupy.cuda.Stream, or a cudaStream_t.
 Stream to_stream(nb::handle x, Device device) {
   if (nb::isinstance<Stream>(x)) return nb::cast<Stream>(x);
-  const char* field = nb::hasattr(x, "cuda_stream") ? "cuda_stream" : nb::hasattr(x, "ptr") ? "ptr" : nullptr;
+  const char* field = has_attribute(x, "cuda_stream") ? "cuda_stream" : has_attribute(x, "ptr") ? "ptr" : nullptr;
   const nb::object handle = field ? x.attr(field) : nb::borrow(x);
   if (!PyLong_Check(handle.ptr()))
     core::fail<DTypeError>("stream: expected a tenor, torch or cupy stream, or a cudaStream_t as an int, got {}", nb::repr(x).c_str());
-  if (nb::hasattr(x, "device_index")) device.index = nb::cast<int>(x.attr("device_index"));
+  if (has_attribute(x, "device_index")) device.index = nb::cast<int>(x.attr("device_index"));
   return {device, reinterpret_cast<CUstream_st*>(nb::cast<uintptr_t>(handle))};
 }
 

@@ -32,7 +32,7 @@ ArrayKind kind_of(nb::handle x) {
   }
   if (kind != ArrayKind::kNone) {
     known->emplace(type, kind);
-  } else if (nb::hasattr(x, "__dlpack__")) {
+  } else if (has_attribute(x, "__dlpack__")) {
     kind = ArrayKind::kOther;
   }
   return kind;
@@ -128,7 +128,7 @@ Tensor from_capsule(nb::handle capsule) {
 /// The stream that an array's library works on, which Tenor then uses too: PyTorch's or CuPy's current one, else this
 /// thread's own. None for arrays on the CPU.
 std::optional<Stream> stream_of(nb::handle x) {
-  if (!nb::hasattr(x, "__dlpack_device__")) return {};
+  if (!has_attribute(x, "__dlpack_device__")) return {};
   const nb::tuple device = nb::cast<nb::tuple>(x.attr("__dlpack_device__")());
   if (nb::cast<int>(device[0]) != core::kDlCuda) return {};
   const Device cuda{DeviceType::kCuda, nb::cast<int>(device[1])};
@@ -157,10 +157,29 @@ nb::object to_library_of(nb::handle like, const Tensor& x) {
 
 }  // namespace
 
+nb::object find_attribute(nb::handle x, const char* name) {
+  nb::object found = nb::steal(PyObject_GetAttrString(x.ptr(), name));
+  if (found.is_valid()) return found;
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
+  PyErr_Clear();
+  return {};
+}
+
+std::optional<int64_t> to_int64(nb::handle x) {
+  const nb::object index = nb::steal(PyNumber_Index(x.ptr()));
+  if (!index.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+  if (overflow) return {};
+  return value;
+}
+
 bool is_integer_object(nb::handle x) {
   if (PyLong_Check(x.ptr()) || !PyIndex_Check(x.ptr())) return PyLong_Check(x.ptr());
   if (!is_array(x)) return true;
-  if (!nb::hasattr(x, "ndim") || !x.attr("ndim").equal(nb::int_(0))) return false;
+  const nb::object ndim = find_attribute(x, "ndim");
+  if (!ndim.is_valid() || !ndim.equal(nb::int_(0))) return false;
   return is_integer(to_tensor("index", "x", x).dtype());
 }
 
@@ -228,9 +247,9 @@ DType to_dtype(nb::handle x) {
   if (x.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return int64;
   if (x.is(reinterpret_cast<PyObject*>(&PyBool_Type))) return boolean;
   if (PyUnicode_Check(x.ptr())) return dtype_from_name(nb::cast<std::string>(x));
-  if (nb::hasattr(x, "byteorder") && nb::cast<std::string>(x.attr("byteorder")) == ">")
+  if (has_attribute(x, "byteorder") && nb::cast<std::string>(x.attr("byteorder")) == ">")
     fail<DTypeError>("dtype: big-endian {} is not supported", nb::str(x).c_str());
-  if (nb::hasattr(x, "name")) return dtype_from_name(nb::cast<std::string>(nb::str(x.attr("name"))));  // numpy.dtype
+  if (has_attribute(x, "name")) return dtype_from_name(nb::cast<std::string>(nb::str(x.attr("name"))));  // numpy.dtype
   if (PyType_Check(x.ptr())) return dtype_from_name(nb::cast<std::string>(x.attr("__name__")));        // numpy.float32
   const std::string shown = nb::str(x).c_str();  // torch.float32
   return dtype_from_name(starts_with(shown.c_str(), "torch.") ? shown.substr(6) : shown);
@@ -294,10 +313,9 @@ std::optional<Dims> Call::optional_dims(const char* name, DimList x) {
   Dims out;
   const auto add = [&](nb::handle item) {
     if (!is_integer_object(item)) fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
-    const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
-    int overflow = 0;
-    out.push_back(PyLong_AsLongLongAndOverflow(index.ptr(), &overflow));
-    if (overflow) fail<ValueError>("{}: {} holds {}, which is beyond 64 bits", op_, name, nb::repr(item).c_str());
+    const auto value = to_int64(item);
+    if (!value) fail<ValueError>("{}: {} holds {}, which is beyond 64 bits", op_, name, nb::repr(item).c_str());
+    out.push_back(*value);
   };
   if (is_integer_object(x.object)) {
     add(x.object);

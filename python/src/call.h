@@ -114,6 +114,11 @@ DType to_dtype(nb::handle x);
 Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind = nullptr);
 /// Whether x is an array of a known library or exports DLPack.
 bool is_array(nb::handle x);
+/// The attribute, or an invalid object where there is none: any other exception than AttributeError propagates.
+nb::object find_attribute(nb::handle x, const char* name);
+inline bool has_attribute(nb::handle x, const char* name) { return find_attribute(x, name).is_valid(); }
+/// What is_integer_object accepted; none beyond 64 bits. What its __index__ raises propagates.
+std::optional<int64_t> to_int64(nb::handle x);
 /// Whether x stands for one integer: an int, what has __index__, NumPy's integer scalars, an integer array without dims.
 bool is_integer_object(nb::handle x);
 /// As a tuple of ints.

@@ -74,7 +74,8 @@ void bind_dtypes(nb::module_& m) {
           return to_dtype(other) == d.value;
         } catch (const Error&) {
           return false;
-        } catch (nb::python_error&) {
+        } catch (nb::python_error& error) {
+          if (!error.matches(PyExc_Exception)) throw;
           return false;
         }
       }, "other"_a.none(), "Equal to the same dtype, however it is written: a NumPy dtype or a name.");

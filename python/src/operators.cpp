@@ -47,7 +47,12 @@ Tensor compute(int64_t size, F fn) {
 /// The function of that name on the operands: it knows arrays of every library, and raises the contract's errors.
 PyObject* call_function(const char* name, PyObject* a, PyObject* b) {
   const auto takes = [](PyObject* x) { return PyLong_Check(x) || PyFloat_Check(x) || is_array(x); };
-  if (!takes(a) || (b && !takes(b))) Py_RETURN_NOTIMPLEMENTED;
+  try {
+    if (!takes(a) || (b && !takes(b))) Py_RETURN_NOTIMPLEMENTED;
+  } catch (nb::python_error& error) {  // of an operand's own attributes; no C++ exception may leave a slot
+    error.restore();
+    return nullptr;
+  }
   PyObject* fn = PyObject_GetAttrString(operator_module, name);
   if (!fn) return nullptr;
   PyObject* result = PyObject_CallFunctionObjArgs(fn, a, b, nullptr);

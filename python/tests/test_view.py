@@ -63,3 +63,19 @@ def test_numpy_integers_are_integers():
     assert tn.tensordot(x, x.permute(1, 0), one).shape == (2, 2)
     with pytest.raises(tn.DTypeError, match="sum: dim"):
         tn.sum(x, np.array(1.0))
+
+
+class Interrupting:
+    def __index__(self):
+        raise KeyboardInterrupt
+
+    def __getattr__(self, name):
+        raise KeyboardInterrupt
+
+
+def test_what_arguments_raise_propagates():
+    x = tn.zeros(2, 3)
+    for call in (lambda: tn.sum(x, Interrupting()), lambda: tn.sum(x, (Interrupting(),)), lambda: tn.reshape(x, Interrupting()),
+                 lambda: tn.add(x, Interrupting()), lambda: x + Interrupting(), lambda: x[Interrupting()]):
+        with pytest.raises(KeyboardInterrupt):
+            call()
