@@ -104,6 +104,13 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
     default: return binary<&ge>("ge", a, b);
   }
 }
+/// The third argument of Python's own pow(). Sets the error where it is given.
+bool takes_no_modulus(PyObject* modulus) {
+  if (!modulus || modulus == Py_None) return true;
+  const nb::object type = nb::steal(PyObject_GetAttrString(operator_module, "UnsupportedError"));
+  if (type.is_valid()) PyErr_SetString(type.ptr(), "pow: a modulus is not supported; use pow(x, y) % z");
+  return false;
+}
 Py_hash_t identity_hash(PyObject* x) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(x) >> 4); }
 
 // Without their options.
@@ -127,7 +134,7 @@ PyType_Slot* operator_slots() {
       {Py_nb_true_divide, slot(+[](O a, O b) { return binary<&div>("div", a, b); })},
       {Py_nb_floor_divide, slot(+[](O a, O b) { return binary<&floor_divide>("floor_divide", a, b); })},
       {Py_nb_remainder, slot(+[](O a, O b) { return binary<&remainder>("remainder", a, b); })},
-      {Py_nb_power, slot(+[](O a, O b, O) { return binary<&pow>("pow", a, b); })},
+      {Py_nb_power, slot(+[](O a, O b, O m) { return takes_no_modulus(m) ? binary<&pow>("pow", a, b) : nullptr; })},
       {Py_nb_and, slot(+[](O a, O b) { return binary<&bitwise_and>("bitwise_and", a, b); })},
       {Py_nb_or, slot(+[](O a, O b) { return binary<&bitwise_or>("bitwise_or", a, b); })},
       {Py_nb_xor, slot(+[](O a, O b) { return binary<&bitwise_xor>("bitwise_xor", a, b); })},
@@ -143,7 +150,7 @@ PyType_Slot* operator_slots() {
       {Py_nb_inplace_true_divide, slot(+[](O a, O b) { return write<&plain_div>("div_", a, b); })},
       {Py_nb_inplace_floor_divide, slot(+[](O a, O b) { return write<&floor_divide_>("floor_divide_", a, b); })},
       {Py_nb_inplace_remainder, slot(+[](O a, O b) { return write<&remainder_>("remainder_", a, b); })},
-      {Py_nb_inplace_power, slot(+[](O a, O b, O) { return write<&pow_>("pow_", a, b); })},
+      {Py_nb_inplace_power, slot(+[](O a, O b, O m) { return takes_no_modulus(m) ? write<&pow_>("pow_", a, b) : nullptr; })},
       {Py_nb_inplace_and, slot(+[](O a, O b) { return write<&bitwise_and_>("bitwise_and_", a, b); })},
       {Py_nb_inplace_or, slot(+[](O a, O b) { return write<&bitwise_or_>("bitwise_or_", a, b); })},
       {Py_nb_inplace_xor, slot(+[](O a, O b) { return write<&bitwise_xor_>("bitwise_xor_", a, b); })},

@@ -134,3 +134,12 @@ def test_errors(call, error, words):
     assert isinstance(caught.value, tn.Error)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_no_option_is_ignored():
+    x = tn.ones(2, 3)
+    for call in (lambda: tn.flip(x, 0, dims=(1,)), lambda: tn.tile(x, 2, dims=(1,)), lambda: tn.repeat(x, 2, 2, sizes=(1, 1))):
+        with pytest.raises(tn.DTypeError, match="both by position and by name"):
+            call()
+    with pytest.raises(tn.UnsupportedError, match="pow: a modulus"):
+        pow(x, 2, 5)
