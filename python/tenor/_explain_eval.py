@@ -247,7 +247,7 @@ class Evaluator:
         if a in ("T", "mT", "H"):
             return self.guarded(node, "transpose", lambda: _tenor.transpose(x, -2, -1) if x.ndim > 1 else x, [x])
         known = names.RENAMED.get(a, a)
-        if not (known in names.ADAPTED or a in METHODS or hasattr(Tensor, known) or (hasattr(_tenor, known) and known not in ("Error",))):
+        if not (known in names.ADAPTED or a in METHODS or hasattr(Tensor, known) or names.is_operator(known)):
             raise names.unknown(short(node), [n for n in dir(Tensor) if not n.startswith("_")])
         return Method(x, a)
 

@@ -1,5 +1,6 @@
 """The names that explained text may use: Tenor's operators under the names that PyTorch, NumPy and F give them."""
 import difflib
+import functools
 import math
 
 from tenor import _tenor
@@ -49,8 +50,20 @@ def unknown(name, known, instead=""):
     return T.ValueError(f"explain: unknown name {name!r}{hint or instead}")
 
 
+@functools.cache
+def _registered():
+    return frozenset(o[0] for o in T._operators())
+
+
+def is_operator(name):
+    """Whether text may call T.name: an operator, or an in-place form. What sets or reads the process's state is neither."""
+    plain = name.removesuffix("_")
+    known = plain in _registered() or name in ("astype", "copy_", "fill_", "promote_types")
+    return known and callable(getattr(T, name, None)) and not isinstance(getattr(T, name), type)
+
+
 def operator_names():
-    return [n for n in dir(T) if not n.startswith("_") and callable(getattr(T, n)) and not isinstance(getattr(T, n), type)]
+    return [n for n in dir(T) if is_operator(n)]
 
 
 # ---- functions whose arguments PyTorch orders otherwise; each takes the evaluator first ---------------------------------------------
@@ -174,7 +187,7 @@ def lookup(path):
     target = RENAMED.get(name, name)
     if name in ADAPTED or (where in ("torch", "F", "functional", "nn") and name in OF_TORCH):
         return Function(name, where)
-    if callable(getattr(T, target, None)) and not target.startswith("_") and not isinstance(getattr(T, target), type):
+    if is_operator(target):
         return Function(target, where)
     raise unknown(path, operator_names() + list(ADAPTED) + list(RENAMED))
 
@@ -188,5 +201,7 @@ class Function:
             return OF_TORCH[self.name]
         if self.name in ADAPTED:
             return ADAPTED[self.name]
+        if not is_operator(self.name):
+            raise unknown(self.name, operator_names())
         fn = getattr(T, self.name)
         return lambda _, *args, **kwargs: fn(*args, **kwargs)

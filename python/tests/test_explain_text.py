@@ -213,3 +213,12 @@ def test_the_page_on_reading_operators_is_what_explain_says():
     script = pathlib.Path(__file__).parents[2] / "docs" / "reading_operators.py"
     page = runpy.run_path(str(script))["page"]()
     assert script.with_suffix(".md").read_text(encoding="utf-8") == page, "run python docs/reading_operators.py"
+
+
+@pytest.mark.parametrize("text", ["allow_tf32(True)", "tenor.autotune(True)", "empty_cache()", "set_num_threads(1)", "tenor.set_cache_limit(0)",
+                                  "x.set_num_threads()", "take_error()", "tenor.save(x, 'f.npy')", "tenor.load('f.npy')", "from_dlpack(x)"])
+def test_text_reaches_operators_alone(text):
+    threads = tn.get_num_threads()
+    with pytest.raises(tn.ValueError, match="unknown name"):
+        tn.explain(text, x="f32[2]", device="h200")
+    assert tn.get_num_threads() == threads
