@@ -169,6 +169,33 @@ void bind_borders(nb::module_& m) {
   triangle("triu", &triu, "The matrices of x with 0 below diagonal `diagonal`.");
 }
 
+/// Whether NumPy gave objects, or floats that large integers may have become.
+bool may_hold_wide_integers(nb::handle array) {
+  if (nb::cast<bool>(array.attr("dtype").attr("hasobject"))) return true;
+  if (!array.attr("dtype").attr("name").equal(nb::str("float64")) || nb::cast<int64_t>(array.attr("size")) == 0) return false;
+  return nb::cast<double>(nb::float_(nb::module_::import_("numpy").attr("abs")(array).attr("max")())) >= 0x1p63;
+}
+
+/// `array`, what NumPy makes of obj, but uint64 where obj holds only integers and some are beyond int64.
+nb::object with_wide_integers(nb::handle obj, nb::object array, std::optional<DType> dtype) {
+  if (!may_hold_wide_integers(array)) return array;
+  const nb::object make = nb::module_::import_("numpy").attr("asarray");
+  nb::object least, greatest;
+  for (nb::handle entry : nb::object(make(obj, "dtype"_a = "object").attr("ravel")().attr("tolist")())) {
+    if (!PyLong_Check(entry.ptr())) return array;
+    if (!least.is_valid() || entry < least) least = nb::borrow(entry);
+    if (!greatest.is_valid() || entry > greatest) greatest = nb::borrow(entry);
+  }
+  if (!least.is_valid()) return array;
+  if (dtype && is_float(*dtype)) return make(obj, "dtype"_a = "float64");
+  for (const nb::object& entry : {least, greatest})
+    if (entry < nb::int_(INT64_MIN) || entry > nb::int_(UINT64_MAX))
+      core::fail<ValueError>("asarray: the integer {} fits no dtype", nb::str(entry).c_str());
+  if (least < nb::int_(0))
+    core::fail<ValueError>("asarray: no integer dtype holds both {} and {}", nb::str(least).c_str(), nb::str(greatest).c_str());
+  return make(obj, "dtype"_a = "uint64");
+}
+
 /// Nested lists and numbers as NumPy reads them, but float32 where it would say float64 for Python floats.
 Tensor from_objects(nb::handle obj, std::optional<DType> dtype) {
   const char* op = "asarray";
@@ -186,6 +213,7 @@ Tensor from_objects(nb::handle obj, std::optional<DType> dtype) {
     if (!error.matches(PyExc_ValueError)) throw;
     core::fail<ShapeError>("{}: nested lists must have equal lengths: {}", op, error.what());
   }
+  array = with_wide_integers(obj, std::move(array), dtype);
   const Tensor t = to_tensor(op, "obj", array);
   if (!dtype) return t.dtype() == float64 ? t.to(float32) : t;
   if (is_integer(t.dtype()) && t.numel() > 0)

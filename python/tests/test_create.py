@@ -95,3 +95,13 @@ def test_errors():
                         (lambda: tn.tril(np.arange(3)), tn.ShapeError), (lambda: tn.zeros(2, dtype="complex64"), tn.DTypeError)]:
         with pytest.raises(error):
             call()
+
+
+def test_asarray_keeps_integers_beyond_int64():
+    wide = tn.asarray([1, 2**63])
+    assert wide.dtype == tn.uint64 and wide.tolist() == [1, 2**63]
+    assert tn.asarray([1.0, 2**63]).dtype == tn.float32
+    with pytest.raises(tn.ValueError, match="18446744073709551616"):
+        tn.asarray([1, 2**64])
+    with pytest.raises(tn.ValueError, match="-1 and 9223372036854775808"):
+        tn.asarray([-1, 2**63])
