@@ -6,7 +6,7 @@ taken for it, nothing in it is executed (no pickles), and what is wrong with it 
 import os
 import stat
 
-from tenor._io_common import host, tensor_of_bytes  # noqa: F401
+from tenor._io_common import host, replacing, tensor_of_bytes  # noqa: F401
 from tenor._io_npy import load_npy, load_npz, write_npy
 from tenor._io_safetensors import load_safetensors, save_safetensors
 from tenor._tenor import DTypeError, ValueError
@@ -39,7 +39,7 @@ def save(x, path):
     kind = _kind("save", path)
     if kind == ".npy":
         array = host(x, "x")
-        with open(path, "wb") as file:
+        with replacing(path) as file:
             write_npy(file, array)
         return
     if not hasattr(x, "items"):
@@ -48,16 +48,27 @@ def save(x, path):
     for name, value in x.items():
         if not isinstance(name, str):
             raise DTypeError(f"save: names must be strings, got {name!r}")
+        _check_name(name, kind)
         arrays[name] = host(value, name)
     if kind == ".npz":
         import zipfile
 
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        with replacing(path) as whole, zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name, array in arrays.items():
                 with archive.open(name + ".npy", "w", force_zip64=True) as file:
                     write_npy(file, array)
     else:
         save_safetensors(arrays, path)
+
+
+def _check_name(name, kind):
+    """Refuses what the format cannot hold, or would give back under another name, before anything is written."""
+    try:
+        size = len(name.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise ValueError(f"save: the name {name!r} cannot be written as UTF-8") from error
+    if kind == ".npz" and ("\0" in name or size > 65000):
+        raise ValueError(f"save: a .npz file cannot hold the name {name[:80]!r}: it has a zero byte or more than 65000 bytes")
 
 
 def _kind(op, path):

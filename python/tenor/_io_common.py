@@ -1,6 +1,8 @@
 """What the file formats share: refusing, reading no more than is there, tensors over bytes."""
+import contextlib
 import math
 import os
+import threading
 
 from tenor._tenor import DTypeError, OutOfMemoryError, ValueError, asarray, from_dlpack
 
@@ -8,6 +10,31 @@ _CHUNK = 1 << 20
 EXTENDED = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # dtypes of ml_dtypes, which NumPy knows no code for
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
           "float8_e4m3fn", "float8_e5m2")
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A file to write in `path`'s folder that takes its place when everything is written; what is there stays until then."""
+    path = os.path.realpath(path)  # a link goes on naming the same file
+    if os.path.lexists(path) and not os.path.isfile(path):  # a pipe or device is written as it is
+        with open(path, "wb") as file:
+            yield file
+        return
+    folder, name = os.path.split(path)
+    part, mode = os.path.join(folder, f".{name[:50]}.{os.getpid()}-{threading.get_ident()}.part"), _mode_of(path)
+    try:
+        with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def _mode_of(path):
+    """The permissions that writing over `path` would leave it, before the umask."""
+    return os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666
 
 
 def broken(where, what):

@@ -2,7 +2,7 @@
 import builtins
 import struct
 
-from tenor._io_common import broken, bytes_of, elements, numpy_dtype, read, tensor
+from tenor._io_common import broken, bytes_of, elements, numpy_dtype, read, replacing, tensor
 from tenor._tenor import DTypeError, ValueError
 
 _MAX_HEADER = 100 << 20
@@ -82,7 +82,7 @@ def save_safetensors(arrays, path):
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
+    with replacing(path) as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name in order:
             file.write(bytes_of(arrays[name]))

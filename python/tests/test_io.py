@@ -320,3 +320,24 @@ def test_every_cut_and_flip_of_a_file_loads_or_is_refused(tmp_path):
                 tenor.load(path)
             except (tenor.ValueError, tenor.DTypeError):
                 pass
+
+
+@pytest.mark.parametrize("suffix, name", [("npz", "\ud800"), ("npz", "a\0b"), ("npz", "n" * 70000), ("safetensors", "\ud800"),
+                                          ("safetensors", "__metadata__")])
+def test_a_refused_save_leaves_the_old_file(tmp_path, suffix, name):
+    path = tmp_path / f"x.{suffix}"
+    tenor.save({"x": sample("float32")}, path)
+    with pytest.raises(tenor.ValueError):
+        tenor.save({"x": sample("int8"), name: sample("int8")}, path)
+    same(tenor.load(path)["x"], sample("float32"))
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_save_over_a_link_or_a_restricted_file_keeps_them(tmp_path):
+    path, link = tmp_path / "x.npy", tmp_path / "link.npy"
+    tenor.save(sample("float32"), path)
+    path.chmod(0o600)
+    link.symlink_to(path)
+    tenor.save(sample("int8"), link)
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+    same(tenor.load(path), sample("int8"))
