@@ -10,7 +10,7 @@ struct Object { nb::handle object; };
 
 Causal to_causal(const char* op, nb::handle x) {
   if (PyBool_Check(x.ptr())) return x.ptr() == Py_True;
-  if (PyUnicode_Check(x.ptr()) && nb::cast<std::string>(x) == "top_left") return Causal::kTopLeft;
+  if (utf8_of(x) == "top_left") return Causal::kTopLeft;
   const std::string type = nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__name__"));
   if (type == "bool_" || type == "bool") return PyObject_IsTrue(x.ptr()) == 1;  // NumPy's
   core::fail<ValueError>("{}: causal must be True, False or 'top_left', got {}", op, nb::repr(x).c_str());

@@ -238,7 +238,7 @@ void bind_choices(nb::module_& m) {
 /// A device name, or a dtype.
 bool is_device(nb::handle x) {
   if (!PyUnicode_Check(x.ptr())) return has_attribute(x, "type") && has_attribute(x, "index");  // torch.device
-  const std::string_view text = nb::borrow<nb::str>(x).c_str();
+  const std::string text = utf8_of(x).value_or("");
   return text.starts_with("cpu") || text.starts_with("cuda") || text.starts_with("meta");
 }
 

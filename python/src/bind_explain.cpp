@@ -22,11 +22,7 @@ const char* kept(const std::string& name) {
   return names->insert(name).first->c_str();
 }
 
-Dims dims_of(nb::handle sizes) {
-  Dims out;
-  for (nb::handle s : nb::cast<nb::sequence>(sizes)) out.push_back(nb::cast<int64_t>(s));
-  return out;
-}
+Dims dims_of(nb::handle sizes) { return Call("explain").dims("shape", {sizes}); }
 
 /// A step that no operator of this build states: its result's shape is given.
 Tensor state(PyRecorder& r, const std::string& op, int op_class, const std::vector<Tensor>& inputs, nb::handle shape,

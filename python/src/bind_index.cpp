@@ -37,7 +37,7 @@ std::vector<Tensor> entries_of(Call& call, const char* op, nb::handle indices) {
 /// The one list argument of x.fn(2, 3), x.fn((2, 3)) and x.fn(name=(2, 3)).
 Dims listed(Call& call, const char* op, const char* name, nb::args values, nb::kwargs named) {
   for (auto [key, value] : named) {
-    const std::string text = nb::cast<std::string>(key);
+    const std::string text = utf8_of(key).value_or("?");
     if (text != name && text != "out") core::fail<DTypeError>("{}: unexpected argument '{}'", op, text);
   }
   if (named.contains(name) && nb::len(values) > 0) core::fail<DTypeError>("{}: {} is given both by position and by name", op, name);

@@ -107,10 +107,9 @@ void bind_extreme(nb::module_& m, const char* name, bool largest, const char* do
 
 double to_power(nb::handle p) {
   if (const auto number = to_scalar(p)) return number->as_double();
-  if (PyUnicode_Check(p.ptr())) {
-    const std::string text = nb::cast<std::string>(p);
-    if (text == "fro") return 2;
-    if (text == "inf" || text == "-inf") return text == "inf" ? HUGE_VAL : -HUGE_VAL;
+  if (const auto text = utf8_of(p)) {
+    if (*text == "fro") return 2;
+    if (*text == "inf" || *text == "-inf") return *text == "inf" ? HUGE_VAL : -HUGE_VAL;
   }
   core::fail<ValueError>("norm: p must be a number, 'fro', 'inf' or '-inf', got {}", nb::repr(p).c_str());
 }

@@ -15,9 +15,9 @@ double number(const std::string& key, nb::handle value) {
 }
 
 std::string type_name(const std::string& key, nb::handle value) {
-  if (!PyUnicode_Check(value.ptr()))
-    fail<ValueError>("rope_tables: scaling['{}'] must be a name, got {}", key, nb::repr(value).c_str());
-  return nb::cast<std::string>(value);
+  const auto text = utf8_of(value);
+  if (!text) fail<ValueError>("rope_tables: scaling['{}'] must be a name, got {}", key, nb::repr(value).c_str());
+  return *text;
 }
 
 /// The fields of a scaling dict by type; `required` come first.

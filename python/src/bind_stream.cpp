@@ -23,14 +23,14 @@ Stream to_stream(nb::handle x, Device device) {
 }
 
 Device cuda_device(nb::handle device) {
-  const Device d = device.is_none() ? Device{DeviceType::kCuda, 0} : device_from_name(nb::cast<std::string>(nb::str(device)));
+  const Device d = device.is_none() ? Device{DeviceType::kCuda, 0} : to_device(device);
   if (d.type != DeviceType::kCuda) core::fail<DeviceError>("stream: expected a CUDA device, got {}", d);
   return d;
 }
 
 /// The devices to wait for: the one named, else every CUDA device.
 std::vector<Device> devices_of(nb::handle device) {
-  if (!device.is_none()) return {device_from_name(nb::cast<std::string>(nb::str(device)))};
+  if (!device.is_none()) return {to_device(device)};
   std::vector<Device> all;
   for (int i = 0; i < cuda_device_count(); ++i) all.push_back({DeviceType::kCuda, i});
   return all;

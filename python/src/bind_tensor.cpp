@@ -17,9 +17,16 @@ void free_unused(PyObject* capsule, const char* name) {
   managed->deleter(managed);
 }
 
+/// Whether max_version is at least 1.0, the first with versions.
+bool takes_versioned(nb::handle max_version) {
+  if (!PyTuple_Check(max_version.ptr()) || nb::len(max_version) != 2 || !is_integer_object(nb::object(max_version[0])))
+    core::fail<DTypeError>("__dlpack__: max_version must be (major, minor), got {}", nb::repr(max_version).c_str());
+  return nb::object(max_version[0]) >= nb::int_(1);
+}
+
 nb::object dlpack_capsule(const Tensor& x, nb::handle max_version) {
   if (x.device().type == DeviceType::kMeta) core::fail<DeviceError>("__dlpack__: a tensor on the meta device has a shape, but no data to export");
-  const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
+  const bool versioned = !max_version.is_none() && takes_versioned(max_version);
   if (versioned)
     return nb::steal(PyCapsule_New(x.to_dlpack_versioned(), "dltensor_versioned",
                                    [](PyObject* c) { free_unused<DLManagedTensorVersioned>(c, "dltensor_versioned"); }));
@@ -78,7 +85,8 @@ void bind_tensor(nb::module_& m) {
       .def("tolist", &to_list, "The elements as nested lists of Python numbers.")
       .def("__dlpack__", [](const Tensor& x, nb::handle, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
         if (!dl_device.is_none() && !dl_device.equal(dlpack_device(x))) throw nb::buffer_error("__dlpack__: a tensor is exported where it is; move it with to(device) first");
-        const bool forced = !copy.is_none() && nb::cast<bool>(copy);
+        const int forced = PyObject_IsTrue(copy.ptr());
+        if (forced < 0) throw nb::python_error();
         return dlpack_capsule(forced ? x.clone() : x, max_version);
       }, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none(),
          "A DLPack capsule of this memory.")

@@ -129,9 +129,12 @@ Tensor from_capsule(nb::handle capsule) {
 /// thread's own. None for arrays on the CPU.
 std::optional<Stream> stream_of(nb::handle x) {
   if (!has_attribute(x, "__dlpack_device__")) return {};
-  const nb::tuple device = nb::cast<nb::tuple>(x.attr("__dlpack_device__")());
-  if (nb::cast<int>(device[0]) != core::kDlCuda) return {};
-  const Device cuda{DeviceType::kCuda, nb::cast<int>(device[1])};
+  const nb::object device = x.attr("__dlpack_device__")();
+  int type = 0, index = 0;
+  if (!PyTuple_Check(device.ptr()) || nb::len(device) != 2 || !nb::try_cast(device[0], type) || !nb::try_cast(device[1], index))
+    fail<ValueError>("from_dlpack: __dlpack_device__ must give (device type, index), got {}", nb::repr(device).c_str());
+  if (type != core::kDlCuda) return {};
+  const Device cuda{DeviceType::kCuda, index};
   const auto given = [&](const nb::object& pointer) {
     return Stream{cuda, reinterpret_cast<CUstream_st*>(nb::cast<uintptr_t>(pointer))};
   };
@@ -163,6 +166,20 @@ nb::object find_attribute(nb::handle x, const char* name) {
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
   PyErr_Clear();
   return {};
+}
+
+std::optional<std::string> utf8_of(nb::handle x) {
+  if (!PyUnicode_Check(x.ptr())) return {};
+  Py_ssize_t size = 0;
+  if (const char* text = PyUnicode_AsUTF8AndSize(x.ptr(), &size)) return std::string(text, static_cast<size_t>(size));
+  if (!PyErr_ExceptionMatches(PyExc_UnicodeError)) throw nb::python_error();
+  PyErr_Clear();
+  return {};
+}
+
+Device to_device(nb::handle x) {
+  if (const auto text = utf8_of(nb::str(x))) return device_from_name(*text);
+  fail<ValueError>("device: {} is no name of a device", nb::repr(x).c_str());
 }
 
 std::optional<int64_t> to_int64(nb::handle x) {
@@ -241,18 +258,24 @@ std::optional<Scalar> to_scalar(nb::handle x) {
   fail<ValueError>("the integer {} fits no dtype", nb::str(x).c_str());
 }
 
+/// The dtype of that name, which may have the prefix.
+static DType dtype_named(nb::handle x, const char* prefix = "") {
+  const auto text = utf8_of(x);
+  if (!text) fail<DTypeError>("dtype: {} is no name of a dtype", nb::repr(x).c_str());
+  return dtype_from_name(starts_with(text->c_str(), prefix) ? text->substr(std::strlen(prefix)) : *text);
+}
+
 DType to_dtype(nb::handle x) {
   if (nb::isinstance<DTypeObject>(x)) return nb::inst_ptr<DTypeObject>(x)->value;
   if (x.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return float32;
   if (x.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return int64;
   if (x.is(reinterpret_cast<PyObject*>(&PyBool_Type))) return boolean;
-  if (PyUnicode_Check(x.ptr())) return dtype_from_name(nb::cast<std::string>(x));
-  if (has_attribute(x, "byteorder") && nb::cast<std::string>(x.attr("byteorder")) == ">")
+  if (PyUnicode_Check(x.ptr())) return dtype_named(x);
+  if (has_attribute(x, "byteorder") && x.attr("byteorder").equal(nb::str(">")))
     fail<DTypeError>("dtype: big-endian {} is not supported", nb::str(x).c_str());
-  if (has_attribute(x, "name")) return dtype_from_name(nb::cast<std::string>(nb::str(x.attr("name"))));  // numpy.dtype
-  if (PyType_Check(x.ptr())) return dtype_from_name(nb::cast<std::string>(x.attr("__name__")));        // numpy.float32
-  const std::string shown = nb::str(x).c_str();  // torch.float32
-  return dtype_from_name(starts_with(shown.c_str(), "torch.") ? shown.substr(6) : shown);
+  if (has_attribute(x, "name")) return dtype_named(nb::str(x.attr("name")));  // numpy.dtype
+  if (PyType_Check(x.ptr())) return dtype_named(x.attr("__name__"));              // numpy.float32
+  return dtype_named(nb::str(x), "torch.");                                       // torch.float32
 }
 
 nb::object to_numpy(const Tensor& x) {
@@ -339,7 +362,7 @@ std::optional<DType> Call::dtype(DTypeLike x) {
 
 Device Call::device(DeviceLike x, Device fallback) {
   if (x.object.is_none()) return fallback;
-  return device_from_name(nb::cast<std::string>(nb::str(x.object)));
+  return to_device(x.object);
 }
 
 Tensor Call::out(size_t i, size_t count) {

@@ -114,6 +114,10 @@ DType to_dtype(nb::handle x);
 Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind = nullptr);
 /// Whether x is an array of a known library or exports DLPack.
 bool is_array(nb::handle x);
+/// A str as UTF-8; none for another object, and for a str that UTF-8 cannot hold (lone surrogates).
+std::optional<std::string> utf8_of(nb::handle x);
+/// The device that x names. @throws ValueError
+Device to_device(nb::handle x);
 /// The attribute, or an invalid object where there is none: any other exception than AttributeError propagates.
 nb::object find_attribute(nb::handle x, const char* name);
 inline bool has_attribute(nb::handle x, const char* name) { return find_attribute(x, name).is_valid(); }

@@ -299,3 +299,30 @@ def test_numpy_scalars_are_read_while_they_live(dtype):
     assert [float(t.item()) for t in tensors] == [i % 2 for i in range(100)]
     if dtype == "bfloat16":
         assert float(np.asarray(tenor.fmod(kind(5), kind(4)))) == 1 and float(np.asarray(tenor.sub(kind(5), kind(3)))) == 2
+
+
+class Exporter:
+    """Exports what it is given."""
+
+    def __init__(self, device=(1, 0), capsule=None):
+        self.device, self.capsule = device, capsule
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **options):
+        return self.capsule
+
+
+def test_what_protocols_give_is_checked():
+    for device in (None, "x", (1,), (10**30, 0), ("a", 0)):
+        with pytest.raises(tenor.ValueError, match="from_dlpack: __dlpack_device__ must give"):
+            tenor.from_dlpack(Exporter(device))
+    with pytest.raises(tenor.DTypeError, match="max_version must be"):
+        tenor.zeros(2).__dlpack__(max_version="ab")
+    with pytest.raises(tenor.DTypeError, match="dtype: "):
+        tenor.zeros(2, dtype="\ud800")
+    with pytest.raises(tenor.ValueError, match="device: "):
+        tenor.zeros(2, device="\ud800")
+    with pytest.raises(tenor.ValueError, match="beyond 64 bits"):
+        tenor.explain("x+1", x="f32[9223372036854775808]", device="h200")
