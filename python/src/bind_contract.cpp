@@ -1,4 +1,5 @@
 #include "call.h"
+#include "src/core/text.h"
 #include "tenor/contract.h"
 
 namespace tenor::python {
@@ -22,6 +23,15 @@ nb::object matmul_operator(nb::handle a, nb::handle b) {
   Call call("matmul");
   const Tensor x = call.array("x", Array{a}), other = call.array("other", Array{b});
   return call.run([&] { return matmul(x, other); });
+}
+
+/// The equation, whose subscripts are ASCII letters.
+std::string ascii_equation(nb::str text) {
+  if (PyUnicode_IS_ASCII(text.ptr())) return text.c_str();
+  for (Py_ssize_t i = 0;; ++i)
+    if (PyUnicode_READ_CHAR(text.ptr(), i) > 127)
+      core::fail<ValueError>("einsum: a subscript is a letter a-z or A-Z, got {} in {}",
+                             nb::repr(nb::steal(PyUnicode_Substring(text.ptr(), i, i + 1))).c_str(), nb::repr(text).c_str());
 }
 
 nb::object tensordot_of(Array x, Array b, nb::object dims, DTypeLike dtype, Out out) {
@@ -57,8 +67,9 @@ void bind_contract(nb::module_& m) {
     return call.run([&] { return linear(a, w, b, options); });
   }, "x"_a, "weight"_a, "bias"_a = nb::none(), nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(),
         "x [*, k], weight [n, k], bias [n] -> [*, n]: x @ weight^T + bias; the bias joins before the one rounding. ShapeError.");
-  m.def("einsum", [](std::string equation, nb::args operands, DTypeLike dtype, Out out) {
+  m.def("einsum", [](nb::str subscripts, nb::args operands, DTypeLike dtype, Out out) {
     Call call("einsum", out);
+    const std::string equation = ascii_equation(subscripts);
     const nb::object given = nb::len(operands) == 1 && PyList_Check(nb::object(operands[0]).ptr()) ? nb::object(operands[0]) : nb::object(operands);
     const std::vector<Tensor> xs = call.arrays("operands", ArrayList{given});
     const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};

@@ -157,3 +157,9 @@ def test_errors():
         tn.matmul(m.astype(ml_dtypes.float8_e5m2), m.T)
     with pytest.raises(tn.ShapeError, match="out"):
         tn.matmul(m, m.T, out=np.empty((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("equation, subscript", [("é", "é"), ("ij→ji", "→"), ("i\ud800", "ud800")])
+def test_einsum_names_a_subscript_that_is_no_letter(equation, subscript):
+    with pytest.raises(tn.ValueError, match="einsum: .*" + subscript):
+        tn.einsum(equation, tn.ones(2, 2))
