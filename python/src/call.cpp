@@ -119,8 +119,9 @@ Tensor from_capsule(nb::handle capsule) {
     PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
     return Tensor::from_dlpack(managed);
   }
+  if (!PyCapsule_IsValid(capsule.ptr(), "dltensor"))
+    fail<ValueError>("from_dlpack: expected an unused capsule named dltensor or dltensor_versioned, got {}", nb::repr(capsule).c_str());
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (!managed) throw nb::python_error();
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   return Tensor::from_dlpack(managed);
 }

@@ -326,3 +326,11 @@ def test_what_protocols_give_is_checked():
         tenor.zeros(2, device="\ud800")
     with pytest.raises(tenor.ValueError, match="beyond 64 bits"):
         tenor.explain("x+1", x="f32[9223372036854775808]", device="h200")
+
+
+def test_a_capsule_that_holds_no_tensor_is_refused():
+    used = tenor.zeros(2).__dlpack__()
+    tenor.from_dlpack(Exporter(capsule=used))
+    for capsule in (used, None, 3):
+        with pytest.raises(tenor.ValueError, match="from_dlpack: expected an unused capsule"):
+            tenor.from_dlpack(Exporter(capsule=capsule))
