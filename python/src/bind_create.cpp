@@ -148,7 +148,7 @@ void bind_borders(nb::module_& m) {
       [](Array x, DimList pairs, const std::string& mode, ArrayOrScalar value, Out out) {
         Call call("pad", out);
         const Tensor t = call.array("x", x);
-        const Dims borders = call.dims("pad", pairs);
+        const Dims borders = call.dims("pad", pairs, 2 * kMostDims);
         const Scalar fill = value.object.is_none() ? Scalar(0) : number_of("pad", "value", value);
         return call.run([&] { return pad(t, borders, {.mode = mode, .value = fill, .out = call.out()}); });
       },

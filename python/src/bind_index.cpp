@@ -281,7 +281,7 @@ void bind_rearrangements(nb::module_& m) {
           const Tensor r = call.array("repeats", Array{repeats});
           return call.run([&] { return repeat_interleave(t, r, options()); });
         }
-        const Dims r = call.dims("repeats", {repeats});
+        const Dims r = call.dims("repeats", {repeats}, kAnyCount);
         if (is_integer_object(repeats)) return call.run([&] { return repeat_interleave(t, r[0], options()); });
         const Tensor counts =
             Tensor::wrap(const_cast<int64_t*>(r.data()), kCpu, int64, {static_cast<int64_t>(r.size())}).to(t.device());

@@ -74,7 +74,7 @@ void bind_view(nb::module_& m) {
     Call call("split");
     const Tensor t = call.array("x", x);
     const bool one = is_integer_object(sizes.object);
-    const Dims parts = call.dims("split_size_or_sections", sizes);
+    const Dims parts = call.dims("split_size_or_sections", sizes, kAnyCount);
     return call.run([&] { return one ? split(t, parts[0], dim) : split(t, parts, dim); });
   }, "x"_a, "split_size_or_sections"_a, "dim"_a = 0, "Pieces of one size (the last smaller), or of the sizes given.");
   def_method(m, "chunk", [](Array x, int64_t chunks, int64_t dim) {

@@ -332,11 +332,12 @@ std::vector<Tensor> Call::arrays(const char* name, ArrayList xs) {
   return out;
 }
 
-std::optional<Dims> Call::optional_dims(const char* name, DimList x) {
+std::optional<Dims> Call::optional_dims(const char* name, DimList x, size_t most) {
   if (x.object.is_none()) return {};
   Dims out;
   const auto add = [&](nb::handle item) {
     if (!is_integer_object(item)) fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
+    if (out.size() == most) fail<ShapeError>("{}: {} holds more than {} entries", op_, name, most);
     const auto value = to_int64(item);
     if (!value) fail<ValueError>("{}: {} holds {}, which is beyond 64 bits", op_, name, nb::repr(item).c_str());
     out.push_back(*value);
@@ -351,8 +352,8 @@ std::optional<Dims> Call::optional_dims(const char* name, DimList x) {
   return out;
 }
 
-Dims Call::dims(const char* name, DimList x) {
-  if (auto out = optional_dims(name, x)) return *out;
+Dims Call::dims(const char* name, DimList x, size_t most) {
+  if (auto out = optional_dims(name, x, most)) return *out;
   fail<DTypeError>("{}: {} must be an int or a sequence of ints, got None", op_, name);
 }
 

@@ -40,6 +40,11 @@ struct Out { nb::handle object; };            ///< out=: a writable array, a tup
 /// Which library an array belongs to, and how its results are made.
 enum class ArrayKind : uint8_t { kNone, kTenor, kNumPy, kTorch, kOther };
 
+/// The most dims that a tensor has, and the most entries of a list with one for each.
+inline constexpr size_t kMostDims = 64;
+/// For lists whose length no rank bounds.
+inline constexpr size_t kAnyCount = SIZE_MAX;
+
 /// One call of an operator: converts its arguments, runs it without the GIL, wraps its results.
 class Call {
  public:
@@ -52,8 +57,9 @@ class Call {
   Operand operand(const char* name, ArrayOrScalar x);
   std::vector<Tensor> arrays(const char* name, ArrayList xs);
   /// An int as a list of one. @throws DTypeError for anything but ints.
-  Dims dims(const char* name, DimList x);
-  std::optional<Dims> optional_dims(const char* name, DimList x);
+  /// @throws ShapeError for more than `most` entries, of which an endless sequence has too many.
+  Dims dims(const char* name, DimList x, size_t most = kMostDims);
+  std::optional<Dims> optional_dims(const char* name, DimList x, size_t most = kMostDims);
   std::optional<DType> dtype(DTypeLike x);
   Device device(DeviceLike x, Device fallback = kCpu);
 

@@ -79,3 +79,19 @@ def test_what_arguments_raise_propagates():
                  lambda: tn.add(x, Interrupting()), lambda: x + Interrupting(), lambda: x[Interrupting()]):
         with pytest.raises(KeyboardInterrupt):
             call()
+
+
+class Endless:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        return 1
+
+
+def test_a_list_of_dims_has_an_end():
+    x = tn.zeros(2, 100)
+    for call in (lambda: tn.sum(x, Endless()), lambda: tn.zeros([1] * 65), lambda: tn.reshape(x, Endless())):
+        with pytest.raises(tn.ShapeError, match="more than 64 entries"):
+            call()
+    assert len(tn.split(x, [1] * 100, 1)) == 100 and tn.zeros([1] * 64).ndim == 64
