@@ -50,7 +50,7 @@ Dims listed(Call& call, const char* op, const char* name, nb::args values, nb::k
 void bind_reads(nb::module_& m) {
   def_method(
       m, "index_select",
-      [](Array x, int64_t dim, Array index, Out out) {
+      [](Array x, Int dim, Array index, Out out) {
         Call call("index_select", out);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         return call.run([&] { return index_select(t, dim, i, {.out = call.out()}); });
@@ -69,7 +69,7 @@ void bind_reads(nb::module_& m) {
       "weight[indices]: indices [*S], weight [V, *R] -> [*S, *R].");
   def_method(
       m, "gather",
-      [](Array x, int64_t dim, Array index, Out out) {
+      [](Array x, Int dim, Array index, Out out) {
         Call call("gather", out);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         return call.run([&] { return gather(t, dim, i, {.out = call.out()}); });
@@ -78,7 +78,7 @@ void bind_reads(nb::module_& m) {
       "out[i][j][k] = x[index[i][j][k]][j][k] for dim 0. index has x's rank, and is no larger than x outside of dim.");
   def_method(
       m, "take_along_dim",
-      [](Array x, Array indices, std::optional<int64_t> dim, Out out) {
+      [](Array x, Array indices, OptionalInt dim, Out out) {
         Call call("take_along_dim", out);
         const Tensor t = call.array("x", x), i = call.array("indices", indices);
         return call.run([&] { return take_along_dim(t, i, dim, {.out = call.out()}); });
@@ -92,7 +92,7 @@ void bind_scatter(nb::module_& m, const char* name,
                   const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, int64_t dim, Array index, ArrayOrScalar src, ArrayOrScalar value, Out out) {
+      [name, fn](Array x, Int dim, Array index, ArrayOrScalar src, ArrayOrScalar value, Out out) {
         Call call(name, out);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         const Operand s = source_of(call, name, src, value);
@@ -106,7 +106,7 @@ void bind_scatter_in_place(nb::module_& m, const char* name,
                            Tensor (*fn)(const Tensor&, int64_t, const Tensor&, const Operand&)) {
   def_method(
       m, name,
-      [name, fn](Array x, int64_t dim, Array index, ArrayOrScalar src, ArrayOrScalar value) {
+      [name, fn](Array x, Int dim, Array index, ArrayOrScalar src, ArrayOrScalar value) {
         Call call(name);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         const Operand s = source_of(call, name, src, value);
@@ -126,7 +126,7 @@ void bind_writes(nb::module_& m) {
   bind_scatter_in_place(m, "scatter_add_", &scatter_add_);
   def_method(
       m, "scatter_reduce",
-      [](Array x, int64_t dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self, Out out) {
+      [](Array x, Int dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self, Out out) {
         Call call("scatter_reduce", out);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         const Operand s = call.operand("src", src);
@@ -138,7 +138,7 @@ void bind_writes(nb::module_& m) {
       "takes part.");
   def_method(
       m, "scatter_reduce_",
-      [](Array x, int64_t dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self) {
+      [](Array x, Int dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self) {
         Call call("scatter_reduce_");
         const Tensor t = call.array("x", x), i = call.array("index", index);
         const Operand s = call.operand("src", src);
@@ -148,7 +148,7 @@ void bind_writes(nb::module_& m) {
       "The same, written into x, which is returned.");
   def_method(
       m, "index_add",
-      [](Array x, int64_t dim, Array index, Array source, ArrayOrScalar alpha, Out out) {
+      [](Array x, Int dim, Array index, Array source, ArrayOrScalar alpha, Out out) {
         Call call("index_add", out);
         const Tensor t = call.array("x", x), i = call.array("index", index), s = call.array("source", source);
         const Scalar a = number_of("index_add", "alpha", alpha);
@@ -159,7 +159,7 @@ void bind_writes(nb::module_& m) {
       "rounded once.");
   def_method(
       m, "index_add_",
-      [](Array x, int64_t dim, Array index, Array source, ArrayOrScalar alpha) {
+      [](Array x, Int dim, Array index, Array source, ArrayOrScalar alpha) {
         Call call("index_add_");
         const Tensor t = call.array("x", x), i = call.array("index", index), s = call.array("source", source);
         const Scalar a = number_of("index_add_", "alpha", alpha);
@@ -249,7 +249,7 @@ void bind_listed(nb::module_& m, const char* name, const char* argument,
 void bind_rearrangements(nb::module_& m) {
   m.def(
       "cat",
-      [](ArrayList tensors, int64_t dim, Out out) {
+      [](ArrayList tensors, Int dim, Out out) {
         Call call("cat", out);
         const std::vector<Tensor> ts = call.arrays("tensors", tensors);
         return call.run([&] { return cat(ts, dim, {.out = call.out()}); });
@@ -259,7 +259,7 @@ void bind_rearrangements(nb::module_& m) {
       "promotion of all.");
   m.def(
       "stack",
-      [](ArrayList tensors, int64_t dim, Out out) {
+      [](ArrayList tensors, Int dim, Out out) {
         Call call("stack", out);
         const std::vector<Tensor> ts = call.arrays("tensors", tensors);
         return call.run([&] { return stack(ts, dim, {.out = call.out()}); });
@@ -271,7 +271,7 @@ void bind_rearrangements(nb::module_& m) {
   bind_listed(m, "flip", "dims", &flip, "Elements in reverse order along each of dims.");
   def_method(
       m, "repeat_interleave",
-      [](Array x, nb::handle repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size, Out out) {
+      [](Array x, nb::handle repeats, OptionalInt dim, std::optional<int64_t> output_size, Out out) {
         Call call("repeat_interleave", out);
         const Tensor t = call.array("x", x);
         const auto options = [&] {

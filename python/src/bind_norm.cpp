@@ -76,7 +76,7 @@ void bind_along_dim(nb::module_& m) {
   const auto softmaxes = [&](const char* name, Tensor (*fn)(const Tensor&, const SoftmaxOptions&), const char* doc) {
     def_method(
         m, name,
-        [name, fn](Array x, int64_t dim, Out out) {
+        [name, fn](Array x, Int dim, Out out) {
           Call call(name, out);
           const Tensor t = call.array("x", x), to = call.out();
           return call.run([&] { return fn(t, {.dim = dim, .out = to}); });
@@ -99,7 +99,7 @@ void bind_along_dim(nb::module_& m) {
 
   m.def(
       "normalize",
-      [](Array x, double p, int64_t dim, double epsilon, Out out) {
+      [](Array x, double p, Int dim, double epsilon, Out out) {
         Call call("normalize", out);
         const Tensor t = call.array("x", x), to = call.out();
         return call.run([&] { return normalize(t, {.p = p, .dim = dim, .epsilon = epsilon, .out = to}); });

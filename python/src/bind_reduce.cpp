@@ -63,7 +63,7 @@ void bind_variance(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&,
 void bind_arg(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const ArgOptions&), const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, std::optional<int64_t> dim, bool keepdim, Out out) {
+      [name, fn](Array x, OptionalInt dim, bool keepdim, Out out) {
         Call call(name, out);
         const Tensor t = call.array("x", x);
         const ArgOptions o{dim, keepdim, call.out()};

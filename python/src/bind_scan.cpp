@@ -14,7 +14,7 @@ void bind_linear(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, i
                  const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, int64_t dim, DTypeLike dtype, Out out) {
+      [name, fn](Array x, Int dim, DTypeLike dtype, Out out) {
         Call call(name, out);
         const Tensor t = call.array("x", x);
         const ScanOptions o{call.dtype(dtype), call.out()};
@@ -26,7 +26,7 @@ void bind_linear(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, i
 void bind_extreme(nb::module_& m, const char* name, bool largest, const char* doc) {
   def_method(
       m, name,
-      [name, largest](Array x, int64_t dim, Out out) {
+      [name, largest](Array x, Int dim, Out out) {
         Call call(name, out);
         const Tensor t = call.array("x", x);
         const ExtremeScanOptions o{call.out(0, 2), call.out(1, 2)};
@@ -55,7 +55,7 @@ void bind_scan(nb::module_& m) {
                "for a dim out of range.");
   def_method(
       m, "logcumsumexp",
-      [](Array x, int64_t dim, Out out) {
+      [](Array x, Int dim, Out out) {
         Call call("logcumsumexp", out);
         const Tensor t = call.array("x", x);
         const LogScanOptions o{call.out()};

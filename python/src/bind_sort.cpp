@@ -7,7 +7,7 @@ namespace {
 std::vector<Tensor> both(const SortResult& result) { return {result.values, result.indices}; }
 SortResult out_pair(Call& call) { return {call.out(0, 2), call.out(1, 2)}; }  // undefined when out= is absent
 
-nb::object run_median(Array x, std::optional<int64_t> dim, bool keepdim, Out out, nb::handle type) {
+nb::object run_median(Array x, OptionalInt dim, bool keepdim, Out out, nb::handle type) {
   Call call("median", out);
   const Tensor t = call.array("x", x);
   if (!dim) {
@@ -19,7 +19,7 @@ nb::object run_median(Array x, std::optional<int64_t> dim, bool keepdim, Out out
 }
 
 /// The named tuple of what unique was asked for; values alone are no tuple.
-nb::object run_unique(Array x, bool sorted, bool inverse, bool counts, std::optional<int64_t> dim, Out out) {
+nb::object run_unique(Array x, bool sorted, bool inverse, bool counts, OptionalInt dim, Out out) {
   Call call("unique", out);
   const Tensor t = call.array("x", x);
   const size_t asked = 1 + inverse + counts;
@@ -45,7 +45,7 @@ nb::object run_unique(Array x, bool sorted, bool inverse, bool counts, std::opti
 
 void bind_sort(nb::module_& m) {
   const nb::object result = named_tuple("SortResult", {"values", "indices"});
-  def_method(m, "sort", [result](Array x, int64_t dim, bool descending, bool stable, Out out) {
+  def_method(m, "sort", [result](Array x, Int dim, bool descending, bool stable, Out out) {
     Call call("sort", out);
     const Tensor t = call.array("x", x);
     const SortResult outs = out_pair(call);
@@ -54,13 +54,13 @@ void bind_sort(nb::module_& m) {
      "x sorted along dim: (values of x's shape and dtype, indices int64). Always stable: of equal elements the lower index\n"
      "comes first, in both directions. NaN is the greatest whatever its sign bit, -0 equals +0. out= takes (values, indices).\n"
      "IndexError for a dim out of range, DTypeError for an 8-bit float.");
-  def_method(m, "argsort", [](Array x, int64_t dim, bool descending, bool stable, Out out) {
+  def_method(m, "argsort", [](Array x, Int dim, bool descending, bool stable, Out out) {
     Call call("argsort", out);
     const Tensor t = call.array("x", x), into = call.out();
     return call.run([&] { return argsort(t, {dim, descending, stable, into}); });
   }, "x"_a, "dim"_a = -1, "descending"_a = false, "stable"_a = true, nb::kw_only(), "out"_a = nb::none(),
      "The indices of sort, int64 of x's shape.");
-  def_method(m, "topk", [result](Array x, int64_t k, int64_t dim, bool largest, bool sorted, Out out) {
+  def_method(m, "topk", [result](Array x, Int k, Int dim, bool largest, bool sorted, Out out) {
     Call call("topk", out);
     const Tensor t = call.array("x", x);
     const SortResult outs = out_pair(call);
@@ -68,7 +68,7 @@ void bind_sort(nb::module_& m) {
   }, "x"_a, "k"_a, "dim"_a = -1, "largest"_a = true, "sorted"_a = true, nb::kw_only(), "out"_a = nb::none(),
      "The k largest (or smallest) elements along dim, (values, indices int64), in sort's order: lower index first on ties,\n"
      "NaN the greatest. sorted=False gives the same. ValueError unless 0 <= k <= x.shape[dim].");
-  def_method(m, "kthvalue", [result](Array x, int64_t k, int64_t dim, bool keepdim, Out out) {
+  def_method(m, "kthvalue", [result](Array x, Int k, Int dim, bool keepdim, Out out) {
     Call call("kthvalue", out);
     const Tensor t = call.array("x", x);
     const SortResult outs = out_pair(call);
@@ -76,7 +76,7 @@ void bind_sort(nb::module_& m) {
   }, "x"_a, "k"_a, "dim"_a = -1, "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(),
      "The k-th smallest element along dim, k counted from 1, and its index: element k - 1 of sort(x).\n"
      "ValueError unless 1 <= k <= x.shape[dim].");
-  def_method(m, "median", [result](Array x, std::optional<int64_t> dim, bool keepdim, Out out) {
+  def_method(m, "median", [result](Array x, OptionalInt dim, bool keepdim, Out out) {
     return run_median(x, dim, keepdim, out, result);
   }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(),
      "The lower of the two middle elements, or the first NaN: over all elements one value, along dim (values, indices int64).\n"

@@ -193,6 +193,13 @@ std::optional<int64_t> to_int64(nb::handle x) {
   return value;
 }
 
+bool read_int(nb::handle x, int64_t& value) {
+  if (!is_integer_object(x)) return false;
+  const auto read = to_int64(x);
+  value = read ? *read : nb::steal(PyNumber_Index(x.ptr())) < nb::int_(0) ? INT64_MIN : INT64_MAX;
+  return true;
+}
+
 bool is_integer_object(nb::handle x) {
   if (PyLong_Check(x.ptr()) || !PyIndex_Check(x.ptr())) return PyLong_Check(x.ptr());
   if (!is_array(x)) return true;
@@ -332,6 +339,11 @@ std::vector<Tensor> Call::arrays(const char* name, ArrayList xs) {
   return out;
 }
 
+/// Whether the entries of that argument are dims, not counts.
+static bool names_dims(std::string_view op, std::string_view name) {
+  return (name.starts_with("dim") && op != "tile") || name == "source" || name == "destination";
+}
+
 std::optional<Dims> Call::optional_dims(const char* name, DimList x, size_t most) {
   if (x.object.is_none()) return {};
   Dims out;
@@ -339,6 +351,7 @@ std::optional<Dims> Call::optional_dims(const char* name, DimList x, size_t most
     if (!is_integer_object(item)) fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
     if (out.size() == most) fail<ShapeError>("{}: {} holds more than {} entries", op_, name, most);
     const auto value = to_int64(item);
+    if (!value && names_dims(op_, name)) fail<IndexError>("{}: {} {} is out of range", op_, name, nb::repr(item).c_str());
     if (!value) fail<ValueError>("{}: {} holds {}, which is beyond 64 bits", op_, name, nb::repr(item).c_str());
     out.push_back(*value);
   };

@@ -33,6 +33,11 @@ struct OptionalArray { nb::handle object; };  ///< or None
 struct ArrayOrScalar { nb::handle object; };  ///< or a bool, int or float
 struct ArrayList { nb::handle object; };      ///< a sequence of arrays
 struct DimList { nb::handle object; };        ///< an int or a sequence of ints; None where the operator says so
+struct Int {                                  ///< an int; one beyond 64 bits becomes the limit, which every operator finds
+  int64_t value;                              ///< out of range: a dim, an index, a k
+  operator int64_t() const { return value; }
+};
+struct OptionalInt : std::optional<int64_t> {};  ///< or None
 struct DTypeLike { nb::handle object; };      ///< tenor.float32, a NumPy dtype, a name, float, int or bool; or None
 struct DeviceLike { nb::handle object; };     ///< "cpu", "cuda", "cuda:1"; or None
 struct Out { nb::handle object; };            ///< out=: a writable array, a tuple of them, or None
@@ -170,3 +175,26 @@ TENOR_OBJECT_CASTER(DTypeLike, "DTypeLike | None")
 TENOR_OBJECT_CASTER(DeviceLike, "str | None")
 TENOR_OBJECT_CASTER(Out, "ArrayLike | tuple[ArrayLike, ...] | None")
 #undef TENOR_OBJECT_CASTER
+
+namespace tenor::python {
+/// Reads an Int; false for what is none. What its __index__ raises propagates.
+bool read_int(nb::handle x, int64_t& value);
+}  // namespace tenor::python
+
+template <>
+struct nanobind::detail::type_caster<tenor::python::Int> {
+  NB_TYPE_CASTER(tenor::python::Int, const_name("int"))
+  bool from_python(handle src, uint8_t, cleanup_list*) { return tenor::python::read_int(src, value.value); }
+  static handle from_cpp(tenor::python::Int src, rv_policy, cleanup_list*) noexcept { return PyLong_FromLongLong(src.value); }
+};
+template <>
+struct nanobind::detail::type_caster<tenor::python::OptionalInt> {
+  NB_TYPE_CASTER(tenor::python::OptionalInt, const_name("int | None"))
+  bool from_python(handle src, uint8_t, cleanup_list*) {
+    if (src.is_none()) return true;
+    return tenor::python::read_int(src, value.emplace());
+  }
+  static handle from_cpp(tenor::python::OptionalInt src, rv_policy, cleanup_list*) noexcept {
+    return src ? PyLong_FromLongLong(*src) : none().release();
+  }
+};

@@ -95,3 +95,21 @@ def test_a_list_of_dims_has_an_end():
         with pytest.raises(tn.ShapeError, match="more than 64 entries"):
             call()
     assert len(tn.split(x, [1] * 100, 1)) == 100 and tn.zeros([1] * 64).ndim == 64
+
+
+def test_integers_beyond_64_bits_are_out_of_range():
+    x = tn.zeros(2, 3)
+    for dim in (2**63, -2**70):
+        for call in (lambda: tn.sum(x, dim), lambda: tn.sum(x, (0, dim)), lambda: tn.argmax(x, dim), lambda: tn.softmax(x, dim),
+                     lambda: tn.select(x, dim, 0), lambda: tn.select(x, 0, dim), lambda: tn.flip(x, dim), lambda: tn.permute(x, 0, dim)):
+            with pytest.raises(tn.IndexError):
+                call()
+        with pytest.raises(tn.ValueError):
+            tn.topk(x, dim)
+    with pytest.raises(tn.ValueError, match="beyond 64 bits"):
+        tn.zeros(2**63)
+    with pytest.raises(TypeError):
+        tn.softmax(x, 1.0)
+    with pytest.raises(KeyboardInterrupt):
+        tn.softmax(x, Interrupting())
+    assert tn.softmax(x, np.int64(1)).shape == tn.softmax(x, dim=np.array(1)).shape == (2, 3)
