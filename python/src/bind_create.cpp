@@ -199,7 +199,7 @@ nb::object with_wide_integers(nb::handle obj, nb::object array, std::optional<DT
 /// Nested lists and numbers as NumPy reads them, but float32 where it would say float64 for Python floats.
 Tensor from_objects(nb::handle obj, std::optional<DType> dtype) {
   const char* op = "asarray";
-  if (auto scalar = to_scalar(obj)) {
+  if (auto scalar = to_scalar(obj, op, "obj")) {
     const DType own = scalar->is_float()                      ? float32
                       : scalar->is_bool()                     ? boolean
                       : scalar->kind() == Scalar::Kind::kUInt ? uint64

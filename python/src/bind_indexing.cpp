@@ -147,7 +147,7 @@ Tensor get_item(const Tensor& x, nb::handle key) {
 /// The value, without leading dims of size 1 that no target has.
 Operand value_of(const char* op, const Tensor& x, nb::handle value) {
   if (!is_array(value)) {
-    if (auto scalar = to_scalar(value)) return *scalar;
+    if (auto scalar = to_scalar(value, op, "value")) return *scalar;
   }
   Tensor t = is_array(value) ? to_tensor(op, "value", value) : array_of(op, x, value);
   size_t lead = 0;

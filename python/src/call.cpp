@@ -252,7 +252,7 @@ Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind
   fail<DTypeError>("{}: {} must be an array (tenor.Tensor, NumPy, PyTorch or any DLPack exporter), got {}", op, name, type.c_str());
 }
 
-std::optional<Scalar> to_scalar(nb::handle x) {
+std::optional<Scalar> to_scalar(nb::handle x, const char* op, const char* name) {
   PyObject* p = x.ptr();
   if (PyBool_Check(p)) return Scalar(p == Py_True);
   if (PyFloat_Check(p) && kind_of(x) == ArrayKind::kNone) return Scalar(PyFloat_AS_DOUBLE(p));
@@ -263,6 +263,7 @@ std::optional<Scalar> to_scalar(nb::handle x) {
   const unsigned long long wide = PyLong_AsUnsignedLongLong(p);
   if (!PyErr_Occurred()) return Scalar(static_cast<uint64_t>(wide));
   PyErr_Clear();
+  if (op) fail<ValueError>("{}: {}: the integer {} fits no dtype", op, name, nb::str(x).c_str());
   fail<ValueError>("the integer {} fits no dtype", nb::str(x).c_str());
 }
 
@@ -327,7 +328,7 @@ Tensor Call::array(const char* name, OptionalArray x) { return x.object.is_none(
 
 Operand Call::operand(const char* name, ArrayOrScalar x) {
   if (kind_of(x.object) == ArrayKind::kTenor) return convert(name, x.object);
-  if (auto scalar = to_scalar(x.object)) return *scalar;
+  if (auto scalar = to_scalar(x.object, op_, name)) return *scalar;
   return convert(name, x.object);
 }
 

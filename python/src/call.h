@@ -140,8 +140,8 @@ bool is_integer_object(nb::handle x);
 nb::tuple to_tuple(const Dims& dims);
 /// The tensor as an ndarray that shares its memory.
 nb::object to_numpy(const Tensor& x);
-/// The number as a Scalar, if it is one.
-std::optional<Scalar> to_scalar(nb::handle x);
+/// The number as a Scalar, if it is one. @throws ValueError for an integer that fits no dtype, naming operator and argument.
+std::optional<Scalar> to_scalar(nb::handle x, const char* op = nullptr, const char* name = nullptr);
 
 /// Functions that also become methods of tenor.Tensor, by name.
 std::vector<std::string>& method_names();

@@ -14,7 +14,7 @@ inline Scalar number_of(const char* op, const char* name, ArrayOrScalar x) {
            : t.dtype() == boolean ? Scalar(t.item_int() != 0)
                                   : Scalar(t.item_int());
   }
-  if (auto scalar = to_scalar(x.object)) return *scalar;
+  if (auto scalar = to_scalar(x.object, op, name)) return *scalar;
   core::fail<DTypeError>("{}: {} must be a number, got {}", op, name, nb::repr(x.object).c_str());
 }
 

@@ -105,3 +105,8 @@ def test_asarray_keeps_integers_beyond_int64():
         tn.asarray([1, 2**64])
     with pytest.raises(tn.ValueError, match="-1 and 9223372036854775808"):
         tn.asarray([-1, 2**63])
+
+
+def test_an_integer_that_fits_no_dtype_is_named_with_its_argument():
+    with pytest.raises(tn.ValueError, match="full: fill_value: the integer 1180591620717411303424"):
+        tn.full((3,), 2**70, dtype="float32")
