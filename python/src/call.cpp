@@ -420,8 +420,19 @@ nb::object Call::wrap(const std::vector<Tensor>& results) const {
 nb::object named_tuple(const char* name, std::initializer_list<const char*> fields) {
   nb::list names;
   for (const char* f : fields) names.append(f);
-  nb::object type = nb::module_::import_("collections").attr("namedtuple")(name, names);
+  return named_tuple(name, nb::tuple(names));
+}
+
+nb::object named_tuple(const std::string& name, nb::tuple fields) {
+  static auto* made = new nb::dict;
+  const nb::object key = nb::make_tuple(name, fields);
+  if (made->contains(key)) return (*made)[key];
+  nb::object type = nb::module_::import_("collections").attr("namedtuple")(name, fields);
   type.attr("__module__") = "tenor";
+  // Some have a function's name, so pickles hold name and fields instead of a place in the module.
+  type.attr("__reduce__") = nb::cpp_function(
+      [](nb::handle x) { return nb::module_::import_("tenor._copying").attr("reduce_result")(x); }, nb::is_method());
+  (*made)[key] = type;
   return type;
 }
 

@@ -113,6 +113,7 @@ class Call {
 
 /// collections.namedtuple(name, fields), made once and kept.
 nb::object named_tuple(const char* name, std::initializer_list<const char*> fields);
+nb::object named_tuple(const std::string& name, nb::tuple fields);
 
 /// tenor.DType: the Python object of a dtype (nanobind binds no bare enumerator as a class).
 struct DTypeObject {

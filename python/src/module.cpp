@@ -94,6 +94,8 @@ void bind_modes(nb::module_& m) {
   m.def("empty_cache", &empty_cache, "Returns the freed CPU blocks kept for reuse to the system.");
   m.def("cached_bytes", &cached_bytes, "Bytes of freed CPU blocks kept for reuse.");
   m.def("set_cache_limit", &set_cache_limit, "bytes"_a, "The most bytes of freed CPU blocks kept for reuse.");
+  m.def("_named_tuple", [](const std::string& name, nb::tuple fields) { return named_tuple(name, fields); }, "name"_a, "fields"_a,
+        "The type of results of that name.");
   m.attr("DeviceLimits") = named_tuple("DeviceLimits", {"copy_bytes", "float32_flops", "bfloat16_flops"});
   m.def("device_limits", [type = m.attr("DeviceLimits").ptr()](bool again) {
     DeviceLimits l;

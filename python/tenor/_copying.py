@@ -32,3 +32,12 @@ def dtype_of_name(name):
 
 def reduce_dtype(dtype, protocol):
     return dtype_of_name, (str(dtype),)
+
+
+def reduce_result(x):
+    """For pickle: a named tuple by its type's name and fields."""
+    return _result, (type(x).__name__, x._fields, tuple(x))
+
+
+def _result(name, fields, values):
+    return _tenor._named_tuple(name, tuple(fields))(*values)

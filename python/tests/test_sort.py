@@ -146,3 +146,14 @@ def test_results_must_not_overlap_partly(call):
         call(np.array([3, 1, 2, 0]), (buffer[:4], buffer[2:6]))
     assert buffer.tolist() == list(range(8))
     call(np.array([3, 1, 2, 0]), (buffer[:4], buffer[4:]))
+
+
+def test_named_results_can_be_pickled_and_copied():
+    import copy
+    import pickle
+
+    x = tn.asarray([[3.0, 1.0, 2.0]])
+    for result in (tn.sort(x), tn.max(x, 1), tn.unique(x, return_counts=True), tn.cummax(x, 1)):
+        for again in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+            assert type(again) is type(result) and again._fields == result._fields
+            assert [a.tolist() for a in again] == [a.tolist() for a in result]
