@@ -17,13 +17,25 @@ struct Selection {
   bool advanced = false;
 };
 
+template <class E>
+void fail_lengths(const char* op, const char* name, nb::handle item) {
+  fail<E>("{}: {}: nested lists must have equal lengths, got {}", op, name, nb::repr(item).c_str());
+}
+
 /// A list or range as an array on x's device; an empty one holds no integers rather than no floats.
-Tensor array_of(const char* op, const Tensor& x, nb::handle item) {
+Tensor array_of(const char* op, const Tensor& x, nb::handle item, const char* name = "index") {
   if (is_array(item)) return to_tensor(op, "index", item);
   if (!PySequence_Check(item.ptr()) || PyUnicode_Check(item.ptr()))
     fail<DTypeError>("{}: an index must be an integer, a slice, None, ..., a mask or an integer array, got {}", op,
                      nb::repr(item).c_str());
-  const nb::object array = nb::module_::import_("numpy").attr("asarray")(item);
+  nb::object array;
+  try {
+    array = nb::module_::import_("numpy").attr("asarray")(item);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError)) throw;
+    const auto refuse = std::string_view(name) == "index" ? &fail_lengths<IndexError> : &fail_lengths<ShapeError>;
+    refuse(op, name, item);
+  }
   const Tensor t = to_tensor(op, "index", array);
   const Tensor array_of_ints = t.numel() == 0 && is_float(t.dtype()) ? t.to(int64) : t;
   return x.device().type == DeviceType::kCuda ? array_of_ints.to(x.device()) : array_of_ints;
@@ -149,7 +161,7 @@ Operand value_of(const char* op, const Tensor& x, nb::handle value) {
   if (!is_array(value)) {
     if (auto scalar = to_scalar(value, op, "value")) return *scalar;
   }
-  Tensor t = is_array(value) ? to_tensor(op, "value", value) : array_of(op, x, value);
+  Tensor t = is_array(value) ? to_tensor(op, "value", value) : array_of(op, x, value, "value");
   size_t lead = 0;
   while (lead < t.shape().size() && t.shape()[lead] == 1) ++lead;
   return t.with_layout(Dims(t.shape().begin() + lead, t.shape().end()),

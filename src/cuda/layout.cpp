@@ -10,6 +10,7 @@
 namespace tenor::cuda {
 
 Divider make_divider(int64_t d) {
+  d = std::max<int64_t>(d, 1);  // an empty dim is never divided by
   Divider out;
   out.divisor = static_cast<uint32_t>(d);
   while ((int64_t{1} << out.shift) < d) ++out.shift;
