@@ -175,13 +175,13 @@ def test_iteration():
         iter(tn.asarray(1))
 
 
-<<<<<<< HEAD
 def test_none_stops_at_sixty_four_dims():
     x = tn.zeros(2)
     assert x[(None,) * 63].shape == (1,) * 63 + (2,)
     with pytest.raises(tn.ShapeError, match="at most 64 dims"):
         x[(None,) * 64]
-=======
+
+
 def test_nested_lists_of_unequal_lengths():
     x = tn.zeros(3, 3)
     for call in (lambda: x[[[0, 1], [2]]], lambda: x.__setitem__([[0, 1], [2]], 1)):
@@ -189,4 +189,3 @@ def test_nested_lists_of_unequal_lengths():
             call()
     with pytest.raises(tn.ShapeError, match="value: nested lists"):
         x[0] = [[1, 2], [3]]
->>>>>>> ff8e573 (An index or a value of ragged lists is Tenor's error, not NumPy's)
