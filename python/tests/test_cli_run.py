@@ -220,3 +220,7 @@ def test_a_full_disk_leaves_no_half_file(monkeypatch):
 def test_options_of_a_help_for_an_operator():
     assert "dim: int = -1" in spawn("run", "softmax", "--help").out
     run("run", "nothing", "--help").refused("'nothing'")
+
+
+def test_without_arguments():
+    run("run").refused("an operator's name is missing")

@@ -34,8 +34,10 @@ def configure(parser):
 
 def parse(parser, words):
     """The command's own arguments; `words` of the namespace are the operator's."""
-    if not words or words[0] in ("-h", "--help"):
-        return parser.parse_args(words or ["--help"])
+    if not words:
+        parser.error("an operator's name is missing, as in tenor run softmax x.npy")
+    if words[0] in ("-h", "--help"):
+        return parser.parse_args(words)
     if words[0].startswith("-"):
         parser.error(f"an operator's name comes first, as in tenor run softmax x.npy, not {words[0]}")
     own, rest, i = [], [], 1
