@@ -74,7 +74,8 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro("device", [](const Tensor& x) { return to_string(x.device()); }, "'cpu' or 'cuda:N'.")
       .def_prop_ro("ndim", &Tensor::ndim, "The number of dims.")
       .def_prop_ro("size", &Tensor::numel, "The number of elements.")
-      .def_prop_ro("nbytes", [](const Tensor& x) { return x.numel() * static_cast<int64_t>(item_size(x.dtype())); }, "Bytes of the elements.")
+      .def_prop_ro("nbytes", [](const Tensor& x) { return nb::object(nb::int_(x.numel()) * nb::int_(item_size(x.dtype()))); },
+                   "Bytes of the elements: more than 64 bits hold where strides of 0 repeat them.")
       .def("numel", &Tensor::numel, "The number of elements.")
       .def("data_ptr", [](const Tensor& x) { return reinterpret_cast<uintptr_t>(x.raw()); }, "The address of the first element.")
       .def("is_contiguous", &Tensor::is_contiguous, "Row-major without gaps; strides of dims of size 1 do not count.")

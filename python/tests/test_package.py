@@ -232,3 +232,8 @@ def test_the_stub_knows_every_function_and_method():
         if type(value).__name__ == "instancemethod":
             assert methods[name].args.args[0].arg == "self" or methods[name].args.posonlyargs[0].arg == "self"
     assert os.path.exists(os.path.join(os.path.dirname(path), "py.typed"))
+
+
+def test_a_tensor_of_more_bytes_than_64_bits_count():
+    x = tenor.zeros(1, dtype="float64").expand(2**62)
+    assert x.nbytes == 2**65 and repr(x) == f"tensor(..., shape={(2**62,)}, dtype=float64)"
