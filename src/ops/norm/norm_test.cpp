@@ -229,7 +229,7 @@ TEST(Norm, Errors) {
       [&] {
         add_rms_norm(x, x, gamma, {.out = {x, x}});
       },
-      "add_rms_norm: the tensors of out share memory");
+      "add_rms_norm: the tensors of out share memory, number 0 with number 1");
   expect_error<ShapeError>(
       [&] {
         rms_norm(x, gamma, {.out = full({4, 2}, float16, 0)});
