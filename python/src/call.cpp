@@ -345,6 +345,15 @@ static bool names_dims(std::string_view op, std::string_view name) {
   return (name.starts_with("dim") && op != "tile") || name == "source" || name == "destination";
 }
 
+/// A sequence with a length that is no text; an array without dims has none.
+static bool is_sequence(nb::handle x) {
+  if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr())) return false;
+  if (PyObject_Length(x.ptr()) >= 0) return true;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+  PyErr_Clear();
+  return false;
+}
+
 std::optional<Dims> Call::optional_dims(const char* name, DimList x, size_t most) {
   if (x.object.is_none()) return {};
   Dims out;
@@ -358,7 +367,7 @@ std::optional<Dims> Call::optional_dims(const char* name, DimList x, size_t most
   };
   if (is_integer_object(x.object)) {
     add(x.object);
-  } else if (PySequence_Check(x.object.ptr()) && !PyUnicode_Check(x.object.ptr())) {
+  } else if (is_sequence(x.object)) {
     for (nb::handle item : nb::borrow<nb::sequence>(x.object)) add(item);
   } else {
     fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
