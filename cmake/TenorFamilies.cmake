@@ -38,6 +38,8 @@ function(tenor_tests)
     if(TENOR_HAS_CUDA)
       file(GLOB_RECURSE cuda_tests CONFIGURE_DEPENDS ${folder}/*_test.cu)
       list(APPEND tests ${cuda_tests})
+    else()  # they see the toolkit's headers
+      list(FILTER tests EXCLUDE REGEX "(_cuda_test\\.cpp|/src/cuda/.*)$")
     endif()
     if(tests)
       tenor_test_program(${family}_test "${tests}")

@@ -13,8 +13,8 @@
 
 #include <functional>
 #include <string>
-#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tenor/tensor.h"
@@ -74,7 +74,7 @@ struct Explanation {
 struct ExplainOptions {
   std::string device =
       {};  ///< empty: this machine, measured; "h200", "h100" or "a100": their limits, no such device needed
-  bool measure = false;  ///< also runs fn, on copies of the inputs, several times, and states each step's best time
+  bool measure = false;  ///< also runs fn, on copies of the inputs, several times, and states each step's best time (on the CPU alone)
 };
 
 /// Traces fn on shapes alone: it is called with tensors of the inputs' shapes, strides and dtypes on the meta device,
@@ -89,11 +89,8 @@ template <class Fn, class... Inputs>
 requires(std::is_invocable_r_v<Tensor, Fn&, Inputs...>) Explanation explain(Fn&& fn, const Inputs&... inputs) {
   return explain(
       [&](const std::vector<Tensor>& given) {
-        size_t next = 0;
-        // Braces fix the order in which the arguments are taken.
-        const std::tuple<std::conditional_t<true, Tensor, Inputs>...> arguments{
-            given[(static_cast<void>(sizeof(inputs)), next++)]...};
-        return std::vector<Tensor>{std::apply(fn, arguments)};
+        const auto call = [&]<size_t... I>(std::index_sequence<I...>) { return std::vector<Tensor>{fn(given[I]...)}; };
+        return call(std::index_sequence_for<Inputs...>{});
       },
       std::vector<Tensor>{inputs...});
 }

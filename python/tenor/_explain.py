@@ -23,14 +23,14 @@ def explain(expression, /, *inputs, device=None, measure=False, **named):
     as "bf16[4096,8192]", numbers, dtypes; by name for text, by position or name for a function. Positional inputs of a text go
     to its unknown names in order. device: None for this machine, measured once; "h200", "h100", "a100" from a table.
     Nothing is computed or allocated unless measure=True, which also runs it (on copies of the arrays, zeros for specs), adds
-    each step's best time and the share of its limit.
+    each step's best time and the share of its limit; it takes arrays on the CPU alone.
 
     Counting: views nothing; elementwise 1 FLOP an output element, reductions 1 an input element, index and order steps 0,
     contractions 2 a multiply-add (1 where nothing is summed) and 1 an output for a bias; operands by distinct elements, of a
     read at places that data names no more than what comes out; bytes_needed is inputs once plus outputs once.
 
     Raises ValueError for an unknown name, device, spec or syntax, and the operator's own error, with the usual mend, for
-    shapes that do not fit.
+    shapes that do not fit; UnsupportedError for measure=True with arrays on a CUDA device.
 
         print(tenor.explain("x / x.sum(-1, keepdim=True)", x="bf16[4096,8192]", device="h200"))
     """
@@ -122,6 +122,8 @@ def convert(value, fn):
 def _real(x):
     """A copy that may be written, or zeros for a shape: zeros are in range for every index."""
     x = _tenor.asarray(x) if not isinstance(x, Tensor) else x
+    if x.device.startswith("cuda"):  # a clock here would time the launches alone
+        raise _tenor.UnsupportedError(f"explain: measure=True takes arrays on the CPU, got one on {x.device}")
     return _tenor.zeros(x.shape, dtype=x.dtype) if x.device == "meta" else x.clone()
 
 

@@ -1,5 +1,6 @@
 """The usual mend of an operator's error, from the shapes that met and how they came about."""
 from tenor import _tenor
+from tenor._explain_eval import _flat
 from tenor._tenor import Tensor
 
 
@@ -123,11 +124,3 @@ def dropped_hints(evaluator, tensors):
         made = evaluator.recorder.step_of(x)
         if made and made[0] == "select":
             yield f"an integer index dropped a dim of {made[2][0]} before, so {_named(evaluator, x)} has {x.ndim} dims; i:i+1 keeps it"
-
-
-def _flat(values):
-    for v in values:
-        if isinstance(v, (list, tuple)):
-            yield from _flat(v)
-        else:
-            yield v

@@ -1,4 +1,4 @@
-// Error of math-inl.h in ulp against the C library in a wider type, and its values at the limits.
+// Error of math-inl.h and math_circular-inl.h in ulp against the C library in a wider type, and its values at the limits.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,7 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/cpu/math_test.cpp"
 #include "hwy/foreach_target.h"
-#include "src/cpu/math-inl.h"
+#include "src/cpu/math_circular-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {

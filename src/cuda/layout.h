@@ -45,6 +45,21 @@ Layout<N> collapse(const char* op, const Dims& shape, const Dims (&strides)[N], 
   return out;
 }
 
+/// The layout less one of its dims, which is not empty.
+template <int N>
+Layout<N> without(const Layout<N>& layout, int dim) {
+  Layout<N> out;
+  for (int d = 0; d < layout.ndim; ++d) {
+    if (d == dim) continue;
+    out.size[out.ndim] = layout.size[d];
+    out.count *= layout.size[d];
+    for (int t = 0; t < N; ++t) out.stride[t][out.ndim] = layout.stride[t][d];
+    ++out.ndim;
+  }
+  for (int d = 0; d < out.ndim && out.count <= INT32_MAX; ++d) out.divider[d] = make_divider(out.size[d]);
+  return out;
+}
+
 #ifdef __CUDACC__
 __device__ __forceinline__ uint32_t divide(uint32_t n, const Divider& d) { return (__umulhi(n, d.magic) + n) >> d.shift; }
 

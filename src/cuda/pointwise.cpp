@@ -33,7 +33,7 @@ bool fits_width(const PointwiseWalk& walk, int width, int64_t& head) {
   const int last = a.layout.ndim - 1;
   if (last < 0 || (last > 0 && a.layout.size[last] % width != 0) || a.layout.size[last] < 2 * width) return false;
   if (!takes_width(a.layout, kOut, a.out, item_size(a.out_dtype), width, head)) return false;
-  for (int i = 0; i < walk.fields; ++i) {
+  for (int i = 0; i < walk.arity; ++i) {
     if (a.access[i] == Access::kConstant || a.layout.stride[i][last] == 0) continue;
     if (!takes_width(a.layout, i, a.in[i], static_cast<size_t>(a.item[i]), width, head)) return false;
   }
@@ -50,15 +50,6 @@ void to_units(PointwiseArgs& args, int width, int64_t head) {
   layout.size[last] = last == 0 ? layout.count : layout.size[last] / width;
   for (auto& stride : layout.stride) stride[last] *= width;
   for (int d = 0; layout.count > 0 && layout.count <= INT32_MAX && d < layout.ndim; ++d) layout.divider[d] = make_divider(layout.size[d]);
-}
-
-/// The dims but the innermost.
-WalkLayout outer_of(const WalkLayout& layout) {
-  WalkLayout rows = layout;
-  --rows.ndim;
-  rows.count = layout.count / layout.size[layout.ndim - 1];
-  for (int d = 0; rows.count <= INT32_MAX && d < rows.ndim; ++d) rows.divider[d] = make_divider(rows.size[d]);
-  return rows;
 }
 
 }  // namespace
@@ -89,7 +80,7 @@ bool cut_pointwise(PointwiseWalk& walk, int width) {
   if (!fits_width(walk, width, head)) return false;
   PointwiseArgs& args = walk.args;
   const int last = args.layout.ndim - 1;
-  for (int i = 0; i < walk.fields; ++i) {
+  for (int i = 0; i < walk.arity; ++i) {
     if (args.access[i] == Access::kConstant || args.layout.stride[i][last] == 0) continue;
     args.access[i] = Access::kVector;
     args.in[i] = static_cast<const char*>(args.in[i]) + head * args.item[i];
@@ -107,7 +98,7 @@ int64_t lay_blocks(PointwiseArgs& args, int64_t a_block) {
   if (!by_rows) return std::max<int64_t>((args.units + a_block - 1) / a_block, 1);
   args.row_units = row;
   args.row_blocks = make_divider(row_blocks);
-  args.rows = outer_of(layout);
+  args.rows = without(layout, layout.ndim - 1);
   return args.rows.count * row_blocks;
 }
 

@@ -149,7 +149,7 @@ __device__ __forceinline__ void finish_unit(const PointwiseArgs& a, const F& f, 
 
 inline constexpr int kPointwiseThreads = 256;
 
-/// The scalar places of a walk, before its first unit and behind its last: place(i) gives the i-th thread's.
+/// This thread's place among those before a walk's first unit and behind its last, counted from the first unit.
 __device__ __forceinline__ int64_t scalar_place(const PointwiseArgs& a, int width) {
   const int64_t i = threadIdx.x;
   return i < a.head ? i - a.head : a.units * width + (i - a.head);

@@ -56,7 +56,7 @@ struct PointwiseArgs {
 /// A call with its dims collapsed, to be cut into units.
 struct PointwiseWalk {
   PointwiseArgs args;
-  int fields;  ///< arity
+  int arity;
 };
 PointwiseWalk walk_pointwise(const PointwiseCall& call);
 /// Cuts the innermost dim into vectors of `width` elements. False, and nothing done, where strides or alignment forbid it; a

@@ -118,25 +118,11 @@ inline int turned_dim(const Layout<2>& layout) {
   return -1;
 }
 
-/// The other dims than those two, outermost first.
-inline Layout<2> without(const Layout<2>& layout, int dim) {
-  Layout<2> outer;
-  for (int d = 0; d < layout.ndim - 1; ++d) {
-    if (d == dim) continue;
-    outer.size[outer.ndim] = layout.size[d];
-    outer.count *= layout.size[d];
-    for (int s = 0; s < 2; ++s) outer.stride[s][outer.ndim] = layout.stride[s][d];
-    ++outer.ndim;
-  }
-  for (int d = 0; d < outer.ndim && outer.count <= INT32_MAX; ++d) outer.divider[d] = make_divider(outer.size[d]);
-  return outer;
-}
-
 template <class T>
 void turn(const char* op, const Layout<2>& layout, int dim, const T* source, T* result, Device device) {
   using Tile = TurnTile<T>;
   const int last = layout.ndim - 1;
-  Turn t{layout.size[dim], layout.size[last], layout.stride[0][last], layout.stride[1][dim], 0, 0, without(layout, dim), false};
+  Turn t{layout.size[dim], layout.size[last], layout.stride[0][last], layout.stride[1][dim], 0, 0, without(without(layout, last), dim), false};
   t.row_tiles = (t.rows + Tile::kRows - 1) / Tile::kRows;
   t.column_tiles = (t.columns + Tile::kColumns - 1) / Tile::kColumns;
   t.aligned = is_aligned(source, t.source_step, sizeof(T)) && is_aligned(result, t.result_step, sizeof(T));

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "src/core/backend.h"
+#include "src/core/text.h"
 #include "src/fusion/explanation.h"
 #include "src/fusion/recorder.h"
 #include "tenor/create.h"
@@ -20,6 +22,8 @@ std::vector<Tensor> real_inputs(const std::vector<Tensor>& inputs) {
 }
 
 void measure(Explanation& e, const Function& fn, const std::vector<Tensor>& inputs) {
+  for (const Tensor& x : inputs)  // a clock here would time the launches alone
+    if (core::on_cuda(x)) core::fail<UnsupportedError>("explain: measure takes arrays on the CPU, got one on {}", x.device());
   const std::vector<Tensor> real = real_inputs(inputs);
   const auto start = std::chrono::steady_clock::now();
   const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };

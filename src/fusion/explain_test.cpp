@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/core/testing.h"
 #include "tenor/tenor.h"
 
 namespace tenor {
@@ -68,6 +69,14 @@ TEST(Explain, TheTableSaysWhatIsInIt) {
 
 TEST(Explain, NothingRuns) {
   EXPECT_NE(to_string(explain([](const Tensor& x) { return x; }, shaped({4}))).find("nothing runs"), std::string::npos);
+}
+
+TEST(Explain, MeasuringTakesArraysOnTheCpuAlone) {
+  float data[2] = {};
+  const Tensor far = Tensor::wrap(data, {DeviceType::kCuda, 0}, float32, {2});
+  const auto fn = [](const std::vector<Tensor>& x) { return std::vector<Tensor>{add(x[0], 1)}; };
+  EXPECT_EQ(explain(fn, {far}).flops, 2);
+  testing::expect_error<UnsupportedError>([&] { explain(fn, {far}, {.measure = true}); }, "explain: measure takes arrays on the CPU, got one on cuda:0");
 }
 
 }  // namespace

@@ -53,6 +53,13 @@ with_pip() {
     cd "$work" && "$work/venv/bin/python" "$here/use_package.py"
 }
 
+# Where there is no CUDA toolkit nothing may be compiled that needs one, tests included.
+without_cuda() {
+  cmake -S "$root" -B "$work/cpu" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTENOR_CUDA=OFF -DTENOR_TESTS=ON &&
+    ! grep -E 'src/cuda/|_cuda_test\.cpp' "$work/cpu/build.ninja"
+}
+
+check without_cuda without_cuda
 check install install_tree
 check find_package with_find_package
 check pkg_config with_pkg_config

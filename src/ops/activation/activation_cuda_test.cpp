@@ -1,6 +1,6 @@
 // silu_mul and gelu_mul on a GPU, against the float64 formulas.
 #include "src/cuda/testing.h"
-#include "src/ops/activation/activation_reference.h"
+#include "src/ops/activation/activation_testing.h"
 #include "tenor/activation.h"
 #include "tenor/view.h"
 
@@ -9,13 +9,6 @@ namespace {
 
 using namespace testing;
 using ActivationCuda = CudaTest;
-
-std::vector<double> gated(const Tensor& gate, const Tensor& up, double (*activation)(double)) {
-  std::vector<double> out = values(gate);
-  const std::vector<double> factor = values(up);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = activation(out[i]) * factor[i];
-  return out;
-}
 
 TEST_F(ActivationCuda, MatchesTheReferenceOnRandomShapesAndStrides) {
   constexpr int64_t kLengths[] = {0, 1, 3, 16, 31, 64, 1000, 40000};

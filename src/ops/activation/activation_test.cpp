@@ -2,20 +2,13 @@
 #include "tenor/activation.h"
 
 #include "src/core/testing.h"
-#include "src/ops/activation/activation_reference.h"
+#include "src/ops/activation/activation_testing.h"
 #include "tenor/view.h"
 
 namespace tenor {
 namespace {
 
 using namespace testing;
-
-std::vector<double> gated(const Tensor& gate, const Tensor& up, double (*activation)(double)) {
-  std::vector<double> out = values(gate);
-  const std::vector<double> factor = values(up);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = activation(out[i]) * factor[i];
-  return out;
-}
 
 TEST(Activation, MatchesTheReferenceOnRandomShapesAndStrides) {
   constexpr int64_t kLengths[] = {0, 1, 3, 16, 31, 64, 1000, 40000};

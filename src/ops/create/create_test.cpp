@@ -2,7 +2,7 @@
 #include "tenor/create.h"
 
 #include "src/core/testing.h"
-#include "src/ops/index/index_reference.h"
+#include "src/ops/create/create_reference.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -68,16 +68,6 @@ TEST(Eye, Rectangles) {
   EXPECT_EQ(values(eye(2, {}, {.dtype = int8})), (std::vector<double>{1, 0, 0, 1}));
 }
 
-/// The source of place i of a dim of size n with `before` in front; -1 for the value.
-int64_t source_of(std::string_view mode, int64_t i, int64_t n, int64_t before) {
-  const int64_t at = i - before;
-  if (at >= 0 && at < n) return at;
-  if (mode == "constant") return -1;
-  if (mode == "replicate") return at < 0 ? 0 : n - 1;
-  if (mode == "circular") return (at + n) % n;
-  return at < 0 ? -at : 2 * (n - 1) - at;
-}
-
 TEST(Pad, EveryModeAndLayout) {
   Draw draw(1);
   for (int i = 0; i < 300; ++i) {
@@ -92,17 +82,7 @@ TEST(Pad, EveryModeAndLayout) {
       before[2 - k / 2] = pads[k];
       shape[2 - k / 2] += pads[k] + pads[k + 1];
     }
-    const reference::Array all{x.shape(), values(x)};
-    std::vector<double> want;
-    reference::for_each(shape, [&](const Dims& at) {
-      Dims from(3, 0);
-      bool is_value = false;
-      for (size_t d = 0; d < 3; ++d) {
-        from[d] = source_of(mode, at[d], x.shape()[d], before[d]);
-        is_value = is_value || from[d] < 0;
-      }
-      want.push_back(is_value ? 7 : all[from]);
-    });
+    const std::vector<double> want = reference::pad({x.shape(), values(x)}, shape, before, mode, 7);
     const Scalar value = i % 4 == 0 ? 7 : 0;
     EXPECT_EQ(values(pad(x, pads, {.mode = mode, .value = value})), want)
         << mode << " " << describe(x) << to_string(pads);
@@ -158,13 +138,8 @@ TEST(Triangles, EveryDiagonalAndLayout) {
   for (int i = 0; i < 100; ++i) {
     const Tensor x = draw.view({1 + draw.upto(2), 1 + draw.upto(5), 1 + draw.upto(5)}, i % 2 ? float32 : bfloat16);
     const int64_t k = draw.upto(10) - 5;
-    std::vector<double> lower = values(x), upper = lower;
-    size_t at = 0;
-    reference::for_each(x.shape(), [&](const Dims& p) {
-      if (p[2] > p[1] + k) lower[at] = 0;
-      if (p[2] < p[1] + k) upper[at] = 0;
-      ++at;
-    });
+    const reference::Array all{x.shape(), values(x)};
+    const std::vector<double> lower = reference::triangle(all, k, true), upper = reference::triangle(all, k, false);
     EXPECT_EQ(values(tril(x, {.diagonal = k})), lower);
     EXPECT_EQ(values(triu(x, {.diagonal = k, .out = draw.poisoned(x.shape(), x.dtype())})), upper);
     tril(x, {.diagonal = k, .out = x});

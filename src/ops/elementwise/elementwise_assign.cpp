@@ -3,7 +3,6 @@
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/step.h"
-#include "src/ops/elementwise/elementwise_problem.h"
 #include "src/ops/elementwise/elementwise_run.h"
 #include "tenor/elementwise.h"
 
@@ -12,9 +11,7 @@ namespace tenor {
 namespace elementwise {
 
 void fill_value(const Tensor& x, const void* value) {
-  if constexpr (core::kHasCuda) {
-    if (core::on_cuda(x)) return fill_cuda(x, value);
-  }
+  if (core::on_cuda(x)) return core::backend(x.device()).fill(x, value);
   const Tensor one = Tensor::wrap(const_cast<void*>(value), x.device(), x.dtype(), {});
   core::copy_into(one.with_layout(x.shape(), Dims(x.shape().size(), 0), 0), x);
 }

@@ -80,7 +80,7 @@ CASES += [
             lambda torch, x: x.t().contiguous(), 4 * H * W),
     on_cuda(None, "add", "2^27", "float32", [(N // 2,), (N // 2,)], lambda tn, x, y: x + y, lambda torch, x, y: x + y, 6 * N),
     on_cuda(None, "to", "2^28 to float32", "bfloat16", [LINE], lambda tn, x: x.to("float32"), lambda torch, x: x.to(torch.float32), 6 * N),
-    on_cuda(None, "where", "2^27", "bfloat16", [(N // 2,), (N // 2,)], lambda tn, x, y: tn.where(x > y, x, y), lambda torch, x, y: torch.where(x > y, x, y), 6 * N),
+    on_cuda(None, "where", "2^27", "bfloat16", [(N // 2,), (N // 2,)], lambda tn, x, y: tn.where(x > y, x, y), lambda torch, x, y: torch.where(x > y, x, y), 3 * N),
 ]
 CASES += [
     on_cuda(None, op, "2^28", "bfloat16", [LINE], lambda tn, x, op=op: getattr(tn, op)(x),

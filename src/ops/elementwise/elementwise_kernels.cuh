@@ -15,6 +15,13 @@ __device__ constexpr bool is_negative(T v) {
   return false;
 }
 
+/// fn<float>() or fn<double>(); false for what is no compute float.
+template <class F>
+bool by_float(DType compute, F fn) {
+  if (compute == float32) return fn.template operator()<float>();
+  return compute == float64 && fn.template operator()<double>();
+}
+
 /// Launches the formula of one, two or three values of T giving R; true, as the groups' switches return it.
 template <class T, class R = T, class F>
 bool one(const CudaCall& c, F f) {

@@ -28,7 +28,5 @@ struct Problem {
 
 /// Runs it on the result's CUDA device.
 void compute_cuda(const Problem& p, const Tensor& out);
-/// Every element of x, on a CUDA device, becomes the value at `value` on the host, of x's dtype.
-void fill_cuda(const Tensor& x, const void* value);
 
 }  // namespace tenor::elementwise

@@ -1,6 +1,5 @@
 #include "src/core/visit.h"
 #include "src/ops/elementwise/elementwise_kernels.cuh"
-#include "src/ops/elementwise/elementwise_problem.h"
 
 namespace tenor::elementwise {
 namespace {
@@ -11,11 +10,6 @@ bool select(const CudaCall& c) {
   if (c.op != Op::kWhere && c.op != Op::kMaskedFill) return false;
   cuda::run_select<U>(c.call, [] __device__(U which, U a, U b) { return which != 0 ? a : b; });
   return true;
-}
-
-template <class U>
-void fill(const cuda::PointwiseCall& call) {
-  cuda::run_pointwise<U, U, 1>(call, [] __device__(U v) { return v; });
 }
 
 }  // namespace
@@ -32,14 +26,6 @@ bool reads_on_cuda(DType compute, DType stored) {
     case DType::kInt64: return cuda::is_stored<int64_t>(stored);
     default: return compute == stored;
   }
-}
-
-void fill_cuda(const Tensor& x, const void* value) {
-  if (x.numel() == 0) return;
-  cuda::PointwiseCall call{"fill_", {}, 1, x, bits_dtype(x.dtype())};
-  call.in[0].constant = true;
-  std::memcpy(&call.in[0].value, value, item_size(x.dtype()));
-  core::visit_size(x.dtype(), [&]<class U>() { fill<U>(call); });
 }
 
 }  // namespace tenor::elementwise

@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/elementwise/elementwise_trigonometry_cpu.cpp"
 #include "hwy/foreach_target.h"
+#include "src/cpu/math_circular-inl.h"
 #include "src/ops/elementwise/elementwise_kernels-inl.h"
 
 HWY_BEFORE_NAMESPACE();

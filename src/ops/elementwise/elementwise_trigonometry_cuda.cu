@@ -24,8 +24,7 @@ bool floats(const CudaCall& c) {
 }  // namespace
 
 bool trigonometry_cuda(const CudaCall& c) {
-  if (c.compute == float32) return floats<float>(c);
-  return c.compute == float64 && floats<double>(c);
+  return by_float(c.compute, [&]<class T>() { return floats<T>(c); });
 }
 
 }  // namespace tenor::elementwise

@@ -2,7 +2,7 @@
 #include "src/core/output.h"
 #include "src/cuda/row.h"
 #include "src/cuda/testing.h"
-#include "src/ops/norm/norm_reference.h"
+#include "src/ops/norm/norm_testing.h"
 #include "tenor/elementwise.h"
 #include "tenor/norm.h"
 #include "tenor/view.h"
@@ -13,18 +13,6 @@ namespace {
 using namespace testing;
 using reference::Row;
 
-/// fn of each row of the last axis.
-template <class F>
-std::vector<double> by_row(const Tensor& x, F fn) {
-  const std::vector<double> all = values(x);
-  std::vector<double> out;
-  const size_t n = static_cast<size_t>(x.shape(-1));
-  for (size_t start = 0; start < all.size(); start += n) {
-    const Row row = fn(Row(all.begin() + start, all.begin() + start + n));
-    out.insert(out.end(), row.begin(), row.end());
-  }
-  return out;
-}
 /// fn of each row along dim, in x's logical order.
 template <class F>
 std::vector<double> along(const Tensor& x, int dim, F fn) {

@@ -2,7 +2,7 @@
 #include "tenor/norm.h"
 
 #include "src/core/testing.h"
-#include "src/ops/norm/norm_reference.h"
+#include "src/ops/norm/norm_testing.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -10,19 +10,6 @@ namespace {
 
 using namespace testing;
 using reference::Row;
-
-/// fn of each row of the last axis.
-template <class F>
-std::vector<double> by_row(const Tensor& x, F fn) {
-  const std::vector<double> all = values(x);
-  std::vector<double> out;
-  const size_t n = static_cast<size_t>(x.shape(-1));
-  for (size_t start = 0; start < all.size(); start += n) {
-    const Row row = fn(Row(all.begin() + start, all.begin() + start + n));
-    out.insert(out.end(), row.begin(), row.end());
-  }
-  return out;
-}
 
 /// The sum as it is stored.
 Tensor rounded_sum(const Tensor& a, const Tensor& b) {

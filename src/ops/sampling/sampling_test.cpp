@@ -6,7 +6,7 @@
 #include "src/core/philox.h"
 #include "src/core/testing.h"
 #include "src/ops/sampling/random.h"
-#include "src/ops/sampling/sampling_reference.h"
+#include "src/ops/sampling/sampling_testing.h"
 #include "tenor/sort.h"
 #include "tenor/view.h"
 
@@ -20,14 +20,10 @@ using testing::expect_error;
 using testing::kFloats;
 using testing::kInf;
 using testing::kNan;
+using testing::ints;
 using testing::tensor_of;
 using testing::values;
 
-std::vector<int64_t> ints(const Tensor& x) {
-  std::vector<int64_t> out;
-  for (double v : values(x)) out.push_back(static_cast<int64_t>(v));
-  return out;
-}
 Row row_of(const Tensor& x, int64_t r) { return values(select(x, 0, r)); }
 Tensor iota(int64_t n) {
   return testing::filled({n}, int64, [](int64_t i) { return i; });

@@ -1,6 +1,6 @@
 #include "src/core/testing.h"
 #include "src/ops/sampling/random.h"
-#include "src/ops/sampling/sampling_reference.h"
+#include "src/ops/sampling/sampling_testing.h"
 #include "tenor/sampling.h"
 #include "tenor/view.h"
 
@@ -12,14 +12,9 @@ using sampling::Tag;
 using testing::Draw;
 using testing::expect_error;
 using testing::kFloats;
+using testing::ints;
 using testing::tensor_of;
 using testing::values;
-
-std::vector<int64_t> ints(const Tensor& x) {
-  std::vector<int64_t> out;
-  for (double v : values(x)) out.push_back(static_cast<int64_t>(v));
-  return out;
-}
 
 /// u in [0, 1): the top 53 of the first 64 bits of the place's own block.
 double unit(uint64_t seed, uint64_t position) {

@@ -7,6 +7,7 @@
 #include "src/cuda/scan_order.h"
 #include "src/cuda/testing.h"
 #include "tenor/scan.h"
+#include "src/ops/scan/scan_testing.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -14,10 +15,7 @@ namespace {
 
 using namespace tenor::testing;
 using ScanCuda = CudaTest;
-using Line = std::vector<double>;
 
-const DType kAll[] = {float32, float64, float16, bfloat16, boolean, int8,  int16,
-                      int32,   int64,   uint8,   uint16,   uint32,  uint64};
 
 Tensor numbers(const Dims& shape, DType dtype, Draw& draw) {
   return filled(shape, dtype, [&](int64_t) {
@@ -42,13 +40,6 @@ Tensor any_view(DType dtype, Draw& draw, int64_t longest) {
   return x;
 }
 
-std::vector<Line> lines(const Tensor& x, int64_t dim) {
-  const Tensor y = movedim(x, {dim}, {-1});
-  const int64_t n = y.shape(-1);
-  std::vector<Line> out(static_cast<size_t>(n ? y.numel() / n : 0));
-  for (int64_t i = 0; i < y.numel(); ++i) out[static_cast<size_t>(i / n)].push_back(get(y, offset_of(y, i)));
-  return out;
-}
 template <class C>
 Line ordered_sum(const Line& x) {
   Line out(x.size());

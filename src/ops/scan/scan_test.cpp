@@ -10,16 +10,14 @@
 #include "src/core/testing.h"
 #include "src/ops/scan/scan_kernels.h"
 #include "src/ops/scan/scan_reference.h"
+#include "src/ops/scan/scan_testing.h"
 #include "tenor/view.h"
 
 namespace tenor {
 namespace {
 
 using Random = std::mt19937_64;
-using Line = std::vector<double>;
 using namespace tenor::testing;
-const DType kAll[] = {float32, float64, float16, bfloat16, boolean, int8,  int16,
-                      int32,   int64,   uint8,   uint16,   uint32,  uint64};
 
 int64_t pick(Random& random, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
@@ -50,14 +48,6 @@ Tensor any_layout(DType dtype, Random& random, int64_t longest) {
   return x;
 }
 
-/// The lines of x along dim.
-std::vector<Line> lines(const Tensor& x, int64_t dim) {
-  const Tensor y = movedim(x, {dim}, {-1});
-  const int64_t n = y.shape(-1);
-  std::vector<Line> out(static_cast<size_t>(n ? y.numel() / n : 0));
-  for (int64_t i = 0; i < y.numel(); ++i) out[static_cast<size_t>(i / n)].push_back(get(y, offset_of(y, i)));
-  return out;
-}
 /// The order of scan_kernels.h, one element at a time.
 template <class C>
 Line ordered_sum(const Line& x) {

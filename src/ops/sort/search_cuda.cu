@@ -114,14 +114,6 @@ Grid grid_for(int64_t count, Device device) { return {blocks_for(count, kThreads
 
 }  // namespace
 
-void refuse_capture(const char* op, Device device) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(current_stream(device).handle, &status), op);
-  if (status != cudaStreamCaptureStatusNone)
-    throw UnsupportedError(std::string(op) +
-                           ": the result's size depends on data, so it cannot be captured in a graph");
-}
-
 void search_rows(const Tensor& sequences, const Tensor& values, bool right, const Tensor& places) {
   const bool one = sequences.ndim() == 1;
   const Sequences s{sequences.shape(-1),
@@ -148,7 +140,7 @@ void search_one(const Tensor& sequence, const Tensor& value, bool right, const T
 }
 
 int64_t largest_count(const Tensor& x, int64_t* refused_at) {
-  refuse_capture("bincount", x.device());
+  backend().check_may_wait("bincount", x.device());
   const Tensor extremes = Tensor::empty({2}, int64, x.device());
   const DeviceGuard guard(x.device());
   launch("bincount", begin_extremes, Grid{1, 1}, x.device(), extremes.data<Extremes>());

@@ -45,9 +45,6 @@ void order_rows(const char* op, const Tensor& x, int dim, core::KeyCode code, in
 void pick_rows(const char* op, const Tensor& x, int dim, int64_t k, bool nan_wins, const Tensor& values,
                const Tensor& indices);
 
-/// @throws UnsupportedError while the stream is captured: the result's size depends on data.
-void refuse_capture(const char* op, Device device);
-
 /// places[i] of values[i] (contiguous) in a 1-d sequence, or in the row of contiguous sequences that it stands in.
 void search_rows(const Tensor& sequences, const Tensor& values, bool right, const Tensor& places);
 /// The same for one value in the host's memory.

@@ -125,7 +125,7 @@ Tensor order_of(const Tensor& data, int64_t count, int64_t length) {
 }  // namespace
 
 Groups group_slices(const Tensor& data, int64_t count, int64_t length) {
-  refuse_capture(kOp, data.device());
+  backend().check_may_wait(kOp, data.device());
   if (count == 0) return {};
   const Device device = data.device();
   Groups groups{order_of(data, count, length), Tensor::empty({count}, int64, device), 0};
