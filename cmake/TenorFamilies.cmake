@@ -1,5 +1,5 @@
 # tenor_family(NAME [REQUIRED]): the operators in src/ops/NAME. Sources are found by their suffix: *.cpp for the library,
-# *_test.cpp for the tests, *.cu where CUDA is built, python/src/bind_NAME.cpp for the Python module.
+# *_test.cpp for the tests, *.cu and *_cuda.cpp where CUDA is built, python/src/bind_NAME.cpp for the Python module.
 
 set_property(GLOBAL PROPERTY TENOR_FAMILIES "")
 
@@ -16,6 +16,9 @@ function(tenor_family family)
   set(folder ${PROJECT_SOURCE_DIR}/src/ops/${family})
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  if(NOT TENOR_HAS_CUDA)  # they see the toolkit's headers
+    list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$")
+  endif()
   target_sources(tenor PRIVATE ${sources})
   target_compile_definitions(tenor PRIVATE TENOR_HAS_${upper}=1)
   if(TENOR_HAS_CUDA)

@@ -56,7 +56,7 @@ with_pip() {
 # Where there is no CUDA toolkit nothing may be compiled that needs one, tests included.
 without_cuda() {
   cmake -S "$root" -B "$work/cpu" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTENOR_CUDA=OFF -DTENOR_TESTS=ON &&
-    ! grep -E 'src/cuda/|_cuda_test\.cpp' "$work/cpu/build.ninja"
+    ! grep -E 'src/cuda/|_cuda(_test)?\.cpp' "$work/cpu/build.ninja"
 }
 
 check without_cuda without_cuda
