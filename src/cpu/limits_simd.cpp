@@ -34,7 +34,10 @@ uint64_t ReadWords(const uint64_t* data, int64_t count) {
   for (; i + kSums * lanes <= count; i += kSums * lanes)
     for (int s = 0; s < kSums; ++s) sum[s] = hn::Add(sum[s], hn::LoadU(d, data + i + s * lanes));
   for (int s = 1; s < kSums; ++s) sum[0] = hn::Add(sum[0], sum[s]);
-  uint64_t total = hn::GetLane(hn::SumOfLanes(d, sum[0]));
+  HWY_ALIGN uint64_t lane[HWY_MAX_BYTES / sizeof(uint64_t)];
+  hn::Store(sum[0], d, lane);  // SumOfLanes adds signed integers where GCC's headers do, which must not wrap
+  uint64_t total = 0;
+  for (int64_t l = 0; l < lanes; ++l) total += lane[l];
   for (; i < count; ++i) total += data[i];
   return total;
 }
