@@ -49,7 +49,8 @@ void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> 
   if (ranges <= 1 || in_parallel()) return fn(0, n);
   std::exception_ptr error;
   std::mutex error_mutex;
-  on_threads(static_cast<int>(ranges), [&](int thread, int threads) {
+  // Always the whole team: libgomp ends the threads that a smaller one leaves out and makes them anew for the next.
+  on_threads(num_threads(), [&](int thread, int threads) {
     for (int64_t r = thread; r < ranges; r += threads) {  // every range, however few the threads
       try {
         fn(n * r / ranges, n * (r + 1) / ranges);
