@@ -8,19 +8,13 @@
 #include <vector>
 
 #include "src/core/text.h"
+#include "src/cuda/capture.h"
 #include "src/cuda/copy.h"
 #include "src/cuda/fill.h"
+#include "src/cuda/memory.h"
 
 namespace tenor::cuda {
 namespace {
-
-/// Freed memory stays in the device's pool for the next operator instead of going back to the driver at each wait.
-void keep_pool_memory(int index) {
-  cudaMemPool_t pool;
-  check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
-  uint64_t all = UINT64_MAX;
-  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
-}
 
 struct ContentOps {
   std::mutex mutex;
@@ -50,25 +44,16 @@ class CudaBackend final : public core::Backend {
     return count;
   }
 
-  std::shared_ptr<void> allocate(size_t bytes, Device device) override {
-    static std::once_flag* pools = new std::once_flag[64];
-    const DeviceGuard guard(device);
-    std::call_once(pools[device.index % 64], keep_pool_memory, device.index);
-    const cudaStream_t stream = current_stream(device).handle;
-    void* memory = nullptr;
-    if (bytes > 0) check(cudaMallocAsync(&memory, bytes, stream), "cudaMallocAsync");
-    return {memory, [stream, device](void* p) {
-              if (!p) return;
-              const DeviceGuard owner(device);
-              cudaFreeAsync(p, stream);  // at exit the driver may be gone: nothing to do about it then
-            }};
-  }
+  std::shared_ptr<void> allocate(size_t bytes, Device device) override { return cuda::allocate(bytes, device); }
 
   void copy_bytes(void* dst, Device to, const void* src, Device from, size_t bytes) override {
     if (bytes == 0) return;
     const Device device = to.type == DeviceType::kCuda ? to : from;
     const DeviceGuard guard(device);
     const cudaStream_t stream = current_stream(device).handle;
+    if (to.type == DeviceType::kCpu) check_not_captured(stream, "copy: the host waits for what it reads");
+    if (from.type == DeviceType::kCpu)
+      check_not_captured(stream, "copy: a replay would find other contents in host memory");
     check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
     if (to.type == DeviceType::kCpu) synchronize(current_stream(device));
   }
@@ -77,14 +62,13 @@ class CudaBackend final : public core::Backend {
   void fill(const Tensor& dst, const void* element) override { cuda::fill(dst, element); }
 
   void check_may_wait(const char* op, Device device) override {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(current_stream(device).handle, &status), op);
-    if (status != cudaStreamCaptureStatusNone)
-      core::fail<UnsupportedError>("{}: the size of the result depends on data, so it cannot be captured in a graph", op);
+    const std::string what = std::string(op) + ": the size of the result depends on data";
+    check_not_captured(current_stream(device).handle, what.c_str());
   }
 
   void synchronize(Stream stream) override {
     const DeviceGuard guard(stream.device);
+    check_not_captured(stream.handle, "synchronize: a captured stream has nothing to wait for");
     check(cudaStreamSynchronize(stream.handle), "cudaStreamSynchronize");
     if (const auto error = take_error(stream)) throw IndexError(*error);
   }
@@ -96,7 +80,8 @@ class CudaBackend final : public core::Backend {
     const ContentError error = *found->second;
     found->second->raised = 0;
     std::lock_guard names(content_ops().mutex);
-    return core::text("{} holds {} at position {}, which is out of range", content_ops().names[error.op], error.value, error.position);
+    return core::text("{} holds {} at position {}, which is out of range", content_ops().names[error.op], error.value,
+                      error.position);
   }
 };
 
@@ -127,7 +112,8 @@ int multiprocessors(Device device) {
   static auto* counts = new std::map<int, int>;
   std::lock_guard lock(mutex);
   int& count = (*counts)[device.index];
-  if (count == 0) check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
+  if (count == 0)
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
   return count;
 }
 
@@ -137,12 +123,8 @@ ContentError* content_error(Stream stream) {
   if (!flag) {
     const DeviceGuard guard(stream.device);
     void* memory = nullptr;
-    // The first operator of a stream may be one that a graph captures, where allocating is allowed in relaxed mode only.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
-    const cudaError_t status = cudaHostAlloc(&memory, sizeof(ContentError), cudaHostAllocMapped | cudaHostAllocPortable);
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    check(status, "cudaHostAlloc");
+    const RelaxedCapture relaxed;
+    check(cudaHostAlloc(&memory, sizeof(ContentError), cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
     flag = new (memory) ContentError{};
   }
   return flag;

@@ -1,10 +1,5 @@
 // Index operators captured in a CUDA graph, and those that cannot be because their result's size depends on data.
-#include <cuda_runtime_api.h>
-
-#include <functional>
-
-#include "src/core/output.h"
-#include "src/cuda/testing.h"
+#include "src/cuda/capture_testing.h"
 #include "tenor/create.h"
 #include "tenor/index.h"
 #include "tenor/view.h"
@@ -13,73 +8,67 @@ namespace tenor {
 namespace {
 
 using namespace testing;
+using IndexCudaCapture = CudaCaptureTest;
 
-/// A stream of its own, current while it lives.
-class IndexCudaCapture : public CudaTest {
- protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    if (IsSkipped()) return;
-    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+TEST_F(IndexCudaCapture, Reads) {
+  for (DType dtype : {float32, bfloat16, int64}) {
+    const Tensor x = integers({40, 64}, 100, dtype), rows = integers({9}, 40), each = integers({9, 64}, 40),
+                 y = result({9, 64}, dtype), picked = result({9}, dtype), places = integers({9}, 64, int32);
+    expect_replays("index_select", {y}, [&] { index_select(x, 0, rows, {.out = y}); });
+    expect_replays("embedding", {y}, [&] { embedding(rows, x, {.out = y}); });
+    expect_replays("gather", {y}, [&] { gather(x, 0, each, {.out = y}); });
+    expect_replays("take_along_dim", {y}, [&] { take_along_dim(x, each, 0, {.out = y}); });
+    expect_replays("index_get", {picked}, [&] { index_get(x, {rows, places}, {.out = picked}); });
   }
-  void TearDown() override {
-    if (stream_) cudaStreamDestroy(stream_);
-  }
+}
 
-  cudaStream_t stream_ = nullptr;
-};
-
-TEST_F(IndexCudaCapture, ReplaysWithNewContents) {
-  const StreamGuard guard(stream_);
-  const Tensor x = filled({40, 64}, float32, [](int64_t i) { return i % 97; }).to(kGpu),
-               index = testing::full({3}, int64, 5).to(kGpu), rows = testing::full({3, 64}, float32, 1).to(kGpu),
-               mask = testing::full({40, 64}, boolean, 0).to(kGpu);
-  const Tensor selected = empty({3, 64}, {.device = kGpu}), sums = empty({40, 64}, {.device = kGpu}),
-               put = empty({40, 64}, {.device = kGpu}), rolled = empty({40, 64}, {.device = kGpu}), masked = x.clone();
-  const auto run = [&] {
-    index_select(x, 0, index, {.out = selected});
-    index_add(x, 0, index, rows, {.out = sums});
-    index_put(x, {index}, Scalar(2), {.out = put});
-    index_put_(masked, {mask}, Scalar(3));
-    masked_scatter_(masked, mask, x);
-    roll(x, {1}, {1}, {.out = rolled});
-  };
-  synchronize(kGpu);
-  cudaGraph_t graph;
-  cudaGraphExec_t exec;
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), cudaSuccess);
-  run();
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
-  for (double place : {7, 39}) {
-    core::copy_into(testing::full({3}, int64, place).to(kGpu), index);
-    core::copy_into(filled({40, 64}, boolean, [&](int64_t i) { return i / 64 == place; }).to(kGpu), mask);
-    ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
-    synchronize(kGpu);
-    const Tensor row = select(on_cpu(x), 0, static_cast<int64_t>(place));
-    EXPECT_EQ(values(select(on_cpu(selected), 0, 2)), values(row));
-    EXPECT_EQ(values(select(on_cpu(put), 0, static_cast<int64_t>(place))), std::vector<double>(64, 2));
-    EXPECT_EQ(values(select(on_cpu(sums), 0, static_cast<int64_t>(place)))[5], values(row)[5] + 3);
-    EXPECT_EQ(values(select(on_cpu(masked), 0, static_cast<int64_t>(place)))[5], values(on_cpu(x))[5]);
+TEST_F(IndexCudaCapture, Writes) {
+  for (DType dtype : {float32, bfloat16, int64}) {
+    const Tensor x = integers({40, 64}, 9, dtype), rows = integers({50}, 40), each = integers({50, 64}, 40),
+                 source = integers({50, 64}, 9, dtype), y = result({40, 64}, dtype), places = integers({50}, 64),
+                 values = integers({50}, 9, dtype), more = integers({40, 64}, 9, dtype), where = mask({40, 64});
+    expect_replays("scatter", {y}, [&] { scatter(x, 0, each, source, {.out = y}); });
+    expect_replays("scatter_add_", {x}, [&] { scatter_add_(x, 0, each, source); });
+    for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"})
+      expect_replays(std::string("scatter_reduce ") + reduce, {y},
+                     [&] { scatter_reduce(x, 0, each, source, reduce, {.out = y}); });
+    expect_replays("index_add", {y}, [&] { index_add(x, 0, rows, source, {.alpha = 2, .out = y}); });
+    expect_replays("index_add_", {x}, [&] { index_add_(x, 0, rows, source); });
+    expect_replays("index_put", {y}, [&] { index_put(x, {rows, places}, values, {.out = y}); });
+    expect_replays("index_put_ accumulated", {x}, [&] { index_put_(x, {rows, places}, values, {.accumulate = true}); });
+    expect_replays("index_put_ by a mask", {x}, [&] { index_put_(x, {where}, Scalar(3)); });
+    expect_replays("masked_scatter", {y}, [&] { masked_scatter(x, where, more, {.out = y}); });
+    expect_replays("assign_", {x}, [&] { assign_(x, select(y, 0, 3)); });
   }
-  cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
+}
+
+TEST_F(IndexCudaCapture, JoinsAndMoves) {
+  for (DType dtype : {float32, uint8}) {
+    const Tensor a = integers({6, 30}, 100, dtype), b = integers({6, 30}, 100, dtype), wide = result({6, 60}, dtype),
+                 y = result({6, 30}, dtype), both = result({2, 6, 30}, dtype), tiled = result({12, 60}, dtype),
+                 often = result({18, 30}, dtype);
+    expect_replays("cat", {wide}, [&] { cat({a, b}, 1, {.out = wide}); });
+    expect_replays("stack", {both}, [&] { stack({a, b}, 0, {.out = both}); });
+    const std::vector<Tensor> many(150, a);
+    const Tensor all = result({900, 30}, dtype);
+    expect_replays("cat of many", {all}, [&] { cat(many, 0, {.out = all}); });
+    expect_replays("tile", {tiled}, [&] { tile(a, {2, 2}, {.out = tiled}); });
+    expect_replays("repeat", {tiled}, [&] { repeat(a, {2, 2}, {.out = tiled}); });
+    expect_replays("repeat_interleave", {often}, [&] { repeat_interleave(a, 3, {.dim = 0, .out = often}); });
+    expect_replays("roll", {y}, [&] { roll(a, {1, -2}, {0, 1}, {.out = y}); });
+    expect_replays("flip", {a}, [&] { flip(a, {0, 1}, {.out = a}); });
+  }
+  const Tensor classes = integers({7, 3}, 10), hot = result({7, 3, 10}, int64);
+  expect_replays("one_hot", {hot}, [&] { one_hot(classes, {.num_classes = 10, .out = hot}); });
 }
 
 TEST_F(IndexCudaCapture, SizesThatDependOnDataAreRefused) {
-  const StreamGuard guard(stream_);
-  const Tensor x = testing::full({5}, int64, 1).to(kGpu), mask = testing::full({5}, boolean, 1).to(kGpu);
-  synchronize(kGpu);
-  const std::function<void()> calls[] = {[&] { nonzero(x); }, [&] { masked_select(x, mask); },
-                                         [&] { index_get(x, {mask}); }, [&] { one_hot(x); },
-                                         [&] { repeat_interleave(x, x); }};
-  for (const auto& call : calls) {
-    cudaGraph_t graph = nullptr;
-    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), cudaSuccess);
-    EXPECT_THROW(call(), UnsupportedError);
-    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-    cudaGraphDestroy(graph);
-  }
+  const Tensor x = testing::full({5}, int64, 1).to(kGpu), where = testing::full({5}, boolean, 1).to(kGpu);
+  expect_refused("nonzero", [&] { nonzero(x); });
+  expect_refused("masked_select", [&] { masked_select(x, where); });
+  expect_refused("index_get", [&] { index_get(x, {where}); });
+  expect_refused("one_hot", [&] { one_hot(x); });
+  expect_refused("repeat_interleave", [&] { repeat_interleave(x, x); });
 }
 
 }  // namespace

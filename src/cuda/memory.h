@@ -1,0 +1,16 @@
+// Device memory from the stream-ordered pool.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "tenor/device.h"
+
+namespace tenor::cuda {
+
+/// Memory for work on the device's current stream, given back in that stream's order. Within a capture it is the
+/// graph's: made and freed by it at every replay. A block made outside and dropped while its stream is captured is kept
+/// until a later allocation outside. @throws OutOfMemoryError
+std::shared_ptr<void> allocate(size_t bytes, Device device);
+
+}  // namespace tenor::cuda
