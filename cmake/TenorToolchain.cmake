@@ -28,13 +28,23 @@ if(NOT TENOR_ONEDNN STREQUAL "OFF")
   endif()
 endif()
 
-# CUDA sources are picked up by their suffix, .cu, in src/cuda and in each family's folder.
+option(TENOR_NATIVE "Build for this machine alone: CPU kernels of its instruction set, CUDA kernels of sm_90a: a third of the build time" OFF)
+
+# CUDA sources are picked up by their suffix, .cu, in src/cuda and in each family's folder. Code of sm_90a serves Hopper; PTX of
+# compute_80 is compiled by the driver for every other device since Ampere, without what only Hopper has.
 set(TENOR_HAS_CUDA OFF)
 if(NOT TENOR_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES 90a)
+    if(TENOR_NATIVE)
+      set(TENOR_CUDA_ARCHITECTURES_DEFAULT 90a-real)
+    else()
+      set(TENOR_CUDA_ARCHITECTURES_DEFAULT 90a-real 80-virtual)
+    endif()
+    set(TENOR_CUDA_ARCHITECTURES "${TENOR_CUDA_ARCHITECTURES_DEFAULT}" CACHE STRING
+        "What the CUDA kernels are compiled for, in CMake's words; Hopper's own kernels need 90a")
+    set(CMAKE_CUDA_ARCHITECTURES ${TENOR_CUDA_ARCHITECTURES})
     enable_language(CUDA)
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know what nvcc 13 can do
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
@@ -50,8 +60,6 @@ if(NOT TENOR_CUDA STREQUAL "OFF")
     message(FATAL_ERROR "TENOR_CUDA=ON, but nvcc 12.5 or newer was not found")
   endif()
 endif()
-
-option(TENOR_NATIVE "Build the CPU kernels for this machine's instruction set alone: a third of the build time" OFF)
 
 # Flags of everything Tenor compiles. Floating-point contraction is off: each step rounds on its own, and kernels that
 # own their whole formula ask for FMA by name.

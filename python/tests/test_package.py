@@ -2,6 +2,7 @@
 import copy
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -26,6 +27,14 @@ def test_import_is_quick_and_light():
         assert heavy.strip() == "[]"
         times.append(float(seconds))
     assert min(times) < 0.2
+
+
+@pytest.mark.skipif(not (sys.platform == "linux" and shutil.which("nm")), reason="nm reads ELF modules")
+def test_the_module_shows_the_linker_nothing_but_its_entry():
+    """What more it exported, another library's like-named symbols could meet: a module with the C++ library linked in statically
+    aborted when PyTorch was imported after it."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", tenor._tenor.__file__], capture_output=True, text=True, check=True)
+    assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["PyInit__tenor"]
 
 
 def test_errors_are_the_built_in_ones_too():

@@ -6,6 +6,7 @@
 
 #include "src/core/order_key.h"
 #include "src/cuda/bitonic.cuh"
+#include "src/cuda/capability.h"
 #include "src/cuda/ptx/cluster.cuh"
 #include "src/cuda/vector.cuh"
 
@@ -396,15 +397,15 @@ struct SelectShape {
   uint32_t part;  ///< elements of a block, a multiple of 16
   size_t shared;  ///< bytes, space included
 
-  SelectShape(int64_t n, size_t width, size_t space) {
-    constexpr size_t kMost = 220 << 10;
+  SelectShape(int64_t n, size_t width, size_t space, Device device) {
+    const size_t most = std::min<size_t>(220 << 10, capability(device).shared);
     constexpr int64_t kPart = 20480;
     blocks = 1;
-    while (blocks < 8 && n > blocks * kPart) blocks *= 2;
+    while (blocks < cluster_of(8, device) && n > blocks * kPart) blocks *= 2;
     const int64_t share = (n + blocks - 1) / blocks;
     part = static_cast<uint32_t>((share + 15) / 16 * 16);
     space = (space + 15) / 16 * 16;
-    shared = space + part * width <= kMost ? space + part * width : space;
+    shared = space + part * width <= most ? space + part * width : space;
   }
 };
 

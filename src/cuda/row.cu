@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/cuda/capability.h"
 #include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
@@ -47,12 +48,12 @@ std::string RowPlan::explain() const {
          (registers ? ", row held in registers" : held ? ", row held in shared memory" : ", row read again by each pass");
 }
 
-RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns) {
+RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int most_blocks) {
   constexpr int kWarp = 32, kMost = kRowThreads / kWarp;
   length = std::max<int64_t>(length, 1);  // empty rows have a plan that never runs
   const int64_t share = held_elements(item), by_warp = columns ? share : share * kWarp;
   const int64_t warps = (length + by_warp - 1) / by_warp;
-  RowPlan plan{.columns = columns, .held = warps <= kMost * kRowCluster, .cluster = kLoopCluster};
+  RowPlan plan{.columns = columns, .held = warps <= kMost * most_blocks, .cluster = std::min(kLoopCluster, most_blocks)};
   plan.wide = plan.held && !columns && dense && length * static_cast<int64_t>(item) % kVectorBytes == 0;
   if (plan.held) plan.cluster = static_cast<int>(round_up((warps + kMost - 1) / kMost));
   const int in_block = plan.held ? static_cast<int>((warps + plan.cluster - 1) / plan.cluster) : kMost;
@@ -78,7 +79,8 @@ bool plan_problem(const char* op, const Tensor* tensors, int n, int row_dims, Ro
   collapse_into(op, inner(x.shape()), strides, n, 0, ndim, length, size, stride, dividers);
   if (ndim > 2) return false;
   run = ndim == 0 ? 1 : size[ndim - 1];
-  plan = plan_rows(length, ndim < 2, item_size(x.dtype()), ndim == 1 && lies_in_columns(x, row_dims, stride[0][0]));
+  plan = plan_rows(length, ndim < 2, item_size(x.dtype()), ndim == 1 && lies_in_columns(x, row_dims, stride[0][0]),
+                   cluster_of(kRowCluster, x.device()));
   plan.registers = plan.held && ndim < 2;
   for (int t = 0; t < n; ++t) {
     spans[t] = {nullptr, ndim == 2 ? stride[t][0] : 0, ndim == 0 ? 1 : stride[t][ndim - 1]};

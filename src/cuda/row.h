@@ -32,8 +32,8 @@ struct RowPlan {
   std::string explain() const;
 };
 
-/// `dense`: a row is one run of evenly spaced elements.
-RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns);
+/// `dense`: a row is one run of evenly spaced elements. `most_blocks`: of a cluster, on that device.
+RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int most_blocks = kRowCluster);
 
 /// N tensors of one shape seen as rows.
 template <int N>

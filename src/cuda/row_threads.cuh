@@ -33,7 +33,7 @@ template <class C, bool kMayBeColumns>
 class RowThreads {
  public:
   __device__ RowThreads(RowScratch<C>& scratch, bool columns) : scratch_(scratch), columns_(kMayBeColumns && columns) {
-    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(cluster_));
+    cluster_ = static_cast<int>(ptx::cluster_size());
     rank_ = static_cast<int>(ptx::cluster_rank());
     if (cluster_ > 1) ptx::cluster_arrive();  // the other blocks must run before one writes to their memory
     if (columns_) {

@@ -208,6 +208,7 @@ template <class Config>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_gemm_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                      const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   auto& shared = *reinterpret_cast<GemmShared<Config>*>(raw);
   if (threadIdx.x == 0) {

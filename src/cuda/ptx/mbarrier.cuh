@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "src/cuda/ptx/target.cuh"
+
 namespace tenor::cuda::ptx {
 
 /// The 32-bit shared-memory address of a pointer into shared memory.
@@ -50,13 +52,16 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, uint32_t parity
 
 /// All threads of all blocks of the cluster meet.
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if constexpr (kHasClusters)
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  else
+    __syncthreads();
 }
 
 /// The float at the address of `local` in block `rank` of the cluster.
 __device__ __forceinline__ float cluster_load(const float* local, uint32_t rank) {
-  float value;
-  asm volatile(
+  float value = *local;
+  if constexpr (kHasClusters) asm volatile(
       "{\n.reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %1, %2;\n"
       "ld.shared::cluster.f32 %0, [remote];\n}"
@@ -68,8 +73,8 @@ __device__ __forceinline__ float cluster_load(const float* local, uint32_t rank)
 
 /// This block's place in its cluster.
 __device__ __forceinline__ uint32_t cluster_rank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  uint32_t rank = 0;
+  if constexpr (kHasClusters) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 

@@ -4,6 +4,7 @@
 // a cluster. Partial sums meet in shared memory in a fixed order.
 #include <algorithm>
 
+#include "src/cuda/capability.h"
 #include "src/cuda/launch.h"
 #include "src/ops/contract/gemm_rows_cuda.cuh"
 
@@ -30,8 +31,9 @@ void few_rows_cuda(const DeviceGemm& p) {
   const int64_t strips = (p.n + choice.cols - 1) / choice.cols, batches = std::min<int64_t>(p.batch.count, 65535);
   // Blocks of a cluster share a strip where there are too few strips to give every multiprocessor one and k is long
   // enough. No more: clusters do not pack as well as blocks, and one that waits for a second wave doubles the time.
+  const int most = cuda::cluster_of(kMaxBlocks, p.device);
   int clusters = 1;
-  while (clusters < kMaxBlocks && strips * batches * clusters * 2 <= cuda::multiprocessors(p.device) &&
+  while (clusters < most && strips * batches * clusters * 2 <= cuda::multiprocessors(p.device) &&
          p.k >= int64_t{512} * clusters)
     clusters *= 2;
   const cuda::Grid grid{dim3(static_cast<unsigned>(strips * clusters), static_cast<unsigned>(batches)), kThreads,

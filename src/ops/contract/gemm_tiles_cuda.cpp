@@ -1,10 +1,8 @@
 // The "tiles" candidate on CUDA: 16-bit products by the Hopper GEMM of src/cuda/gemm. Operands that it cannot read
 // where they lie are copied, so that it takes every shape and stride: under batch_invariant() it alone serves these
 // dtypes, and a row has the same bits alone and in any batch.
-#include <array>
-#include <atomic>
-
 #include "src/core/output.h"
+#include "src/cuda/capability.h"
 #include "src/cuda/gemm/sm90_gemm.h"
 #include "src/cuda/runtime.h"
 #include "src/ops/contract/gemm_cuda.h"
@@ -63,19 +61,6 @@ cuda::gemm::GemmProblem sm90_problem(const GemmProblem& p, bool b_outer) {
   return out;
 }
 
-/// Whether the device has the GEMM's instructions; asked once.
-bool is_hopper(Device device) {
-  static std::array<std::atomic<int>, 64> majors{};
-  std::atomic<int>& major = majors[static_cast<size_t>(device.index) % majors.size()];
-  if (major == 0) {
-    int found = 0;
-    cuda::check(cudaDeviceGetAttribute(&found, cudaDevAttrComputeCapabilityMajor, device.index),
-                "cudaDeviceGetAttribute");
-    major = found;
-  }
-  return major == 9;
-}
-
 }  // namespace
 
 std::string cuda_tiles_why_not(const GemmProblem& p) {
@@ -89,7 +74,7 @@ std::string cuda_tiles_why_not(const GemmProblem& p) {
   if (p.m > kMaxSize || p.n > kMaxSize || p.k > kMaxSize || batch > kMaxSize ||
       (p.m / 128 + 1) * (p.n / 64 + 1) > kMaxSize / batch)
     return "it has more than 2^31 tiles";
-  return is_hopper(p.device) ? "" : "the device is no Hopper GPU";
+  return cuda::capability(p.device).hopper ? "" : "the device is no Hopper GPU, or this build has no code of sm_90a";
 }
 
 void cuda_tiles_run(const GemmProblem& problem) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/cuda/launch.h"
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/reduce.cuh"
 #include "src/cuda/reduction_order.h"
 #include "src/cuda/vector.cuh"
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
             end = min(first + each, splits);
   const int64_t output = (int64_t{blockIdx.x} << log_across) + tx;
   const bool valid = output < shape.outputs;
-  asm volatile("griddepcontrol.wait;" ::: "memory");  // it starts while the first stage ends
+  cuda::ptx::wait_for_previous();  // it starts while the first stage ends
   const A* partials = static_cast<const A*>(result.partials);
   Counter<Core, kPartialLevels> counter;
 #pragma unroll 4

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "src/core/visit.h"
+#include "src/cuda/capability.h"
 #include "src/ops/reduce/reduce_columns.cuh"
 #include "src/ops/reduce/reduce_rows.cuh"
 #include "tenor/tensor.h"
@@ -78,7 +79,7 @@ void meet(const Plan& plan, const Core& core, int splits, const Result& result) 
   config.blockDim = kThreads;
   config.stream = current_stream(plan.device).handle;
   config.attrs = &overlap;
-  config.numAttrs = 1;
+  config.numAttrs = cuda::capability(plan.device).clusters ? 1 : 0;
   cuda::check(cudaLaunchKernelEx(&config, partial_kernel<Core>, core, plan.shape, log_across, each, splits, result),
               plan.op);
 }

@@ -298,7 +298,7 @@ void launch_rows(const SampleRows& p, void (*kernel)(RowSet<T>, Params...), Args
   const int64_t rows = p.x.shape(0), n = p.x.shape(1);
   if (n >= int64_t{UINT32_MAX})
     throw UnsupportedError(std::string(p.op) + ": rows of 2^32 tokens and more have no CUDA kernel");
-  const SelectShape shape(n, sizeof(T), sizeof(Space));
+  const SelectShape shape(n, sizeof(T), sizeof(Space), p.x.device());
   const RowSet<T> set{p.x.data<KeyOf<T>>(),
                       static_cast<uint32_t>(n),
                       shape.part,

@@ -145,7 +145,7 @@ void accept_rows(const Tensor& target, const Tensor& draft, const Tensor& draft_
   const int64_t tokens = target.shape(2);
   if (tokens >= int64_t{UINT32_MAX})
     throw UnsupportedError("speculative_accept: rows of 2^32 tokens and more have no CUDA kernel");
-  const SelectShape shape(tokens, 0, 0);
+  const SelectShape shape(tokens, 0, 0, target.device());
   const DeviceGuard guard(target.device());
   const Options options(set, target.device());
   core::visit_float(target.dtype(), [&]<class T>() {

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kSelectThreads, 2)
 
 template <class K, class... Options>
 void launch_rows(const OrderRows& p, void (*kernel)(Rows<K>, Options...), Options... options) {
-  const SelectShape shape(p.n, sizeof(K), sizeof(Space<K>));
+  const SelectShape shape(p.n, sizeof(K), sizeof(Space<K>), p.device);
   const Rows<K> rows{static_cast<const K*>(p.x),
                      static_cast<uint32_t>(p.n),
                      p.stride,
