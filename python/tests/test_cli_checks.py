@@ -72,6 +72,40 @@ def test_the_same_seed_draws_the_same():
     assert {**one, "seconds": 0} == {**two, "seconds": 0}
 
 
+def test_processes_draw_what_one_would():
+    ignored = {"seconds": 0}
+    one = run("check", "--draws=700", "--seed=11", "--json").json
+    many = run("check", "--draws=700", "--seed=11", "--jobs=3", "--json").json
+    assert {**one, **ignored} == {**many, **ignored}
+    assert run("check", "softmax", "--draws=100", "--jobs=2").out.startswith("ok: ")
+
+
+def test_failures_of_every_process_are_told(monkeypatch):
+    found = {"passed": 3, "refused": 0, "missing": {"rope": 1}, "draws": 5, "failures": [{"family": "row", "name": "softmaxes", "seed": 4, "error": "wrong"}]}
+    from tenor._cli import check_jobs
+
+    monkeypatch.setattr(check_jobs, "_run", lambda args, seed, draws: found)
+    done = run("check", "softmax", "--draws=700", "--jobs=2")
+    assert done.status == 1 and done.out.count("FAILED row.softmaxes seed 4: wrong") == 2 and "6 draws passed, 2 failed" in done.out
+    assert "no kernel on cpu yet: rope (2 draws)" in done.out
+
+
+def test_a_process_that_cannot_run_is_told():
+    run("check", "softmax", "--device=cuda:99", "--jobs=2").refused("cuda:99")
+
+
+def test_operators_without_a_kernel_are_counted_and_named(monkeypatch):
+    def missing(*_args, **_options):
+        raise tenor.UnsupportedError("softmax: has no CUDA kernel yet; move the arguments to the CPU first")
+
+    monkeypatch.setattr(tenor, "softmax", missing)
+    facts = run("check", "row", "--draws=120", "--json")
+    assert facts.status == 0 and facts.json["failures"] == [] and facts.json["missing"]["softmax"] > 5
+    assert f"no kernel on cpu yet: softmax ({facts.json['missing']['softmax']} draws)" in run("check", "row", "--draws=120").out
+    monkeypatch.setattr(tenor, "softmax", lambda *_a, **_o: (_ for _ in ()).throw(tenor.UnsupportedError("softmax: something else")))
+    assert run("check", "row", "--draws=120").status == 1  # any other refusal is a failure
+
+
 @pytest.mark.parametrize("words, said", [
     (["softmx"], ["'softmx'", "'softmax'"]), (["softmax", "--draws=0"], ["--draws", ">= 1"]), (["softmax", "--seed=-1"], ["--seed"]),
     (["softmax", "--only=nothing"], ["--only nothing"]), (["softmax", "--device=gpu"], ["--device gpu"]), (["softmax", "rope"], ["rope"]),

@@ -1,5 +1,6 @@
 """Compares operators with independent NumPy references on random shapes, strides, dtypes and options, and sees that
-arguments which must be refused are. Exit status 1 when a draw fails; it is reproduced by the seed printed."""
+arguments which must be refused are. Operators that a device has no kernel for are counted and named, and fail nothing. Exit
+status 1 when a draw fails; it is reproduced by the seed printed."""
 from tenor._cli.arguments import UsageError, add_device, add_json, add_threads, at_least, nearest, require_device, use_threads
 from tenor._cli.output import Progress, paint, print_json
 
@@ -7,7 +8,7 @@ EXAMPLES = [
     "tenor check                              every family, a few seconds",
     "tenor check softmax --draws=10000        one operator",
     "tenor check reduce                       a family",
-    "tenor check attention --device=cuda",
+    "tenor check --device=cuda --draws=10000 --jobs=8    every family, in eight processes",
     "tenor check gelu --seed=17 --draws=1 --only=activations    the draw of a failure again",
 ]
 
@@ -19,6 +20,7 @@ def configure(parser):
     parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="the first draw's seed (default: 0)")
     parser.add_argument("--only", default="", metavar="NAME", help="properties whose name holds this")
     parser.add_argument("--most", type=at_least(1), default=20, metavar="N", help="stop after so many failures (default: 20)")
+    parser.add_argument("--jobs", type=at_least(1), default=1, metavar="N", help="processes that share the draws (default: 1)")
     add_threads(parser)
     add_json(parser)
 
@@ -26,7 +28,8 @@ def configure(parser):
 def execute(args):
     from tenor import checking
 
-    require_device(args.device)
+    if args.jobs == 1:  # the parent of several needs no place on the device
+        require_device(args.device)
     use_threads(args)
     among, op = choose(checking, args.op)
     among = [p for p in among if args.only in p.name]
@@ -39,7 +42,12 @@ def execute(args):
             if not args.json:
                 print(f"{paint('FAILED', '31')} {failure}\n       again: {again(args, failure)}", flush=True)
 
-        tally = checking.check(among, args.draws, args.seed, args.most, op, args.device, failed, progress.at)
+        if args.jobs > 1:
+            from tenor._cli.check_jobs import check_in_jobs
+
+            tally = check_in_jobs(args, len(among), failed, progress.at)
+        else:
+            tally = checking.check(among, args.draws, args.seed, args.most, op, args.device, failed, progress.at)
     return report(args, among, tally)
 
 
@@ -73,9 +81,12 @@ def report(args, among, tally):
     if args.json:
         print_json({"op": args.op, "device": args.device, "seed": args.seed, "draws": args.draws, "properties": [f"{p.family}.{p.name}" for p in among],
                     "passed": tally.passed, "refused": tally.refused, "failures": [f._asdict() for f in tally.failures],
+                    "missing": tally.missing,
                     "seconds": round(tally.seconds, 3)})
     else:
         word = paint("FAILED", "31") if bad else paint("ok", "32")
         print(f"{word}: {tally.passed} draws passed, {bad} failed, {tally.refused} calls refused as they must be; "
               f"{len(among)} properties, {args.device}, {tally.seconds:.1f} s")
+        if tally.missing:
+            print(f"no kernel on {args.device} yet: " + ", ".join(f"{op} ({n} draws)" for op, n in sorted(tally.missing.items())))
     return int(bad > 0)

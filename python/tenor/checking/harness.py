@@ -10,6 +10,7 @@ import numpy as np
 import tenor
 from tenor._tenor import _strategies_of
 from tenor.checking.draw import Draw
+from tenor.checking.outcome import missing_kernel
 
 _LEARNING_DRAWS = 16  # draws of a property that show which operators it calls
 
@@ -35,10 +36,11 @@ class Failure(NamedTuple):
 
 
 class Tally:
-    """What a run came to: `passed` draws, `refused` among them, `failures`, `seconds`."""
+    """What a run came to: `passed` draws, `refused` calls in them, `failures`, `seconds`, and under `missing` how many draws
+    asked for an operator that the device has no kernel for."""
 
     def __init__(self):
-        self.passed, self.refused, self.failures, self.seconds = 0, 0, [], 0.0
+        self.passed, self.refused, self.failures, self.seconds, self.missing = 0, 0, [], 0.0, {}
 
 
 def properties(families=()):
@@ -113,6 +115,9 @@ def check(among, draws, seed=0, most=20, op=None, device="cpu", on_failure=None,
                     tally.passed += 1
                     tally.refused += refused
             except Exception as error:
+                if lacking := missing_kernel(error):
+                    tally.missing[lacking] = tally.missing.get(lacking, 0) + 1
+                    continue
                 tally.failures.append(Failure(prop.family, prop.name, seed + i, f"{type(error).__name__}: {str(error)[:300]}"))
                 if on_failure:
                     on_failure(tally.failures[-1])
