@@ -4,18 +4,16 @@ import time
 _FLUSH_BYTES = 256 << 20  # beyond any L2
 
 
-def compare(ours, theirs, rounds, seconds, device="cpu"):
-    """Median seconds of both, measured in turn; theirs may be None."""
-    timed = _on_clock if device == "cpu" else _events(device)
-    a, b = [], []
-    for fn in (ours, theirs):
-        if fn:
-            fn()  # warm: caches, threads, lazily built kernels
+def compare(runs, rounds, seconds, device="cpu"):
+    """Median seconds of each, measured in turn."""
+    timed = _on_clock if device.partition(":")[0] == "cpu" else events(device)
+    times = [[] for _ in runs]
+    for fn in runs:
+        fn()  # warm: caches, threads, lazily built kernels
     for _ in range(rounds):
-        a += timed(ours, seconds)
-        if theirs:
-            b += timed(theirs, seconds)
-    return median(a), median(b) if b else None
+        for found, fn in zip(times, runs):
+            found += timed(fn, seconds)
+    return [median(found) for found in times]
 
 
 def median(values):
@@ -33,8 +31,8 @@ def _on_clock(fn, seconds):
     return times
 
 
-def _events(device):
-    """PyTorch's events on its current stream, which both libraries are made to use."""
+def events(device):
+    """A timer of single calls by PyTorch's events on its current stream, which both libraries are made to use."""
     import torch
 
     import tenor

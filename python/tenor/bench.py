@@ -1,11 +1,12 @@
 """Benchmarks: every family's cases against PyTorch in the same run, with the share of this machine's limit.
 
-    tenor bench [OP ...] [--vs torch] [--device cuda] [--targets FILE] [--record FILE] [--json]
+    tenor bench [OP ...] [--vs torch,compile] [--device cuda] [--targets FILE] [--budget SECONDS] [--record FILE] [--json]
 
 A family lists its cases in src/ops/<family>/<family>_bench.py as `CASES`, each a dict:
 
     op, case, dtype   what is run, as it is reported: "softmax", "2048x4096", "bfloat16"
     make(rng)         the NumPy arguments (ml_dtypes for bfloat16); drawn once, converted for each library
+                      (tenor._bench_data draws them)
     run(tn, *args)    the call, on tenor.Tensors
     peer(torch, *args)  the same with PyTorch, on its tensors (optional)
     bytes, flops      what must move (each input read once, each output written once), or what must be computed
@@ -13,7 +14,8 @@ A family lists its cases in src/ops/<family>/<family>_bench.py as `CASES`, each 
     device            "cpu" or "cuda" for a case of one device alone (optional)
 
 Each round times both libraries in turn; the medians over the rounds are compared, so that a slow moment of the machine
-meets both. On the CPU a clock times single calls; on CUDA events do, the L2 cache flushed before each.
+meets both. On the CPU a clock times single calls; on CUDA events do, the L2 cache flushed before each. A share is of what the
+machine does in the same run: a copy of as many bytes, the vendor's matrix product.
 """
 import datetime
 import glob
@@ -21,11 +23,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 
 import tenor
 from tenor import _bench_timers
+from tenor._bench_data import to_tenor, to_torch
 
 
 def bench_files():
@@ -60,45 +64,53 @@ class UnknownCase(ValueError):
         self.name, self.known = name, known
 
 
-def to_torch(torch, x, device="cpu"):
-    """A torch tensor of a NumPy argument, over its memory on the CPU; what is no array passes through."""
-    if not isinstance(x, np.ndarray):
-        return x
-    t = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype.name == "bfloat16" else torch.from_numpy(x)
-    return t.to(device)
+def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled=False):
+    """One record, in the form of bench/results. `torch` is None for no peer, `limits` None where they are not known;
+    `compiled`: torch.compile of the peer's call is timed too."""
+    ours, theirs = _calls(case, torch, device)
+    runs = [ours] + ([theirs] if theirs else [])
+    if theirs and compiled:
+        torch._dynamo.reset()
+        runs.append(torch.compile(theirs, dynamic=False))
+    times = _bench_timers.compare(runs, rounds, seconds, device)
+    record = {"target": case.get("target"), "op": case["op"], "case": case["case"], "dtype": case["dtype"], "device": device,
+              "threads": tenor.get_num_threads(), "strategy": strategy_of(case["op"], ours), "ms": round(times[0] * 1e3, 5)}
+    work, unit, limit = _work(case, limits)
+    if work:
+        record.update(value=round(work / times[0] / 1e9, 3), unit=unit)
+    if limit:
+        record.update(limit=round(limit / 1e9, 2), share=round(work / times[0] / limit, 3))
+    if theirs:
+        record.update(peer=f"torch {torch.__version__}", peer_ms=round(times[1] * 1e3, 5), ratio=round(times[1] / times[0], 3))
+        if work:
+            record["peer_value"] = round(work / times[1] / 1e9, 3)
+    if len(times) > 2:
+        record.update(compiled_ms=round(times[2] * 1e3, 5), compiled_ratio=round(times[2] / times[0], 3))
+    return record
 
 
-def to_tenor(x, device="cpu"):
-    """A tenor.Tensor of a NumPy argument, over its memory on the CPU; what is no array passes through."""
-    if not isinstance(x, np.ndarray):
-        return x
-    return tenor.from_dlpack(x) if device == "cpu" else tenor.asarray(x, device=device)
-
-
-def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu"):
-    """One record, in the form of bench/results. `torch` is None for no peer, `limits` None where they are not known."""
+def _calls(case, torch, device):
+    """Tenor's call and the peer's, or None for none. On a GPU both read the same memory."""
     inputs = case["make"](np.random.default_rng(0))
     inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    ours_args = [to_tenor(x, device) for x in inputs]
-    ours = lambda: case["run"](tenor, *ours_args)
-    theirs = None
-    if torch is not None and case.get("peer"):
-        peer_args = [to_torch(torch, x, device) for x in inputs]
-        theirs = lambda: case["peer"](torch, *peer_args)
-    taken, peer_taken = _bench_timers.compare(ours, theirs, rounds, seconds, device)
-    record = {"target": case.get("target"), "op": case["op"], "case": case["case"], "dtype": case["dtype"], "device": device,
-              "threads": tenor.get_num_threads(), "strategy": strategy_of(case["op"], ours), "ms": round(taken * 1e3, 5)}
-    work, unit = (case["flops"], "GFLOP/s") if case.get("flops") else (case.get("bytes"), "GB/s")
-    if work:
-        record.update(value=round(work / taken / 1e9, 3), unit=unit)
-    if work and limits:
-        limit = limits.copy_bytes if unit == "GB/s" else limits.bfloat16_flops if case["dtype"] == "bfloat16" else limits.float32_flops
-        record.update(limit=round(limit / 1e9, 2), share=round(work / taken / limit, 3))
-    if peer_taken:
-        record.update(peer=f"torch {torch.__version__}", peer_ms=round(peer_taken * 1e3, 5), ratio=round(peer_taken / taken, 3))
-        if work:
-            record["peer_value"] = round(work / peer_taken / 1e9, 3)
-    return record
+    theirs = [to_torch(torch, x, device) for x in inputs] if torch is not None else None
+    shared = theirs is not None and device != "cpu"
+    ours = [tenor.from_dlpack(x) for x in theirs] if shared else [to_tenor(x, device) for x in inputs]
+    peer = (lambda: case["peer"](torch, *theirs)) if theirs and case.get("peer") else None
+    return (lambda: case["run"](tenor, *ours)), peer
+
+
+def _work(case, limits):
+    """(bytes or FLOPs, their unit, the limit for them or None): of the two what takes this machine longer."""
+    flops, moved = case.get("flops"), case.get("bytes")
+    if not limits:
+        return (flops, "GFLOP/s", None) if flops else (moved, "GB/s", None)
+    copy = limits.copy_bytes_of(moved) if moved and hasattr(limits, "copy_bytes_of") else limits.copy_bytes
+    if not flops:
+        return moved, "GB/s", copy if moved else None
+    rate = limits.bfloat16_flops if case["dtype"] in ("bfloat16", "float16") else limits.float32_flops
+    memory_bound = moved and hasattr(limits, "copy_bytes_of") and moved / copy > flops / rate
+    return (moved, "GB/s", copy) if memory_bound else (flops, "GFLOP/s", rate)
 
 
 def strategy_of(op, run):
@@ -116,6 +128,33 @@ def stamp():
     except OSError:
         commit = tenor.__version__
     return {"commit": commit, "date": datetime.date.today().isoformat()}
+
+
+class Budget:
+    """Seconds for a number of cases. Each may take its part of what is left; what one saves the others have."""
+
+    def __init__(self, seconds, cases):
+        self.end = None if seconds is None else time.monotonic() + seconds
+        self.left, self.compiling = cases, 8.0  # seconds that torch.compile takes, as far as is known
+
+    def next(self, rounds, seconds, libraries):
+        """(rounds, seconds a round) for the next case, as asked for or fewer; None when no time is left."""
+        part = self.part()
+        self.left -= 1
+        if part is None:
+            return rounds, seconds
+        if part <= 0:
+            return None
+        afford = part / 2 / (rounds * libraries)  # half of it goes into making the arguments
+        return rounds, min(seconds, max(afford, 0.003))
+
+    def part(self):
+        """Seconds of the next case; None without a budget."""
+        return None if self.end is None else (self.end - time.monotonic()) / max(self.left, 1)
+
+    def may_compile(self):
+        """Whether torch.compile of one case leaves a second for each other."""
+        return self.end is None or self.end - time.monotonic() > self.compiling + self.left
 
 
 def main(argv=None):

@@ -1,5 +1,6 @@
 """tenor check, bench and demo."""
 import json
+import time
 
 import numpy as np
 import pytest
@@ -192,7 +193,57 @@ def test_targets_say_which_bars_and_goals_are_met(tmp_path, monkeypatch):
     assert done.status == 1 and "bar 1e-09 missed" in done.out and "bars met: 0 of 1; goals met: 0 of 1" in done.out
     done = run("bench", *QUICK, f"--targets={write_targets(tmp_path, unit='TB/s', bar=1e-12, goal=1e9)}", "--json")
     assert done.status == 0 and json.loads(done.out)["target_value"] == pytest.approx(json.loads(done.out)["value"] / 1e3, abs=1e-4)
+    assert "rows of the file that were not measured: 1" in done_of(tmp_path).out
     run("bench", *QUICK, f"--targets={write_targets(tmp_path, id='nothing')}").refused("none of the cases")
+
+
+def done_of(tmp_path):
+    return run("bench", *QUICK, f"--targets={write_targets(tmp_path)}")
+
+
+def test_a_budget_ends_a_run(monkeypatch):
+    def slow(_tn, x):
+        time.sleep(0.05)
+        return x
+
+    monkeypatch.setattr(bench, "load_cases", lambda wanted: [case(run=slow), case(op="sqrt", run=slow), case(op="exp", run=slow)])
+    start = time.monotonic()
+    done = run("bench", "--vs=none", "--rounds=20", "--budget=1")
+    assert done.status == 0 and time.monotonic() - start < 8 and "not measured: sqrt 8, exp 8" in done.out
+    budget = bench.Budget(100, 10)
+    rounds, seconds = budget.next(5, 0.08, 2)
+    assert (rounds, seconds) == (5, 0.08) and budget.may_compile() and not bench.Budget(12, 10).may_compile()
+    assert bench.Budget(1, 10).next(5, 0.08, 2)[1] < 0.01 and bench.Budget(None, 1).next(5, 0.08, 2) == (5, 0.08)
+
+
+def test_operators_without_a_kernel_are_not_measured(monkeypatch):
+    def missing(tn, _x):
+        raise tenor.UnsupportedError("attention: has no CUDA kernel yet; move the arguments to the CPU first")
+
+    monkeypatch.setattr(bench, "load_cases", lambda wanted: [case(run=missing), case()])
+    done = run("bench", *QUICK, "--vs=none")
+    assert done.status == 0 and "not measured: no kernel on cpu yet" in done.out and len(done.out.splitlines()) == 3
+
+
+def test_work_is_what_takes_longer():
+    class Limits:
+        copy_bytes, float32_flops, bfloat16_flops = 1e9, 1e9, 4e9
+
+        def copy_bytes_of(self, moved):
+            return 1e9
+
+    both = {"bytes": 100, "flops": 300, "dtype": "float32"}
+    assert bench._work(both, Limits()) == (300, "GFLOP/s", 1e9) and bench._work({**both, "dtype": "bfloat16"}, Limits()) == (100, "GB/s", 1e9)
+    assert bench._work({"bytes": 100, "dtype": "float32"}, None) == (100, "GB/s", None) and bench._work({"dtype": "int8"}, Limits())[0] is None
+
+
+def test_drawn_arrays():
+    from tenor._bench_data import bytes_of, integers, normal
+
+    rng = np.random.default_rng(0)
+    x, y = normal(rng, "bfloat16", (3, 4), (3000, 3000))
+    assert x.dtype.name == "bfloat16" and y.shape == (3000, 3000) and len(np.unique(y[:50].astype(np.float32))) > 500
+    assert integers(rng, 7, (5000, 1000)).max() == 6 and bytes_of("bfloat16", (3, 4), (5,)) == 34
 
 
 def test_a_vendors_strategy_does_not_meet_an_own_row():

@@ -1,19 +1,12 @@
 """The gated activations' cases for tenor.bench: both halves read once, the result written once."""
-import numpy as np
-
-
-def dtype_of(name):
-    if name == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+from tenor._bench_data import bytes_of, normal
 
 
 def case(op, dtype, n, h, run, peer):
     return dict(target=None, op=op, case=f"{n}x{h}", dtype=dtype,
-                make=lambda rng: (rng.standard_normal((n, h), np.float32).astype(dtype_of(dtype)),),
+                make=lambda rng: normal(rng, dtype, (n, h)),
                 run=run, peer=lambda torch, x: peer(torch.nn.functional, x[:, : h // 2]) * x[:, h // 2:],
-                bytes=n * h * dtype_of(dtype).itemsize * 3 // 2)
+                bytes=bytes_of(dtype, (n, h)) * 3 // 2)
 
 
 def cases(dtype, n, h):

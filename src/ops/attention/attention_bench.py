@@ -1,12 +1,5 @@
 """The attention family's cases for tenor.bench. FLOPs count the visible pairs."""
-import numpy as np
-
-
-def dtype_of(name):
-    if name == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+from tenor._bench_data import bytes_of, normal
 
 
 def attention_case(dtype, b, h, hkv, sq, sk, d, causal=False, target=None):
@@ -17,10 +10,10 @@ def attention_case(dtype, b, h, hkv, sq, sk, d, causal=False, target=None):
     name = f"B{b} H{h}" + (f" G{hkv}" if hkv != h else "") + f" S{sq}" + (f" of {sk}" if sk != sq else "") + f" D{d}" + (" causal" if causal else "")
     return dict(
         target=target, op="attention", case=name, dtype=dtype,
-        make=lambda rng: tuple(rng.standard_normal(s).astype(dtype_of(dtype)) for s in shapes),
+        make=lambda rng: normal(rng, dtype, *shapes),
         run=lambda tn, q, k, v: tn.attention(q, k, v, causal=causal),
         peer=lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=bool(causal), enable_gqa=h != hkv),
-        bytes=dtype_of(dtype).itemsize * (2 * b * h * sq * d + 2 * b * hkv * sk * d), flops=4 * pairs * d)
+        bytes=bytes_of(dtype, shapes[0], *shapes), flops=4 * pairs * d)
 
 
 CASES = [

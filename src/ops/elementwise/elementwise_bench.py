@@ -1,24 +1,16 @@
 """The elementwise family's cases for tenor.bench."""
-import numpy as np
+from tenor._bench_data import bytes_of, normal
 
 R, C = 2048, 4096
 
 
 def draw(dtype, *shapes):
-    def make(rng):
-        if dtype == "bfloat16":
-            import ml_dtypes
-
-            return tuple(rng.standard_normal(s, dtype=np.float32).astype(ml_dtypes.bfloat16) for s in shapes)
-        return tuple(rng.standard_normal(s, dtype=np.float32).astype(dtype) for s in shapes)
-
-    return make
+    return lambda rng: normal(rng, dtype, *shapes)
 
 
 def case(op, what, dtype, shapes, run, peer, passes):
     """`passes` times the matrix is what must move."""
-    item = 2 if dtype in ("bfloat16", "float16") else np.dtype(dtype).itemsize
-    return dict(target=None, op=op, case=f"{R}x{C}{what}", dtype=dtype, make=draw(dtype, *shapes), run=run, peer=peer, bytes=passes * R * C * item, flops=0)
+    return dict(target=None, op=op, case=f"{R}x{C}{what}", dtype=dtype, make=draw(dtype, *shapes), run=run, peer=peer, bytes=passes * bytes_of(dtype, (R, C)), flops=0)
 
 
 def unary(op, dtype, peer=None):
@@ -51,21 +43,8 @@ CASES += [
 # ---- on CUDA: the rows of the targets, and shapes beside them ------------------------------------------------------------
 
 
-def repeated(dtype, *shapes):
-    """A million draws, repeated: a quarter of a billion would take longer than every benchmark."""
-
-    def make(rng):
-        import ml_dtypes
-
-        numpy_dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
-        draws = rng.standard_normal(1 << 20, dtype=np.float32).astype(numpy_dtype)
-        return tuple(np.resize(draws, s) for s in shapes)
-
-    return make
-
-
 def on_cuda(target, op, what, dtype, shapes, run, peer, bytes_):
-    return dict(target=target, op=op, case=what, dtype=dtype, device="cuda", make=repeated(dtype, *shapes), run=run, peer=peer, bytes=bytes_, flops=0)
+    return dict(target=target, op=op, case=what, dtype=dtype, device="cuda", make=draw(dtype, *shapes), run=run, peer=peer, bytes=bytes_, flops=0)
 
 
 N, H, W = 1 << 28, 16384, 8192

@@ -1,12 +1,5 @@
 """The index family's cases for tenor.bench. Bytes: elements read and written once, indices once. No FLOPs."""
-import numpy as np
-
-
-def dtype_of(name):
-    if name == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+from tenor._bench_data import dtype_of, integers, normal
 
 
 def size(name):
@@ -14,32 +7,32 @@ def size(name):
 
 
 def floats(rng, shape, dtype):
-    return rng.standard_normal(shape, dtype="float32").astype(dtype_of(dtype))
+    return normal(rng, dtype, shape)[0]
 
 
 def rows(dtype, n=2048, k=4096, width=4096, target=None):
     return dict(target=target, op="index_select", case=f"{k} rows of {n}x{width}", dtype=dtype,
-                make=lambda rng: (floats(rng, (n, width), dtype), rng.integers(0, n, k)),
+                make=lambda rng: (floats(rng, (n, width), dtype), integers(rng, n, k)),
                 run=lambda tn, x, i: tn.index_select(x, 0, i), peer=lambda torch, x, i: x[i],
                 bytes=2 * k * width * size(dtype) + 8 * k, flops=0)
 
 
-def along(op, dtype, dim, n=2048, width=4096):
+def along(op, dtype, dim, n=2048, width=4096, target=None):
     def make(rng):
-        return floats(rng, (n, width), dtype), rng.integers(0, (n, width)[dim], (n, width))
+        return floats(rng, (n, width), dtype), integers(rng, (n, width)[dim], (n, width))
     calls = {
         "gather": (lambda tn, x, i: tn.gather(x, dim, i), lambda torch, x, i: torch.gather(x, dim, i), 2),
         "scatter": (lambda tn, x, i: tn.scatter(x, dim, i, x), lambda torch, x, i: torch.scatter(x, dim, i, x), 3),
         "scatter_add": (lambda tn, x, i: tn.scatter_add(x, dim, i, x), lambda torch, x, i: torch.scatter_add(x, dim, i, x), 3),
     }
     run, peer, passes = calls[op]
-    return dict(target=None, op=op, case=f"{n}x{width} dim {dim}", dtype=dtype, make=make, run=run, peer=peer,
+    return dict(target=target, op=op, case=f"{n}x{width} dim {dim}", dtype=dtype, make=make, run=run, peer=peer,
                 bytes=n * width * (passes * size(dtype) + 8), flops=0)
 
 
-def index_add(dtype, n=2048, k=4096, width=4096):
-    return dict(target=None, op="index_add_", case=f"{k} rows into {n}x{width}", dtype=dtype,
-                make=lambda rng: (floats(rng, (n, width), dtype), rng.integers(0, n, k), floats(rng, (k, width), dtype)),
+def index_add(dtype, n=2048, k=4096, width=4096, target=None):
+    return dict(target=target, op="index_add_", case=f"{k} rows into {n}x{width}", dtype=dtype,
+                make=lambda rng: (floats(rng, (n, width), dtype), integers(rng, n, k), floats(rng, (k, width), dtype)),
                 run=lambda tn, x, i, s: tn.index_add_(x, 0, i, s), peer=lambda torch, x, i, s: x.index_add_(0, i, s),
                 bytes=3 * k * width * size(dtype) + 8 * k, flops=0)
 
@@ -68,3 +61,14 @@ CASES = [case for dtype in ("float32", "bfloat16") for case in (
     unary("roll", dtype, lambda tn, x: tn.roll(x, 100, 1), lambda torch, x: torch.roll(x, 100, 1), 2),
     unary("tile", dtype, lambda tn, x: tn.tile(x, (2, 2)), lambda torch, x: torch.tile(x, (2, 2)), 5),
 )]
+
+# On a GPU, the rows of targets.json. Rows of bfloat16 and their places, once; index_add reads its source and reads and writes rows.
+TARGETS = [
+    rows("bfloat16", 131072, 65536, target="index_select/65536-of-131072x4096-bf16"),
+    along("gather", "bfloat16", 1, 16384, 8192, target="gather/16384x8192-bf16-i64"),
+    dict(target="cat/2x16384x8192-bf16", op="cat", case="2 of 16384x8192, last dim", dtype="bfloat16",
+         make=lambda rng: (floats(rng, (16384, 8192), "bfloat16"),), run=lambda tn, x: tn.cat([x, x], 1), peer=lambda torch, x: torch.cat([x, x], 1),
+         bytes=8 * 16384 * 8192, flops=0),
+    index_add("float32", 131072, 65536, target="index_add/65536-into-131072x4096-f32-inplace"),
+]
+CASES += [dict(c, device="cuda") for c in TARGETS]

@@ -1,22 +1,10 @@
 """The norm family's cases for tenor.bench. Bytes: what is read once plus what is written once."""
-import numpy as np
-
-
-def dtype_of(name):
-    if name == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
-
-
-def draw(rng, dtype, *shapes):
-    return tuple(rng.standard_normal(s, np.float32).astype(dtype_of(dtype)) for s in shapes)
+from tenor._bench_data import bytes_of, normal
 
 
 def case(op, name, dtype, shapes, run, peer, moved, target=None):
     """`moved`: how many times the first array's bytes cross memory."""
-    size = int(np.prod(shapes[0])) * dtype_of(dtype).itemsize
-    return dict(target=target, op=op, case=name, dtype=dtype, make=lambda rng: draw(rng, dtype, *shapes), run=run, peer=peer, bytes=moved * size)
+    return dict(target=target, op=op, case=name, dtype=dtype, make=lambda rng: normal(rng, dtype, *shapes), run=run, peer=peer, bytes=moved * bytes_of(dtype, shapes[0]))
 
 
 def rows(dtype, n, h, target=None):

@@ -1,21 +1,14 @@
 """The reduce family's cases for tenor.bench: bytes read, since results are small."""
-import numpy as np
-
-
-def dtype_of(name):
-    if name == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+from tenor._bench_data import bytes_of, normal
 
 
 def reduce_case(op, what, dtype, shape, call, **more):
     """`call` works on both libraries' tensors: their methods have the same names."""
     return dict(
         op=op, case=f"{what} {'x'.join(map(str, shape))}", dtype=dtype,
-        make=lambda rng: (rng.standard_normal(shape, dtype=np.float32).astype(dtype_of(dtype)),),
+        make=lambda rng: normal(rng, dtype, shape),
         run=lambda tn, x: call(x), peer=lambda torch, x: call(x),
-        bytes=int(np.prod(shape)) * dtype_of(dtype).itemsize, **more)
+        bytes=bytes_of(dtype, shape), **more)
 
 
 MATRIX = (2048, 4096)
@@ -38,4 +31,12 @@ CASES = [
         reduce_case("var", "rows", dtype, MATRIX, lambda x: x.var(-1)),
         reduce_case("logsumexp", "rows", dtype, MATRIX, lambda x: x.logsumexp(-1)),
     )
+]
+
+# On a GPU, the rows of targets.json.
+LARGE = (16384, 8192)
+CASES += [
+    reduce_case(op, what, "bfloat16", LARGE, call, device="cuda", target=f"{op}_{what}/16384x8192-bf16")
+    for op, what, call in (("sum", "rows", lambda x: x.sum(-1)), ("sum", "columns", lambda x: x.sum(0)), ("sum", "all", lambda x: x.sum()),
+                           ("argmax", "rows", lambda x: x.argmax(-1)))
 ]

@@ -1,12 +1,5 @@
 """rope's cases for tenor.bench: x read once, the result written once. The peer is the usual composition in PyTorch."""
-import numpy as np
-
-
-def dtype_of(name):
-    if name == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+from tenor._bench_data import bytes_of, normal
 
 
 def rotate(torch, x, cos, sin):
@@ -17,10 +10,9 @@ def rotate(torch, x, cos, sin):
 
 def case(dtype, b, s, h, d, interleaved=False):
     return dict(target=None, op="rope", case=f"B{b} S{s} H{h} D{d}" + " interleaved" * interleaved, dtype=dtype,
-                make=lambda rng: (rng.standard_normal((b, s, h, d), np.float32).astype(dtype_of(dtype)),
-                                  *(rng.standard_normal((s, d // 2), np.float32) for _ in range(2))),
+                make=lambda rng: normal(rng, dtype, (b, s, h, d)) + normal(rng, "float32", (s, d // 2), (s, d // 2)),
                 run=lambda tn, x, cos, sin: tn.rope(x, cos, sin, interleaved=interleaved), peer=None if interleaved else rotate,
-                bytes=2 * b * s * h * d * dtype_of(dtype).itemsize)
+                bytes=2 * bytes_of(dtype, (b, s, h, d)))
 
 
 CASES = [

@@ -1,22 +1,16 @@
 """The scan family's cases for tenor.bench: bytes read and written."""
-import numpy as np
+import math
+
+from tenor._bench_data import bytes_of, normal
 
 
-def dtype_of(name):
-    if name == "bfloat16":
-        import ml_dtypes
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
-
-
-def scan_case(op, dim, dtype, shape, index_bytes=0):
+def scan_case(op, dim, dtype, shape, index_bytes=0, **more):
     """The two libraries' tensors have methods of the same names. `index_bytes` a result beside the values."""
-    item = dtype_of(dtype).itemsize
     return dict(
         op=op, case=f"dim {dim} {'x'.join(map(str, shape))}", dtype=dtype,
-        make=lambda rng: (rng.standard_normal(shape, dtype=np.float32).astype(dtype_of(dtype)),),
+        make=lambda rng: normal(rng, dtype, shape),
         run=lambda tn, x: getattr(x, op)(dim), peer=lambda torch, x: getattr(x, op)(dim),
-        bytes=int(np.prod(shape)) * (2 * item + index_bytes))
+        bytes=2 * bytes_of(dtype, shape) + index_bytes * math.prod(shape), **more)
 
 
 MATRIX = (2048, 4096)
@@ -32,3 +26,6 @@ CASES = [
         scan_case("logcumsumexp", -1, dtype, (256, 4096)),
     )
 ]
+
+# On a GPU, the rows of targets.json.
+CASES += [scan_case("cumsum", dim, "float32", (16384, 8192), device="cuda", target=f"cumsum_{name}/16384x8192-f32") for dim, name in ((-1, "last"), (0, "first"))]
