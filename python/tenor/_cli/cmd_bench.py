@@ -1,8 +1,8 @@
 """Times operators on the shapes of their families' benchmarks, beside PyTorch in the same run where it is installed, with
 the share of this machine's limit, measured in the same run.
 
-With --targets only the cases of that file's rows are run, and each says whether it meets its bar and its goal; rows without a
-case are counted. Exit status 1 when a case fails or a bar is missed."""
+With --targets only the cases of that file's rows are run, and each says whether it meets its bar and its goal; rows
+without a case are counted. Exit status 1 when a case fails or a bar is missed."""
 from tenor._cli import targets
 from tenor._cli.arguments import UsageError, add_device, add_threads, at_least, nearest, require_device, use_threads
 from tenor._cli.output import Progress, paint
