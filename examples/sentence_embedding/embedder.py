@@ -23,14 +23,15 @@ def find_model():
 
 
 class Embedder:
-    def __init__(self, folder=None, max_tokens=256):
+    def __init__(self, folder=None, max_tokens=256, device="cpu"):
         from tokenizers import Tokenizer
         folder = folder or find_model()
         with open(os.path.join(folder, "config.json")) as file:
             config = json.load(file)
         self.heads, self.layers = config["num_attention_heads"], config["num_hidden_layers"]
         self.epsilon = config["layer_norm_eps"]
-        self.weights = tn.load(os.path.join(folder, "model.safetensors"))
+        self.device = device
+        self.weights = {name: w.to(device) for name, w in tn.load(os.path.join(folder, "model.safetensors")).items()}
         self.tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
         self.tokenizer.enable_truncation(max_tokens)
         self.tokenizer.enable_padding()
@@ -39,7 +40,7 @@ class Embedder:
         """ids int64 [B, S], mask bool [B, S]; True where there is a token."""
         encoded = self.tokenizer.encode_batch(list(sentences))
         ids, mask = np.int64([e.ids for e in encoded]), np.array([e.attention_mask for e in encoded], bool)
-        return tn.asarray(ids), tn.asarray(mask)
+        return tn.asarray(ids, device=self.device), tn.asarray(mask, device=self.device)
 
     def linear(self, x, name):
         return tn.linear(x, self.weights[name + ".weight"], self.weights[name + ".bias"])

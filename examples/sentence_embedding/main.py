@@ -16,9 +16,23 @@ def parse():
     parser.add_argument("--file", default=os.path.join(HERE, "sentences.txt"), help="text with one sentence a line ('-' for standard input)")
     parser.add_argument("--model", help="folder with model.safetensors, tokenizer.json and config.json (default: the installed package's)")
     parser.add_argument("--pairs", type=int, default=6, help="how many pairs to print (default: 6)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: a GPU where there is one (default: auto)")
     parser.add_argument("--threads", type=int, help="threads (default: OMP_NUM_THREADS, or all cores)")
     parser.add_argument("--save", metavar="FILE", help="write the embeddings to this .npy or .safetensors file")
     return parser.parse_args()
+
+
+def choose_device(wanted):
+    """The device to use; the CPU, with a line that says why, where the GPU has no kernel for an operator of the model."""
+    if wanted == "auto":
+        wanted = "cuda" if tn.cuda_device_count() else "cpu"
+    one = tn.zeros((1, 1, 1, 32), device=wanted)
+    try:
+        tn.attention(one, one, one)
+    except tn.UnsupportedError as error:
+        print(f"sentence_embedding: on the CPU, because {error}", file=sys.stderr)
+        return "cpu"
+    return wanted
 
 
 def read_sentences(path):
@@ -44,7 +58,7 @@ def time_per_sentence(embed, sentences, seconds=0.5):
             times.append(time.perf_counter() - start)
         return min(times) * 1e3 / len(sentences)
 
-    return best(lambda: embed(sentences)), best(lambda: [embed([s]) for s in sentences])
+    return best(lambda: embed(sentences).numpy()), best(lambda: [embed([s]).numpy() for s in sentences])
 
 
 def main():
@@ -53,8 +67,8 @@ def main():
         tn.set_num_threads(args.threads)
     try:
         sentences = read_sentences(args.file)
-        embed = Embedder(args.model)
-    except (OSError, UnicodeDecodeError) as error:
+        embed = Embedder(args.model, device=choose_device(args.device))
+    except (OSError, UnicodeDecodeError, tn.Error) as error:
         print(f"sentence_embedding: {error}", file=sys.stderr)
         return 2
     if len(sentences) < 2:
@@ -65,7 +79,8 @@ def main():
     for cosine, i, j in most_similar(embeddings, args.pairs):
         print(f"  {cosine:.3f}  {sentences[i]}\n         {sentences[j]}")
     batch, single = time_per_sentence(embed, sentences)
-    print(f"time a sentence, tokenizer included: {batch:.2f} ms in one batch, {single:.2f} ms one by one, {tn.get_num_threads()} threads")
+    where = f"{tn.get_num_threads()} threads" if embed.device == "cpu" else embed.device
+    print(f"time a sentence, tokenizer included: {batch:.2f} ms in one batch, {single:.2f} ms one by one, {where}")
     if args.save:
         tn.save({"embeddings": embeddings} if args.save.endswith((".safetensors", ".npz")) else embeddings, args.save)
     return 0

@@ -1,10 +1,10 @@
 """Every operator family on real shapes: the strategy taken, the error against a float64 reference, the time, and the share
 of this machine's measured limit.
 
-    tenor demo [FAMILY ...] [--threads N] [--json]
+    tenor demo [FAMILY ...] [--device cuda] [--threads N] [--json]
 
 The limit is the larger of two times: the bytes that must move at the machine's copy bandwidth, the FLOPs at its rate for
-the dtype (tenor.device_limits()). Data that stays in the caches may beat the first. The error is the largest of |got - want|
+the dtype (tenor.device_limits(); on a GPU measured by Tenor's own copy and matmul). Data that stays in the caches may beat the first. The error is the largest of |got - want|
 over the largest of |want| (1 at least); integers are exact, or wrong.
 """
 import math
@@ -15,12 +15,16 @@ import numpy as np
 
 import tenor as tn
 from tenor._tenor import _strategies_of
+from tenor.checking.outcome import missing_kernel
+
+
+PLACE = "cpu"  # where the cases' tensors are made
 
 
 def data(*shapes, dtype="float32", seed=0):
     """Normal numbers as tensors of that dtype."""
     rng = np.random.default_rng(seed)
-    return [tn.asarray(rng.standard_normal(s).astype(np.float32)).to(dtype) for s in shapes]
+    return [tn.asarray(rng.standard_normal(s).astype(np.float32), device=PLACE).to(dtype) for s in shapes]
 
 
 def wide(x):
@@ -73,7 +77,7 @@ def view_cases():
 
 
 def create_cases():
-    yield Case("create", "arange", "4194304", "int64", lambda: tn.arange(1 << 22), lambda: np.arange(1 << 22), moved=8 << 22)
+    yield Case("create", "arange", "4194304", "int64", lambda: tn.arange(1 << 22, device=PLACE), lambda: np.arange(1 << 22), moved=8 << 22)
 
 
 def elementwise_cases():
@@ -107,7 +111,7 @@ def sort_cases():
 def index_cases():
     table, = data((30522, 384))
     ids = np.random.default_rng(1).integers(0, 30522, (64, 128))
-    places = tn.asarray(ids)
+    places = tn.asarray(ids, device=PLACE)
     moved = 2 * ids.size * 384 * 4 + ids.size * 8
     yield Case("index", "embedding", "64x128 of 30522x384", "float32", lambda: tn.embedding(places, table), lambda: wide(table)[ids], moved=moved)
     yield Case("index", "gather", "64x128 of 30522x128", "float32", lambda: tn.gather(table[:, :128], 0, places),
@@ -151,7 +155,7 @@ def activation_cases():
 
 def rope_cases():
     x, = data((4, 1024, 8, 64))
-    cos, sin = tn.rope_tables(1024, 64)
+    cos, sin = tn.rope_tables(1024, 64, device=PLACE)
     yield Case("rope", "rope", "4x1024x8x64", "float32", lambda: tn.rope(x, cos, sin), lambda: rotate(wide(x), wide(cos), wide(sin)), moved=2 * size(x))
 
 
@@ -185,7 +189,10 @@ def error_of(got, want):
 
 
 def best_time(run, seconds=0.15):
+    """Seconds of a call: on the CPU the best of single ones, on a GPU the best average of some in a row."""
     run()
+    if PLACE != "cpu":
+        return best_average(run, seconds)
     times, end = [], time.perf_counter() + seconds
     while len(times) < 3 or (time.perf_counter() < end and len(times) < 1000):
         start = time.perf_counter()
@@ -194,9 +201,40 @@ def best_time(run, seconds=0.15):
     return min(times)
 
 
+def best_average(run, seconds, calls=20):
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        tn.synchronize(PLACE)
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        tn.synchronize(PLACE)
+        times.append((time.perf_counter() - start) / calls)
+    return min(times)
+
+
+class GpuLimits:
+    """Rates of the GPU as tenor.device_limits() names the CPU's."""
+
+    def __init__(self):
+        x, y = (tn.zeros((1 << 29,), "uint8", device=PLACE) for _ in range(2))
+        self.copy_bytes = 2 * (1 << 29) / best_time(lambda: y.copy_(x))
+        self.float32_flops, self.bfloat16_flops = (self.matmul(dtype) for dtype in ("float32", "bfloat16"))
+
+    @staticmethod
+    def matmul(dtype, n=4096):
+        x, y = data((n, n), (n, n), dtype=dtype)
+        return 2 * n**3 / best_time(lambda: tn.matmul(x, y))
+
+
 def measure(case, limits):
-    """The row as a dict; `share` is None where nothing must move."""
-    result = case.run()
+    """The row as a dict; `share` is None where nothing must move, `missing` the reason where the device has no kernel."""
+    try:
+        result = case.run()
+    except tn.UnsupportedError as error:
+        if not missing_kernel(error):
+            raise
+        return {"family": case.family, "op": case.op, "shape": case.shape, "dtype": case.dtype, "missing": f"no kernel on {PLACE} yet"}
     error = error_of(result if case.rows is None else result[: case.rows], case.want())
     seconds = best_time(case.run)
     flops = limits.bfloat16_flops if case.dtype in ("bfloat16", "float16") else limits.float32_flops
@@ -207,13 +245,15 @@ def measure(case, limits):
 
 
 def show(row):
+    if "missing" in row:
+        return f"{row['family']:12}{row['op']:12}{row['shape']:24}{row['dtype']:10}{row['missing']}"
     share = "no data moves" if row["share"] is None else f"{100 * row['share']:4.0f}% of {'copy' if row['bound'] == 'memory' else 'FLOPs'}"
     return f"{row['family']:12}{row['op']:12}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
 
 
 def wrong(row):
     """Whether the error is above what the dtype allows; a NaN is."""
-    return not row["error"] <= ALLOWED.get(row["dtype"], 0)
+    return "missing" not in row and not row["error"] <= ALLOWED.get(row["dtype"], 0)
 
 
 def main(argv=None):

@@ -40,3 +40,25 @@ def test_a_wrong_result_is_status_1(monkeypatch, capsys):
 def test_an_unknown_family_is_status_2(capsys):
     assert demo.main(["veiw"]) == 2
     assert "'veiw'" in capsys.readouterr().err
+
+
+def test_a_device_without_a_kernel_is_told(monkeypatch, capsys):
+    def missing():
+        raise tn.UnsupportedError("attention: has no CUDA kernel yet; move the arguments to the CPU first")
+
+    monkeypatch.setitem(demo.FAMILIES, "view", lambda: [demo.Case("view", "attention", "2", "float32", missing, lambda: [0])])
+    assert demo.main(["view"]) == 0
+    assert "no kernel on " in capsys.readouterr().out
+
+
+def test_a_device_that_is_not_there_is_status_2(capsys):
+    assert demo.main(["view", "--device=cuda:99"]) == 2 and "cuda:99" in capsys.readouterr().err
+
+
+def test_a_gpu_is_timed_by_calls_in_a_row():
+    calls = []
+    before, demo.PLACE = demo.PLACE, "cpu"
+    try:
+        assert 0 < demo.best_average(lambda: calls.append(0), 0.001) < 1 and len(calls) >= 60
+    finally:
+        demo.PLACE = before
