@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kOld = 32, kWithClusters = 64, kHopper = 96;
 
-/// Its launch bound says which of the library's codes the driver has loaded: a device may run another than its name suggests
-/// (CUDA_FORCE_PTX_JIT, a later architecture).
+/// Its launch bound says which of the library's codes the driver has loaded: a device may run another than its name
+/// suggests (CUDA_FORCE_PTX_JIT, a later architecture).
 __global__ void __launch_bounds__(ptx::kIsHopper ? kHopper : ptx::kHasClusters ? kWithClusters : kOld) probe_kernel() {}
 
 Capability ask(Device device) {
@@ -19,7 +19,8 @@ Capability ask(Device device) {
   cudaFuncAttributes probe{};
   check(cudaFuncGetAttributes(&probe, probe_kernel), "device");
   int shared = 0;
-  check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index),
+        "cudaDeviceGetAttribute");
   return {probe.maxThreadsPerBlock >= kWithClusters, probe.maxThreadsPerBlock == kHopper, static_cast<size_t>(shared)};
 }
 

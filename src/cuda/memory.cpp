@@ -1,5 +1,6 @@
 #include "src/cuda/memory.h"
 
+#include <exception>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -39,12 +40,14 @@ void free_now(const Block& block) {
   if (cudaFreeAsync(block.memory, block.stream) != cudaSuccess) cudaGetLastError();
 }
 
-void give_back(const Block& block, unsigned long long made_in) {
+/// After an error that the process's context does not survive there is nothing to give back to, and nobody to tell.
+void give_back(const Block& block, unsigned long long made_in) noexcept try {
   const DeviceGuard owner(block.device);
   const unsigned long long now = capture_of(block.stream);
   if (now == 0 || now == made_in) return free_now(block);
   std::lock_guard lock(kept_blocks().mutex);
   kept_blocks().blocks.push_back(block);
+} catch (const std::exception&) {
 }
 
 /// Frees what captures of that stream have left.
