@@ -26,3 +26,4 @@
 #include "tenor/stream.h"
 #include "tenor/tensor.h"
 #include "tenor/view.h"
+#include "tenor/workspace.h"

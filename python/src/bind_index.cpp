@@ -92,13 +92,13 @@ void bind_scatter(nb::module_& m, const char* name,
                   const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, Int dim, Array index, ArrayOrScalar src, ArrayOrScalar value, Out out) {
-        Call call(name, out);
+      [name, fn](Array x, Int dim, Array index, ArrayOrScalar src, ArrayOrScalar value, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         const Operand s = source_of(call, name, src, value);
         return call.run([&] { return fn(t, dim, i, s, {.out = call.out()}); });
       },
-      "x"_a, "dim"_a, "index"_a, "src"_a = nb::none(), nb::kw_only(), "value"_a = nb::none(), "out"_a = nb::none(),
+      "x"_a, "dim"_a, "index"_a, "src"_a = nb::none(), nb::kw_only(), "value"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       doc);
 }
 
@@ -126,14 +126,14 @@ void bind_writes(nb::module_& m) {
   bind_scatter_in_place(m, "scatter_add_", &scatter_add_);
   def_method(
       m, "scatter_reduce",
-      [](Array x, Int dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self, Out out) {
-        Call call("scatter_reduce", out);
+      [](Array x, Int dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self, Out out, Workspace workspace) {
+        Call call("scatter_reduce", out, workspace);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         const Operand s = call.operand("src", src);
         return call.run(
             [&] { return scatter_reduce(t, dim, i, s, reduce, {.include_self = include_self, .out = call.out()}); });
       },
-      "x"_a, "dim"_a, "index"_a, "src"_a, "reduce"_a, nb::kw_only(), "include_self"_a = true, "out"_a = nb::none(),
+      "x"_a, "dim"_a, "index"_a, "src"_a, "reduce"_a, nb::kw_only(), "include_self"_a = true, "out"_a = nb::none(), "workspace"_a = nb::none(),
       "As scatter, combining by reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'; include_self: whether x's own value "
       "takes part.");
   def_method(
@@ -148,13 +148,13 @@ void bind_writes(nb::module_& m) {
       "The same, written into x, which is returned.");
   def_method(
       m, "index_add",
-      [](Array x, Int dim, Array index, Array source, ArrayOrScalar alpha, Out out) {
-        Call call("index_add", out);
+      [](Array x, Int dim, Array index, Array source, ArrayOrScalar alpha, Out out, Workspace workspace) {
+        Call call("index_add", out, workspace);
         const Tensor t = call.array("x", x), i = call.array("index", index), s = call.array("source", source);
         const Scalar a = number_of("index_add", "alpha", alpha);
         return call.run([&] { return index_add(t, dim, i, s, {.alpha = a, .out = call.out()}); });
       },
-      "x"_a, "dim"_a, "index"_a, "source"_a, nb::kw_only(), "alpha"_a = 1, "out"_a = nb::none(),
+      "x"_a, "dim"_a, "index"_a, "source"_a, nb::kw_only(), "alpha"_a = 1, "out"_a = nb::none(), "workspace"_a = nb::none(),
       "x with alpha * source[..., i, ...] added to x[..., index[i], ...], in index order; 16-bit data in float32, "
       "rounded once.");
   def_method(
@@ -169,14 +169,14 @@ void bind_writes(nb::module_& m) {
       "The same, written into x, which is returned.");
   def_method(
       m, "index_put",
-      [](Array x, nb::handle indices, ArrayOrScalar values, bool accumulate, Out out) {
-        Call call("index_put", out);
+      [](Array x, nb::handle indices, ArrayOrScalar values, bool accumulate, Out out, Workspace workspace) {
+        Call call("index_put", out, workspace);
         const Tensor t = call.array("x", x);
         const std::vector<Tensor> entries = entries_of(call, "index_put", indices);
         const Operand v = call.operand("values", values);
         return call.run([&] { return index_put(t, entries, v, {.accumulate = accumulate, .out = call.out()}); });
       },
-      "x"_a, "indices"_a, "values"_a, "accumulate"_a = false, nb::kw_only(), "out"_a = nb::none(),
+      "x"_a, "indices"_a, "values"_a, "accumulate"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       "x with x[indices] = values (the last write wins), or += values with accumulate. indices: integer arrays, masks "
       "or None, one a dim.");
   def_method(
@@ -203,12 +203,12 @@ void bind_masks(nb::module_& m) {
       "The elements of x where the bool mask holds, in row-major order; x and mask broadcast.");
   def_method(
       m, "masked_scatter",
-      [](Array x, Array mask, Array source, Out out) {
-        Call call("masked_scatter", out);
+      [](Array x, Array mask, Array source, Out out, Workspace workspace) {
+        Call call("masked_scatter", out, workspace);
         const Tensor t = call.array("x", x), k = call.array("mask", mask), s = call.array("source", source);
         return call.run([&] { return masked_scatter(t, k, s, {.out = call.out()}); });
       },
-      "x"_a, "mask"_a, "source"_a, nb::kw_only(), "out"_a = nb::none(),
+      "x"_a, "mask"_a, "source"_a, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       "x with its places where mask holds, row-major, set to source's elements in order.");
   def_method(
       m, "masked_scatter_",

@@ -24,52 +24,52 @@ nb::object& extreme_type(bool largest) {
 void bind_total(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const SumOptions&), const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, DimList dim, bool keepdim, DTypeLike dtype, Out out) {
-        Call call(name, out);
+      [name, fn](Array x, DimList dim, bool keepdim, DTypeLike dtype, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const SumOptions o{call.optional_dims("dim", dim), keepdim, call.dtype(dtype), call.out()};
         return call.run([&] { return fn(t, o); });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(),
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       lasting(std::string(doc) + " dtype: what the elements are converted to, and the result's." + kDimsDoc));
 }
 
 void bind_plain(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const ReduceOptions&), const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, DimList dim, bool keepdim, Out out) {
-        Call call(name, out);
+      [name, fn](Array x, DimList dim, bool keepdim, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const ReduceOptions o{call.optional_dims("dim", dim), keepdim, call.out()};
         return call.run([&] { return fn(t, o); });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(),
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       lasting(std::string(doc) + kDimsDoc));
 }
 
 void bind_variance(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const VarOptions&), const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, DimList dim, bool keepdim, double correction, Out out) {
-        Call call(name, out);
+      [name, fn](Array x, DimList dim, bool keepdim, double correction, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const VarOptions o{call.optional_dims("dim", dim), keepdim, correction, call.out()};
         return call.run([&] { return fn(t, o); });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, "correction"_a = 1.0, nb::kw_only(), "out"_a = nb::none(),
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, "correction"_a = 1.0, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       lasting(std::string(doc) + " NaN where N - correction <= 0. Integers give float32." + kDimsDoc));
 }
 
 void bind_arg(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const ArgOptions&), const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, OptionalInt dim, bool keepdim, Out out) {
-        Call call(name, out);
+      [name, fn](Array x, OptionalInt dim, bool keepdim, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const ArgOptions o{dim, keepdim, call.out()};
         return call.run([&] { return fn(t, o); });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), doc);
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(), doc);
 }
 
 /// NumPy's integers, which name a dim; an array without dims is an array.
@@ -81,8 +81,8 @@ bool is_integer_scalar(nb::handle x) {
 void bind_extreme(nb::module_& m, const char* name, bool largest, const char* doc) {
   def_method(
       m, name,
-      [name, largest](Array x, ArrayOrScalar dim, bool keepdim, Out out) -> nb::object {
-        Call call(name, out);
+      [name, largest](Array x, ArrayOrScalar dim, bool keepdim, Out out, Workspace workspace) -> nb::object {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         if (dim.object.is_none()) {
           const ReduceOptions o{{}, keepdim, call.out()};
@@ -102,7 +102,7 @@ void bind_extreme(nb::module_& m, const char* name, bool largest, const char* do
           return std::vector<Tensor>{r.values, r.indices};
         });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), doc);
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(), doc);
 }
 
 double to_power(nb::handle p) {
@@ -143,14 +143,14 @@ void bind_reduce(nb::module_& m) {
 
   def_method(
       m, "norm",
-      [](Array x, nb::handle p, DimList dim, bool keepdim, DTypeLike dtype, Out out) {
-        Call call("norm", out);
+      [](Array x, nb::handle p, DimList dim, bool keepdim, DTypeLike dtype, Out out, Workspace workspace) {
+        Call call("norm", out, workspace);
         const Tensor t = call.array("x", x);
         const NormOptions o{to_power(p), call.optional_dims("dim", dim), keepdim, call.dtype(dtype), call.out()};
         return call.run([&] { return norm(t, o); });
       },
       "x"_a, "p"_a = 2, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "dtype"_a = nb::none(),
-      "out"_a = nb::none(),
+      "out"_a = nb::none(), "workspace"_a = nb::none(),
       lasting(std::string("(sum |x|^p)^(1/p) over dim; p = inf: the largest |x|, -inf: the smallest, 0: the count of x "
                           "!= 0. Integers give float32.") +
               kDimsDoc));

@@ -14,20 +14,20 @@ void bind_linear(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, i
                  const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, Int dim, DTypeLike dtype, Out out) {
-        Call call(name, out);
+      [name, fn](Array x, Int dim, DTypeLike dtype, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const ScanOptions o{call.dtype(dtype), call.out()};
         return call.run([&] { return fn(t, dim, o); });
       },
-      "x"_a, "dim"_a, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), doc);
+      "x"_a, "dim"_a, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(), doc);
 }
 
 void bind_extreme(nb::module_& m, const char* name, bool largest, const char* doc) {
   def_method(
       m, name,
-      [name, largest](Array x, Int dim, Out out) {
-        Call call(name, out);
+      [name, largest](Array x, Int dim, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const ExtremeScanOptions o{call.out(0, 2), call.out(1, 2)};
         return call.run_named(extreme_type(largest), [&] {
@@ -35,7 +35,7 @@ void bind_extreme(nb::module_& m, const char* name, bool largest, const char* do
           return std::vector<Tensor>{r.values, r.indices};
         });
       },
-      "x"_a, "dim"_a, nb::kw_only(), "out"_a = nb::none(), doc);
+      "x"_a, "dim"_a, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(), doc);
 }
 
 }  // namespace
@@ -55,13 +55,13 @@ void bind_scan(nb::module_& m) {
                "for a dim out of range.");
   def_method(
       m, "logcumsumexp",
-      [](Array x, Int dim, Out out) {
-        Call call("logcumsumexp", out);
+      [](Array x, Int dim, Out out, Workspace workspace) {
+        Call call("logcumsumexp", out, workspace);
         const Tensor t = call.array("x", x);
         const LogScanOptions o{call.out()};
         return call.run([&] { return logcumsumexp(t, dim, o); });
       },
-      "x"_a, "dim"_a, nb::kw_only(), "out"_a = nb::none(),
+      "x"_a, "dim"_a, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       "log(e^x[0] + .. + e^x[i]) along dim, relative to the running maximum. DTypeError for integers, IndexError for a "
       "dim out of range.");
 }

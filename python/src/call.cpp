@@ -309,7 +309,7 @@ nb::object to_numpy(const Tensor& x) {
   return array;
 }
 
-Call::Call(const char* op, Out out) : op_(op), out_(out.object) {}
+Call::Call(const char* op, Out out, Workspace workspace) : op_(op), out_(out.object), workspace_(workspace.object) {}
 
 Tensor Call::convert(const char* name, nb::handle x) {
   ArrayKind kind;
@@ -317,6 +317,7 @@ Tensor Call::convert(const char* name, nb::handle x) {
   if (kind_ == ArrayKind::kNone) {
     kind_ = kind;
     like_ = x;
+    device_ = t.device();
     if (t.device().type == DeviceType::kCuda && kind != ArrayKind::kTenor)
       stream_ = kind == ArrayKind::kTorch ? torch_stream(t.device()) : stream_of(x);
   }
@@ -406,6 +407,13 @@ nb::object Call::out_object() const { return nb::borrow(out_); }
 
 std::unique_ptr<AllocatorGuard> Call::allocator_guard() const {
   return kind_ == ArrayKind::kTorch ? std::make_unique<AllocatorGuard>(&torch_allocator()) : nullptr;
+}
+
+std::unique_ptr<WorkspaceGuard> Call::workspace_guard() const {
+  if (workspace_.is_none()) return nullptr;
+  const Tensor workspace = to_tensor(op_, "workspace", workspace_);
+  if (workspace.device() != device_) fail<DeviceError>("{}: workspace is on {}, its input on {}", op_, workspace.device(), device_);
+  return std::make_unique<WorkspaceGuard>(workspace, op_);
 }
 
 nb::object Call::wrap_one(const Tensor& result) const {

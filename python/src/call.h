@@ -20,6 +20,7 @@
 #include "tenor/scalar.h"
 #include "tenor/stream.h"
 #include "tenor/tensor.h"
+#include "tenor/workspace.h"
 
 namespace tenor::python {
 
@@ -42,6 +43,8 @@ struct DTypeLike { nb::handle object; };      ///< tenor.float32, a NumPy dtype,
 struct DeviceLike { nb::handle object; };     ///< "cpu", "cuda", "cuda:1"; or None
 struct Out { nb::handle object; };            ///< out=: a writable array, a tuple of them, or None
 
+struct Workspace { nb::handle object = nb::handle(Py_None); };  ///< workspace=: a uint8 array on the operator's device, or None
+
 /// Which library an array belongs to, and how its results are made.
 enum class ArrayKind : uint8_t { kNone, kTenor, kNumPy, kTorch, kOther };
 
@@ -53,7 +56,7 @@ inline constexpr size_t kAnyCount = SIZE_MAX;
 /// One call of an operator: converts its arguments, runs it without the GIL, wraps its results.
 class Call {
  public:
-  explicit Call(const char* op, Out out = {nb::handle(Py_None)});
+  explicit Call(const char* op, Out out = {nb::handle(Py_None)}, Workspace workspace = {});
 
   /// The array as a Tensor that shares its memory. @throws DTypeError for what is no array.
   Tensor array(const char* name, Array x);
@@ -92,6 +95,7 @@ class Call {
   auto compute(F&& fn) {
     const auto guard = allocator_guard();
     const auto stream = stream_ ? std::make_unique<StreamGuard>(*stream_) : nullptr;
+    const auto workspace = workspace_guard();
     nb::gil_scoped_release unlocked;
     return fn();
   }
@@ -103,11 +107,13 @@ class Call {
  private:
   Tensor convert(const char* name, nb::handle x);
   std::unique_ptr<AllocatorGuard> allocator_guard() const;
+  std::unique_ptr<WorkspaceGuard> workspace_guard() const;
 
   const char* op_;
-  nb::handle out_;
+  nb::handle out_, workspace_;
   ArrayKind kind_ = ArrayKind::kNone;
   nb::handle like_;  // the first array: results are of its library
+  Device device_;  // of the first array
   std::optional<Stream> stream_;  // its library's current stream, when it is on a CUDA device
 };
 
@@ -175,6 +181,7 @@ TENOR_OBJECT_CASTER(DimList, "int | collections.abc.Sequence[int] | None")
 TENOR_OBJECT_CASTER(DTypeLike, "DTypeLike | None")
 TENOR_OBJECT_CASTER(DeviceLike, "str | None")
 TENOR_OBJECT_CASTER(Out, "ArrayLike | tuple[ArrayLike, ...] | None")
+TENOR_OBJECT_CASTER(Workspace, "ArrayLike | None")
 #undef TENOR_OBJECT_CASTER
 
 namespace tenor::python {

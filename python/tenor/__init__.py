@@ -9,6 +9,7 @@ from tenor._tenor import __version__, _BatchInvariant, _operators
 from tenor import _copying, _printing
 from tenor._io import load, save
 from tenor._explain import explain
+from tenor._workspace import workspace_size
 
 # What a Tensor does through NumPy is written in Python and attached here.
 Tensor.__repr__ = _printing.tensor_repr  # noqa: F405

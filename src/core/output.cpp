@@ -4,6 +4,7 @@
 
 #include "src/core/check.h"
 #include "src/core/layout.h"
+#include "src/core/workspace.h"
 
 namespace tenor::core {
 namespace {
@@ -43,6 +44,7 @@ Output::Output(const char* op, const Tensor& out, const Dims& shape, DType dtype
   if (on_cuda && !rules.cuda)
     fail<UnsupportedError>("{}: has no CUDA kernel yet; move the arguments to the CPU first", op);
   if (!out.defined()) {
+    const AllocatorGuard results(&result_allocator());
     target_ = Tensor::empty(shape, dtype, like.device(), rules.contiguous ? Dims() : result_strides(shape, like));
     return;
   }

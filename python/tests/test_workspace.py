@@ -1,0 +1,60 @@
+"""workspace= and tenor.workspace_size. What a GPU takes is tested in C++ (src/cuda/workspace_test.cpp) and, where there is one, here."""
+import numpy as np
+import pytest
+
+import tenor as tn
+
+X = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
+CALLS = {
+    "sort": (X,), "argsort": (X,), "topk": (X, 3), "kthvalue": (X, 2), "median": (X, 1), "sum": (X, 0), "mean": (X,), "prod": (X,), "amax": (X, 1), "argmin": (X, 1),
+    "max": (X, 1), "var": (X, 1), "norm": (X,), "logsumexp": (X, 1), "any": (X,), "cumsum": (X, 1), "cummax": (X, 1), "logcumsumexp": (X, 0),
+    "matmul": (X, X.T.copy()), "linear": (X, X), "einsum": ("ij,kj->ik", X, X), "outer": (X[0], X[1]), "dot": (X[0], X[1]), "tensordot": (X, X, 2),
+    "index_add": (X, 0, np.array([1, 1]), X[:2]), "scatter_add": (X, 0, np.array([[1, 2]]), X[:1, :2]), "scatter": (X, 0, np.array([[1, 2]]), X[:1, :2]),
+    "index_put": (X, (np.array([1, 1]),), X[:2]), "scatter_reduce": (X, 0, np.array([[1, 2]]), X[:1, :2], "amax"),
+    "masked_scatter": (X, X > 0, X), "multinomial": (np.abs(X), 3), "sample": (X,), "sample_from_probs": (np.abs(X),),
+    "top_k_mask_logits": (X, 3), "top_p_normalize_probs": (np.abs(X), 0.5),
+}
+SEEDED = {"multinomial", "sample", "sample_from_probs"}
+
+
+def flat(result):
+    return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_every_operator_that_may_need_one_takes_it(op):
+    options = {"seed": 3} if op in SEEDED else {}
+    want = flat(getattr(tn, op)(*CALLS[op], **options))
+    size = tn.workspace_size(op, *CALLS[op], **options)
+    assert size == 0  # on the CPU
+    got = flat(getattr(tn, op)(*CALLS[op], **options, workspace=np.empty(size, np.uint8)))
+    assert all(np.array_equal(a, b) for a, b in zip(got, want))
+    with pytest.raises(tn.DTypeError, match=f"{op}: workspace must be uint8"):
+        getattr(tn, op)(*CALLS[op], **options, workspace=np.empty(8, np.float32))
+
+
+def test_what_is_no_workspace():
+    with pytest.raises(tn.ValueError, match="sort: workspace must be contiguous"):
+        tn.sort(X, workspace=np.empty(100, np.uint8)[::2])
+    with pytest.raises(TypeError):
+        tn.add(X, X, workspace=np.empty(8, np.uint8))  # needs none, and takes none
+    for wrong in ("sorted", "_operators", tn.sort):
+        with pytest.raises(tn.ValueError, match="no operator is called"):
+            tn.workspace_size(wrong, X)
+
+
+@pytest.mark.skipif(not tn.cuda_device_count(), reason="no CUDA device")
+@pytest.mark.parametrize("op", CALLS)
+def test_on_a_gpu_it_is_exact(op):
+    options = {"seed": 3} if op in SEEDED else {}
+    args = [tn.asarray(a, device="cuda") if isinstance(a, np.ndarray) else a for a in CALLS[op]]
+    args = [tuple(tn.asarray(i, device="cuda") for i in a) if isinstance(a, tuple) else a for a in args]
+    want = getattr(tn, op)(*args, **options)
+    size = tn.workspace_size(op, *args, **options)
+    out = tuple(tn.empty_like(w) for w in want) if isinstance(want, tuple) else tn.empty_like(want)
+    getattr(tn, op)(*args, **options, out=out, workspace=tn.empty(size, dtype="uint8", device="cuda"))
+    for a, b in zip(out if isinstance(out, tuple) else (out,), want if isinstance(want, tuple) else (want,)):
+        assert np.array_equal(a.numpy(), b.numpy())
+    if size:
+        with pytest.raises(tn.ShapeError, match=f"{op}: workspace has {size - 1} bytes"):
+            getattr(tn, op)(*args, **options, out=out, workspace=tn.empty(size - 1, dtype="uint8", device="cuda"))
