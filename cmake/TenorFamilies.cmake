@@ -49,6 +49,13 @@ function(tenor_tests)
       gtest_discover_tests(${family}_test TEST_PREFIX ${family}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
     endif()
   endforeach()
+  if(TENOR_HAS_CUDA)
+    find_program(TENOR_CUOBJDUMP cuobjdump HINTS ${CUDAToolkit_BIN_DIR})
+    mark_as_advanced(TENOR_CUOBJDUMP)
+    if(TENOR_CUOBJDUMP)
+      add_test(NAME cuda.FatBinary COMMAND ${PROJECT_SOURCE_DIR}/tests/fat_binary.sh ${TENOR_CUOBJDUMP} $<TARGET_FILE:tenor> "${TENOR_CUDA_ARCHITECTURES}")
+    endif()
+  endif()
 endfunction()
 
 # A GoogleTest program that sees the library's own headers. On a machine without a GPU the CUDA tests skip themselves.
