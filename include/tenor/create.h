@@ -1,6 +1,7 @@
 // Creation: tensors from a shape and a rule, borders around one, triangles of one. Names and dtype rules are PyTorch's:
 // float32 unless a dtype is given or the values say otherwise. Without out=, new memory on `device`.
-// Errors: ShapeError for a negative size, ValueError for an integer that does not fit the dtype.
+// Errors: ShapeError for a negative size, ValueError for a value that the dtype does not hold (an integer out of
+// range, 1.5 or NaN for an integer dtype).
 #pragma once
 
 #include <optional>

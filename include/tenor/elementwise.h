@@ -1,17 +1,20 @@
 // Class 2, elementwise: one output element from the input elements at its own place.
 //
-// Shapes broadcast: aligned at the right, size 1 repeats (by stride 0, nothing is copied). Dtypes promote by the array-API
-// lattice; besides, integer with float gives the float and float16 with bfloat16 gives float32; the rank of an array never
-// matters. A scalar takes the array's dtype, except an integer or bool array with a float scalar (float32) and a bool array
-// with an integer scalar (int64). float16 and bfloat16 compute in float32 and round once; float functions of integers give
-// float32. Every step rounds to its own dtype, with IEEE division and square root and no contraction into FMA across steps.
+// Shapes broadcast: aligned at the right, size 1 repeats (by stride 0, nothing is copied). Dtypes promote by the
+// array-API lattice; besides, integer with float gives the float and float16 with bfloat16 gives float32; the rank of
+// an array never matters. A scalar takes the array's dtype, except an integer or bool array with a float scalar
+// (float32) and a bool array with an integer scalar (int64). float16 and bfloat16 compute in float32 and round once;
+// float functions of integers give float32. Every step rounds to its own dtype, with IEEE division and square root and
+// no contraction into FMA across steps.
 //
-// Errors, before anything is written: ShapeError where shapes do not broadcast, DTypeError for dtypes that do not combine
-// (uint64 with a signed integer) or that the operator does not take (8-bit floats, which are storage; see Tensor::to),
-// ValueError for an integer scalar that does not fit (comparisons answer by value instead), DeviceError for mixed devices.
+// Errors, before anything is written: ShapeError where shapes do not broadcast, DTypeError for dtypes that do not
+// combine (uint64 with a signed integer) or that the operator does not take (8-bit floats, which are storage; see
+// Tensor::to), ValueError for a scalar that does not fit (an integer out of range; in masked_fill and fill_ of integers
+// also 1.5 or NaN; comparisons answer by value instead), DeviceError for mixed devices.
 //
 // out: a tensor of the result's shape and dtype, which may alias an input. A name with a trailing underscore writes x:
-// the result must have x's shape and a dtype of x's kind or below it (bool < integer < float), and is rounded to x's dtype.
+// the result must have x's shape and a dtype of x's kind or below it (bool < integer < float), and is rounded to x's
+// dtype.
 //
 // Cost: 1 FLOP an output element; each operand read once, the result written once: bound by memory.
 #pragma once

@@ -1,47 +1,57 @@
 #include "src/core/scalar_value.h"
 
+#include <cmath>
+
 #include "src/core/backend.h"
-#include "src/core/numeric.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
 
 namespace tenor::core {
 namespace {
 
-/// The value converted to T by the rules of numeric.h.
-template <class T>
-T convert(const Scalar& value) {
-  if (value.is_float()) return cast<T>(value.as_double());
-  if (value.kind() == Scalar::Kind::kUInt) return cast<T>(static_cast<uint64_t>(value.as_int()));
-  return cast<T>(value.as_int());
+/// Whether a float is an integer of the dtype. Powers of two bound the ranges, so the comparisons are exact.
+bool fits_as_integer(double value, DType dtype) {
+  if (!(std::floor(value) == value)) return false;  // NaN too
+  if (dtype == boolean) return std::isfinite(value);
+  return visit_integer(dtype, [&]<class T>() {
+    const double limit = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    return value < limit && value >= (std::is_signed_v<T> ? -limit : 0.0);
+  });
 }
 
 }  // namespace
 
+bool fits(const Scalar& value, DType dtype) {
+  if (is_float(dtype) || value.is_bool()) return true;
+  if (value.is_float()) return fits_as_integer(value.as_double(), dtype);
+  if (dtype == boolean) return true;
+  if (value.kind() == Scalar::Kind::kUInt) return dtype == uint64;
+  return visit_integer(dtype, [&]<class T>() { return std::in_range<T>(value.as_int()); });
+}
+
 void check_fits(const char* op, const char* argument, const Scalar& value, DType dtype) {
-  if (!is_integer(dtype) || value.is_float()) return;
-  const bool fits = visit_integer(dtype, [&]<class T>() {
-    if (value.kind() == Scalar::Kind::kUInt) return dtype == uint64;
-    return std::in_range<T>(value.as_int());
-  });
-  if (fits) return;
+  if (fits(value, dtype)) return;
+  if (value.is_float()) fail<ValueError>("{}: {} {} does not fit {}", op, argument, value.as_double(), dtype);
   if (value.kind() == Scalar::Kind::kUInt)
     fail<ValueError>("{}: {} {} does not fit {}", op, argument, static_cast<uint64_t>(value.as_int()), dtype);
   fail<ValueError>("{}: {} {} does not fit {}", op, argument, value.as_int(), dtype);
+}
+
+void store_scalar(const Scalar& value, DType dtype, void* element) {
+  visit(dtype, [&]<class T>() { *static_cast<T*>(element) = scalar_as<T>(value); });
 }
 
 Tensor scalar_tensor(const char* op, const char* argument, const Scalar& value, DType dtype, Device device) {
   check_fits(op, argument, value, dtype);
   Tensor out = Tensor::empty({}, dtype, device);
   if (device.type == DeviceType::kMeta) return out;
-  visit(dtype, [&]<class T>() {
-    const T element = convert<T>(value);
-    if (device.type == DeviceType::kCpu) {
-      *out.data<T>() = element;
-    } else {
-      backend(device).fill(out, &element);
-    }
-  });
+  if (device.type == DeviceType::kCpu) {
+    store_scalar(value, dtype, out.raw());
+    return out;
+  }
+  alignas(8) char element[8];
+  store_scalar(value, dtype, element);
+  backend(device).fill(out, element);
   return out;
 }
 

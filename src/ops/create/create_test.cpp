@@ -16,7 +16,7 @@ TEST(Create, ValuesAndDtypes) {
   EXPECT_EQ(tenor::full({2}, true).dtype(), boolean);
   EXPECT_EQ(tenor::full({2}, 7).dtype(), int64);
   EXPECT_EQ(tenor::full({2}, 7.5).dtype(), float32);
-  EXPECT_EQ(values(tenor::full({2}, 7.5, {.dtype = int8})), std::vector<double>(2, 7));
+  EXPECT_EQ(values(tenor::full({2}, 7.0, {.dtype = int8})), std::vector<double>(2, 7));
   EXPECT_EQ(empty({0, 3}).shape(), (Dims{0, 3}));
   const Tensor x = transpose(ones({3, 4}, {.dtype = int16}), 0, 1);
   EXPECT_EQ(zeros_like(x).strides(), (Dims{1, 4}));
@@ -29,6 +29,12 @@ TEST(Create, ValuesAndDtypes) {
 TEST(Create, Errors) {
   expect_error<ShapeError>([] { zeros({2, -1}); }, "zeros: sizes must be >= 0, got (2, -1)");
   expect_error<ValueError>([] { tenor::full({2}, 300, {.dtype = uint8}); }, "full: fill_value 300 does not fit uint8");
+  expect_error<ValueError>([] { tenor::full({2}, 7.5, {.dtype = int8}); }, "full: fill_value 7.5 does not fit int8");
+  expect_error<ValueError>(
+      [] {
+        pad(ones({2}, {.dtype = int16}), {0, 1}, {.value = kNan});
+      },
+      "pad: value nan does not fit int16");
   expect_error<ShapeError>([] { zeros({2}, {.out = testing::full({3}, float32, 0)}); },
                            "zeros: out must have shape (2,), got (3,)");
   expect_error<DTypeError>([] { zeros({3}, {.dtype = int8, .out = testing::full({3}, float32, 0)}); },

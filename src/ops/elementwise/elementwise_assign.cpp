@@ -2,6 +2,7 @@
 #include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/output.h"
+#include "src/core/scalar_value.h"
 #include "src/core/step.h"
 #include "src/ops/elementwise/elementwise_run.h"
 #include "tenor/elementwise.h"
@@ -56,12 +57,11 @@ Tensor fill_(const Tensor& x, const Operand& value) {
     if (value.tensor().numel() != 1) core::fail<ShapeError>("fill_: value must be a scalar or have one element, got shape {}", value.tensor().shape());
     return copy_(x, Operand(value.tensor().with_layout({}, {}, value.tensor().offset())));
   }
-  if (!elementwise::fits(value.scalar(), x.dtype()))
-    core::fail<ValueError>("fill_: the scalar {} does not fit {}", value.scalar().as_int(), x.dtype());
+  core::check_fits("fill_", "the scalar", value.scalar(), x.dtype());
   core::StepScope step([&] { return core::Step{"fill_", core::OpClass::kElementwise, {}, {x}, x.numel()}; });
   if (step.shape_only(x)) return x;
   alignas(8) char element[8];
-  elementwise::store_scalar(value.scalar(), x.dtype(), element);
+  core::store_scalar(value.scalar(), x.dtype(), element);
   elementwise::fill_value(x, element);
   return x;
 }

@@ -6,6 +6,7 @@
 #include "src/core/check.h"
 #include "src/core/numeric.h"
 #include "src/core/output.h"
+#include "src/core/scalar_value.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/ops/elementwise/elementwise_run.h"
@@ -47,7 +48,7 @@ Reworded reword_for_integers(Op op, Scalar s, DType dtype) {
     if (bound >= 0x1p64 || bound < -0x1p63) return beyond(op, bound > 0);
     s = bound >= 0x1p63 ? Scalar(static_cast<uint64_t>(bound)) : Scalar(static_cast<int64_t>(bound));
   }
-  if (fits(s, dtype)) return {op, s};
+  if (core::fits(s, dtype)) return {op, s};
   return beyond(op, s.kind() == Scalar::Kind::kUInt || s.as_int() > 0);
 }
 
@@ -57,7 +58,7 @@ Reworded reword_for_floats(Op op, const Scalar& s, DType dtype) {
   double v = 0;
   core::visit(dtype, [&]<class T>() {
     alignas(8) T element;
-    store_scalar(s, dtype, &element);
+    core::store_scalar(s, dtype, &element);
     v = static_cast<double>(core::widen(element));
   });
   // Compared as integers where v is one of 64 bits: as doubles both could be rounded alike.
@@ -77,7 +78,7 @@ Tensor constant_result(const char* name, const Tensor& x, const Tensor& out, boo
   core::StepScope step([&] { return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()}; });
   if (step.shape_only(result.target())) return result.target();
   alignas(8) char element[8];
-  store_scalar(Scalar(value), result.target().dtype(), element);
+  core::store_scalar(Scalar(value), result.target().dtype(), element);
   fill_value(result.target(), element);
   return result.finish();
 }

@@ -119,6 +119,12 @@ TEST(ElementwiseDTypes, ScalarsTakeTheArraysDType) {
   expect_error<ValueError>([] { clamp(full({2}, int8, 1), Operand(-129)); }, "clamp: the scalar -129 does not fit int8");
   expect_error<ValueError>([] { add(full({2}, int64, 1), UINT64_MAX); }, "add: the scalar 18446744073709551615 does not fit int64");
   expect_error<ValueError>([] { masked_fill(full({2}, uint8, 1), full({2}, boolean, 1), 300); }, "masked_fill: the scalar 300 does not fit uint8");
+  expect_error<ValueError>([] { masked_fill(full({2}, int32, 1), full({2}, boolean, 1), 1.5); },
+                           "masked_fill: the scalar 1.5 does not fit int32");
+  expect_error<ValueError>([] { fill_(full({2}, uint64, 1), 0x1p64); },
+                           "fill_: the scalar 1.8446744073709552e+19 does not fit uint64");
+  EXPECT_EQ(values(fill_(full({2}, int8, 1), -128.0)), std::vector<double>(2, -128));
+  EXPECT_EQ(values(logical_and(full({2}, int32, 1), 0.5)), std::vector<double>(2, 1));
   EXPECT_EQ(values(add(full({1}, uint64, 1), UINT64_MAX))[0], 0);
 }
 

@@ -4,6 +4,7 @@
 #include "src/core/check.h"
 #include "src/core/layout.h"
 #include "src/core/output.h"
+#include "src/core/scalar_value.h"
 #include "src/core/step.h"
 #include "src/cpu/move.h"
 #include "src/cpu/parallel.h"
@@ -51,7 +52,7 @@ void fill_inputs(Problem& p, const Call& call, const Types& types) {
       in.data = in.tensor->device().type == DeviceType::kMeta ? nullptr : in.tensor->raw();
     } else {
       in.dtype = p.row.rule == Rule::kLogical ? boolean : types.promoted;
-      store_scalar(o.scalar(), in.dtype, in.element);
+      core::store_scalar(o.scalar(), in.dtype, in.element);
       in.data = in.element;
       in.single = true;
     }

@@ -56,9 +56,5 @@ Operand times(const Operand& other, const Scalar& alpha);
 
 /// Every element of x becomes the value, known to be of x's dtype.
 void fill_value(const Tensor& x, const void* value);
-/// A scalar as an element of that dtype, by the conversion rules.
-void store_scalar(const Scalar& value, DType dtype, void* element);
-/// Whether an integer scalar is a value of the dtype; floats and bools always are.
-bool fits(const Scalar& value, DType dtype);
 
 }  // namespace tenor::elementwise

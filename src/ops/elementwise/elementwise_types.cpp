@@ -1,7 +1,6 @@
 // Dtype rules: promotion of arrays and scalars, and what a row of the table makes of the result.
 #include "src/core/check.h"
-#include "src/core/numeric.h"
-#include "src/core/visit.h"
+#include "src/core/scalar_value.h"
 #include "src/ops/elementwise/elementwise_run.h"
 
 namespace tenor::elementwise {
@@ -48,13 +47,8 @@ bool has_tensor(const Call& call, int arity) {
 }
 
 void check_scalars_fit(const char* name, const Call& call, int first, int arity, DType dtype) {
-  for (int i = first; i < arity; ++i) {
-    const Operand& o = *call.operands[i];
-    if (!o.is_tensor() && !fits(o.scalar(), dtype)) {
-      if (o.scalar().kind() == Scalar::Kind::kUInt) fail<ValueError>("{}: the scalar {} does not fit {}", name, static_cast<uint64_t>(o.scalar().as_int()), dtype);
-      fail<ValueError>("{}: the scalar {} does not fit {}", name, o.scalar().as_int(), dtype);
-    }
-  }
+  for (int i = first; i < arity; ++i)
+    if (const Operand& o = *call.operands[i]; !o.is_tensor()) core::check_fits(name, "the scalar", o.scalar(), dtype);
 }
 
 Types select_types(const char* name, const Call& call) {
@@ -73,26 +67,6 @@ DType close_dtype(DType promoted) {
 }
 
 }  // namespace
-
-bool fits(const Scalar& value, DType dtype) {
-  if (!is_integer(dtype) || !is_integer_scalar(value)) return true;
-  const bool beyond_int64 = value.kind() == Scalar::Kind::kUInt;
-  if (dtype == uint64) return beyond_int64 || value.as_int() >= 0;
-  if (beyond_int64) return false;
-  return core::visit_integer(dtype, [&]<class T>() {
-    return value.as_int() >= static_cast<int64_t>(std::numeric_limits<T>::min()) &&
-           (sizeof(T) == 8 || value.as_int() <= static_cast<int64_t>(std::numeric_limits<T>::max()));
-  });
-}
-
-void store_scalar(const Scalar& value, DType dtype, void* element) {
-  core::visit(dtype, [&]<class T>() {
-    auto* to = static_cast<T*>(element);
-    if (value.is_float()) *to = core::cast<T>(value.as_double());
-    else if (value.kind() == Scalar::Kind::kUInt) *to = core::cast<T>(static_cast<uint64_t>(value.as_int()));
-    else *to = core::cast<T>(value.as_int());
-  });
-}
 
 Types resolve_types(const Call& call) {
   const OpRow& r = row(call.op);
@@ -113,7 +87,7 @@ Types resolve_types(const Call& call) {
   }
   DType compute = compute_dtype(r.rule == Rule::kFloat ? t.result : promoted);
   if (r.rule == Rule::kClose) compute = close_dtype(promoted);
-  check_scalars_fit(name, call, 0, r.arity, promoted);
+  if (r.rule != Rule::kLogical) check_scalars_fit(name, call, 0, r.arity, promoted);
   if (is_float8(promoted))
     fail<DTypeError>("{}: {} is a storage dtype; convert with to() first", name, promoted);
   t.compute.fill(compute);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/core/backend.h"
+#include "src/core/scalar_value.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/index/index_arith.h"
 #include "src/ops/index/index_rows.h"
@@ -244,7 +245,7 @@ void scatter_rows(const RowMove& move, DType dtype) {
 void add_rows(const RowMove& move, DType dtype, const Scalar& alpha) {
   if (empty(move)) return;
   visit_compute(dtype, [&]<class T>() {
-    const T scale = alpha.is_float() ? core::cast<T>(alpha.as_double()) : core::cast<T>(alpha.as_int());
+    const T scale = core::scalar_as<T>(alpha);
     if (scale == T(1)) return write_typed<T>(move, Add());
     write_typed<T>(move, AddScaled<T>{scale});
   });

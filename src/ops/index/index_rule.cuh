@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/core/numeric.h"
+#include "src/core/scalar_value.h"
 #include "src/ops/index/index_arith.h"
 #include "src/ops/index/index_cuda.h"
 
@@ -49,7 +49,7 @@ C identity_of(DeviceCombine combine) {
 
 template <class C>
 Rule<C> rule_of(const CombineRule& given) {
-  const C alpha = given.alpha.is_float() ? core::cast<C>(given.alpha.as_double()) : core::cast<C>(given.alpha.as_int());
+  const C alpha = core::scalar_as<C>(given.alpha);
   return {given.combine, given.include_self, alpha != C(1), alpha, identity_of<C>(given.combine)};
 }
 

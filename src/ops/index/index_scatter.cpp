@@ -270,8 +270,6 @@ RowAdd check_index_add(const char* op, const Tensor& x, int64_t dim, const Tenso
   if (from.shape() != expected)
     fail<ShapeError>("{}: source must have shape {} (x's, with index's size in dim {}), got {}", op, expected, d,
                      source.shape());
-  if (alpha.is_float() && !is_float(x.dtype()))
-    fail<ValueError>("{}: alpha must be an integer for {} x, got {}", op, x.dtype(), alpha.as_double());
   core::check_fits(op, "alpha", alpha, x.dtype());
   RowAdd a{op, d, x, index, from, alpha};
   if (x.device().type != DeviceType::kMeta) a.index = checked_indices(op, "index", index, to.shape(d));

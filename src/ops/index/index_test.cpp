@@ -382,7 +382,7 @@ TEST(Errors, NameOperatorValueAndPosition) {
   expect_error<ShapeError>([&] { index_add(x, 0, full({1}, int64, 0), x); },
                            "index_add: source must have shape (1, 3) (x's, with index's size in dim 0), got (2, 3)");
   expect_error<ValueError>([&] { index_add(x.to(int32), 0, full({2}, int64, 0), x.to(int32), {.alpha = 0.5}); },
-                           "index_add: alpha must be an integer for int32 x, got 0.5");
+                           "index_add: alpha 0.5 does not fit int32");
   expect_error<IndexError>(
       [&] {
         index_get(x, {bad, bad, bad});
