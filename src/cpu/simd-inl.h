@@ -137,7 +137,7 @@ HWY_INLINE void map_row(const From* HWY_RESTRICT src, To* HWY_RESTRICT dst, size
 
 /// The tree of halves within one vector of 32- or 64-bit lanes, in registers; the result is in lane 0.
 template <class D, class V, class Combine>
-HWY_INLINE V combine_halves(D d, V v, Combine combine) {
+HWY_INLINE V combine_halves([[maybe_unused]] D d, V v, [[maybe_unused]] Combine combine) {
   using C = hn::TFromD<D>;
   static_assert(sizeof(C) == 4 || sizeof(C) == 8);
   constexpr size_t kBytes = hn::MaxLanes(D()) * sizeof(C);
@@ -155,8 +155,8 @@ HWY_INLINE V combine_halves(D d, V v, Combine combine) {
 /// One block (n <= kReductionBlock) of the reduction order over fn(d, src[i]) with `combine`, an associative-looking
 /// vector function whose identity is `identity` and for which combine(x, identity) == x.
 template <class T, class Fn, class Combine>
-HWY_INLINE core::Compute<T> reduce_block(const T* HWY_RESTRICT src, size_t n, core::Compute<T> identity, Fn fn, Combine combine) {
-  using C = core::Compute<T>;
+HWY_INLINE core::Compute<T> reduce_block(const T* HWY_RESTRICT src, size_t n, core::Compute<T> identity, Fn fn,
+                                         Combine combine) {
   const ComputeTag<T> d;
   const size_t lanes = hn::Lanes(d);
   constexpr size_t kAll = core::kReductionLanes;

@@ -12,6 +12,7 @@ namespace tenor::contract {
 /// The register tile [rows, cols] and the length of a packed slice of k, in elements.
 struct BlockShape {
   int64_t rows, cols, depth;
+  bool fused;  ///< whether a step of an output's chain is one FMA; without that instruction it rounds the product too
 };
 
 /// A piece of c, with the data of its matrices.

@@ -210,7 +210,7 @@ void compute_tile_of(const contract::GemmProblem& p, const contract::GemmTile& t
 
 contract::BlockShape shape_of(DType compute) {
   const int64_t lanes = compute == DType::kFloat64 ? hn::Lanes(hn::ScalableTag<double>()) : hn::Lanes(hn::ScalableTag<float>());
-  return {kRows, kVectors * lanes, kDepth};
+  return {kRows, kVectors * lanes, kDepth, HWY_NATIVE_FMA != 0};
 }
 
 }  // namespace tenor::cpu::HWY_NAMESPACE
