@@ -41,11 +41,13 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index);
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 /// start:stop:step of dim `dim`, clamped as in Python; step > 0 (ValueError).
 Tensor slice(const Tensor& x, int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, int64_t step = 1);
-/// Pieces of `size` along dim, the last one smaller. @throws ValueError for size < 1 (0 only of an empty dim).
+/// Pieces of `size` along dim, the last one smaller. @throws ValueError for size < 1 (0 only of an empty dim), and, as
+/// chunk and unbind, for more than 2^24 pieces.
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
 /// Pieces of these sizes along dim, which they must fill. @throws ValueError
 std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int64_t dim = 0);
-/// At most `chunks` pieces of equal size but the last. @throws ValueError for chunks < 1.
+/// At most `chunks` pieces of equal size but the last; of an empty dim `chunks` empty ones. @throws ValueError for
+/// chunks < 1.
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 /// Every element of dim, which disappears.
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim = 0);

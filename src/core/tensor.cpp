@@ -57,8 +57,9 @@ Tensor Tensor::wrap(void* data, Device device, DType dtype, Dims shape, Dims str
     } else if (strides[d] < 0) {
       core::fail<ValueError>("wrap: negative strides are not supported, got {}", strides);
     }
-    counted = counted && !__builtin_mul_overflow(std::max<int64_t>(shape[d], 1) - 1, strides[d], &reach) &&
-              !__builtin_add_overflow(last, reach, &last);
+    // One stride more than the last element: views multiply sizes by strides.
+    counted = counted && !__builtin_mul_overflow(std::max<int64_t>(shape[d], 1), strides[d], &reach) &&
+              !__builtin_add_overflow(last, reach - strides[d], &last);
   }
   // The span in bytes, which layout questions and kernels count in 64 bits.
   counted = counted && last < INT64_MAX / static_cast<int64_t>(item_size(dtype));

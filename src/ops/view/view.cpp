@@ -57,8 +57,9 @@ Dims resolve_shape(const char* op, const Tensor& x, const Dims& shape) {
       unknown = static_cast<int>(d);
     } else if (shape[d] < 0) {
       fail<ShapeError>("{}: sizes must be >= 0, or -1 once, got {}", op, shape);
-    } else {
-      known *= shape[d];
+    } else if (__builtin_mul_overflow(known, shape[d], &known)) {
+      fail<ShapeError>("{}: shape {} has more elements than 64 bits can count, x of shape {} has {}", op, shape,
+                       x.shape(), x.numel());
     }
   }
   const int64_t count = x.numel();
@@ -105,6 +106,15 @@ std::optional<Dims> view_strides(const Tensor& x, const Dims& shape) {
   }
   while (d > 0) strides[--d] = inner;
   return strides;
+}
+
+/// The most tensors that one call makes: a dim of stride 0 may be longer than memory has room for its pieces.
+constexpr int64_t kMostPieces = int64_t{1} << 24;
+
+void check_pieces(const char* op, int64_t count, const Tensor& x, int d) {
+  if (count > kMostPieces)
+    fail<ValueError>("{}: expected at most {} pieces, got {} of dim {} of size {}", op, kMostPieces, count, d,
+                     x.shape(d));
 }
 
 int64_t clamp_bound(std::optional<int64_t> bound, int64_t fallback, int64_t size) {
@@ -332,6 +342,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   const int d = normalize_dim("split", dim, x.ndim());
   const int64_t total = x.shape(d);
   if (size < 0 || (size == 0 && total != 0)) fail<ValueError>("split: size must be > 0, got {}", size);
+  check_pieces("split", size == 0 ? 1 : (total - 1) / size + 1, x, d);
   Dims sizes;
   for (int64_t left = total; left > 0; left -= size) sizes.push_back(std::min(size, left));
   if (sizes.empty()) sizes.push_back(0);
@@ -342,7 +353,9 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   check_given("chunk", {"x", x});
   if (x.ndim() == 0) fail<IndexError>("chunk: x has no dims");
   if (chunks < 1) fail<ValueError>("chunk: chunks must be > 0, got {}", chunks);
-  const int64_t size = x.shape(normalize_dim("chunk", dim, x.ndim()));
+  const int d = normalize_dim("chunk", dim, x.ndim());
+  const int64_t size = x.shape(d);
+  if (size == 0) check_pieces("chunk", chunks, x, d);
   if (size == 0) return split(x, Dims(static_cast<size_t>(chunks), 0), dim);
   return split(x, size / chunks + (size % chunks != 0), dim);
 }
@@ -351,6 +364,7 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
   check_given("unbind", {"x", x});
   if (x.ndim() == 0) fail<IndexError>("unbind: x has no dims");
   const int d = normalize_dim("unbind", dim, x.ndim());
+  check_pieces("unbind", x.shape(d), x, d);
   Dims shape = x.shape(), strides = x.strides();
   shape.erase(d);
   strides.erase(d);
@@ -365,6 +379,8 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   if (x.ndim() < 2) fail<ShapeError>("diagonal: x must have at least 2 dims, got shape {}", x.shape());
   const int a = normalize_dim("diagonal", dim1, x.ndim(), "dim1"), b = normalize_dim("diagonal", dim2, x.ndim(), "dim2");
   if (a == b) fail<ValueError>("diagonal: dim1 and dim2 are both {}", dim1);
+  // Beyond the matrix every diagonal is empty; so bounded, sums with it stay in 64 bits.
+  offset = std::clamp(offset, -x.shape(a), x.shape(b));
   const int64_t rows = x.shape(a) - (offset < 0 ? -offset : 0), columns = x.shape(b) - (offset > 0 ? offset : 0);
   const int64_t length = std::max<int64_t>(0, std::min(rows, columns));
   Dims shape, strides;
@@ -388,7 +404,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   if (size > x.shape(d)) fail<ShapeError>("unfold: size {} is larger than dim {} of size {}", size, d, x.shape(d));
   Dims shape = x.shape(), strides = x.strides();
   shape[d] = (x.shape(d) - size) / step + 1;
-  strides[d] = x.stride(d) * step;
+  if (shape[d] > 1) strides[d] *= step;
   shape.push_back(size);
   strides.push_back(x.stride(d));
   return viewed("unfold", x, shape, strides, x.offset());

@@ -203,6 +203,15 @@ TEST(View, ErrorsNameOperatorArgumentAndSizes) {
   expect_error<ValueError>([&] { split(x, int64_t{0}, 1); }, {"split", "0"});
   expect_error<ValueError>([&] { chunk(x, 0); }, {"chunk", "0"});
   EXPECT_EQ(chunk(x, INT64_MAX, 1).size(), 6u);  // no more pieces than elements
+  expect_error<ValueError>([&] { chunk(Tensor::empty({0}, float32), INT64_MAX); },
+                           {"chunk", "at most", "9223372036854775807"});
+  expect_error<ValueError>([&] { split(expand(Tensor::empty({1}, float32), {INT64_MAX}), 1); }, {"split", "at most"});
+  expect_error<ValueError>([&] { unbind(expand(Tensor::empty({1}, float32), {INT64_MAX})); }, {"unbind", "at most"});
+  EXPECT_EQ(chunk(Tensor::empty({0, 2}, float32), 3).size(), 3u);
+  EXPECT_EQ(unfold(x, 1, 2, INT64_MAX).shape(), (Dims{2, 1, 2}));
+  for (int64_t offset : {INT64_MIN, INT64_MIN + 1, INT64_MAX}) EXPECT_EQ(diagonal(x, offset).shape(), (Dims{0}));
+  expect_error<ShapeError>([&] { view(x, {INT64_MAX, 4}); }, {"view", "64 bits"});
+  expect_error<ShapeError>([&] { view(x, {int64_t{1} << 32, int64_t{1} << 32, 0}); }, {"view", "64 bits"});
   expect_error<ShapeError>([&] { unfold(x, 0, 3, 1); }, {"unfold", "3", "2"});
   expect_error<ValueError>([&] { diagonal(x, 0, 1, -1); }, {"diagonal", "both"});
   expect_error<DTypeError>([&] { view(Tensor(), {1}); }, {"view", "x"});
