@@ -28,7 +28,8 @@ class Tensor {
   /// No tensor: what an absent optional argument holds. defined() is false.
   Tensor() = default;
 
-  /// A tensor over memory that the caller brings. Empty strides mean row-major. `owner` is kept while views live.
+  /// A tensor over memory that the caller brings. Empty strides mean row-major. `owner` is kept while views live. A
+  /// bool is a byte that is 0 or 1.
   /// @throws ShapeError for a negative size or strides of another length, ValueError for a negative stride or
   /// strides that reach beyond 64 bits of bytes.
   static Tensor wrap(void* data, Device device, DType dtype, Dims shape, Dims strides = {},

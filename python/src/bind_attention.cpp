@@ -20,12 +20,9 @@ Window to_window(const char* op, nb::handle x) {
   if (x.is_none()) return {};
   const auto bad = [&] { core::fail<ValueError>("{}: window must be (left, right) with integers >= -1, got {}", op, nb::repr(x).c_str()); };
   if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr()) || nb::len(x) != 2) bad();
-  int64_t sides[2] = {};
+  Int sides[2] = {};
   for (int i = 0; i < 2; ++i) {
-    const nb::object item = nb::borrow<nb::sequence>(x)[i];
-    if (!is_integer_object(item)) bad();
-    const auto side = to_int64(item);
-    sides[i] = side ? *side : nb::steal(PyNumber_Index(item.ptr())) < nb::int_(0) ? INT64_MIN : INT64_MAX;
+    if (!read_int(nb::object(nb::borrow<nb::sequence>(x)[i]), sides[i])) bad();
   }
   return {sides[0], sides[1]};
 }
@@ -42,8 +39,8 @@ nb::object run_attention(Call& call, nb::handle type, bool with_lse, F&& fn) {
 
 /// The options that both forms share.
 template <class Options>
-void set_options(Call& call, const char* op, Options& o, std::optional<double> scale, nb::handle causal, nb::handle window,
-                 std::optional<double> softcap, OptionalArray sinks, const std::string& strategy, bool return_lse) {
+void set_options(Call& call, const char* op, Options& o, OptionalReal scale, nb::handle causal, nb::handle window,
+                 OptionalReal softcap, OptionalArray sinks, const std::string& strategy, bool return_lse) {
   o.scale = scale;
   o.causal = to_causal(op, causal);
   o.window = to_window(op, window);
@@ -74,20 +71,23 @@ void bind_attention(nb::module_& m) {
   m.attr("AttentionResult") = type;
   const nb::handle result = type;
 
-  m.def("attention", [result](Array query, Array key, Array value, OptionalArray mask, OptionalArray bias, std::optional<double> scale,
-                              Object causal, Object window, std::optional<double> softcap, OptionalArray sinks,
-                              const std::string& strategy, bool return_lse, Out out) {
-    Call call("attention", out);
-    const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);
-    AttentionOptions o;
-    o.mask = call.array("mask", mask);
-    o.bias = call.array("bias", bias);
-    set_options(call, "attention", o, scale, causal.object, window.object, softcap, sinks, strategy, return_lse);
-    return run_attention(call, result, return_lse, [&] { return attention(q, k, v, o); });
-  }, "query"_a, "key"_a, "value"_a, "mask"_a = nb::none(), "bias"_a = nb::none(), nb::kw_only(), "scale"_a = nb::none(),
-     "causal"_a.none() = false, "window"_a = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(), "strategy"_a = "auto",
-     "return_lse"_a = false, "out"_a = nb::none(),
-     R"(softmax(scale * query key^T + bias) value over the keys that each query may see.
+  m.def(
+      "attention",
+      [result](Array query, Array key, Array value, OptionalArray mask, OptionalArray bias, OptionalReal scale,
+               Object causal, Object window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
+               bool return_lse, Out out) {
+        Call call("attention", out);
+        const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);
+        AttentionOptions o;
+        o.mask = call.array("mask", mask);
+        o.bias = call.array("bias", bias);
+        set_options(call, "attention", o, scale, causal.object, window.object, softcap, sinks, strategy, return_lse);
+        return run_attention(call, result, return_lse, [&] { return attention(q, k, v, o); });
+      },
+      "query"_a, "key"_a, "value"_a, "mask"_a = nb::none(), "bias"_a = nb::none(), nb::kw_only(),
+      "scale"_a = nb::none(), "causal"_a.none() = false, "window"_a = nb::none(), "softcap"_a = nb::none(),
+      "sinks"_a = nb::none(), "strategy"_a = "auto", "return_lse"_a = false, "out"_a = nb::none(),
+      R"(softmax(scale * query key^T + bias) value over the keys that each query may see.
 
 query [B, Hq, Sq, D], key [B, Hkv, Sk, D], value [B, Hkv, Sk, Dv] of one float dtype; Hq a multiple of Hkv. Returns
 [B, Hq, Sq, Dv], with return_lse=True AttentionResult(out, lse), lse [B, Hq, Sq] float32 (natural logarithm, without the
@@ -101,19 +101,23 @@ c * tanh(s / c), before mask and bias. sinks [Hq]: exp(sink) joins the denominat
 
 Raises ShapeError, DTypeError, DeviceError, ValueError, UnsupportedError.)");
 
-  m.def("attention_varlen", [result](Array query, Array key, Array value, Array cu_seqlens_q, Array cu_seqlens_k,
-                                     std::optional<double> scale, Object causal, Object window, std::optional<double> softcap,
-                                     OptionalArray sinks, const std::string& strategy, bool return_lse, Out out) {
-    Call call("attention_varlen", out);
-    const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);
-    const Tensor cu_q = call.array("cu_seqlens_q", cu_seqlens_q), cu_k = call.array("cu_seqlens_k", cu_seqlens_k);
-    AttentionVarlenOptions o;
-    set_options(call, "attention_varlen", o, scale, causal.object, window.object, softcap, sinks, strategy, return_lse);
-    return run_attention(call, result, return_lse, [&] { return attention_varlen(q, k, v, cu_q, cu_k, o); });
-  }, "query"_a, "key"_a, "value"_a, "cu_seqlens_q"_a, "cu_seqlens_k"_a, nb::kw_only(), "scale"_a = nb::none(), "causal"_a.none() = false,
-     "window"_a = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(), "strategy"_a = "auto", "return_lse"_a = false,
-     "out"_a = nb::none(),
-     R"(attention() of packed sequences: query [Tq, Hq, D], key [Tk, Hkv, D], value [Tk, Hkv, Dv].
+  m.def(
+      "attention_varlen",
+      [result](Array query, Array key, Array value, Array cu_seqlens_q, Array cu_seqlens_k, OptionalReal scale,
+               Object causal, Object window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
+               bool return_lse, Out out) {
+        Call call("attention_varlen", out);
+        const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);
+        const Tensor cu_q = call.array("cu_seqlens_q", cu_seqlens_q), cu_k = call.array("cu_seqlens_k", cu_seqlens_k);
+        AttentionVarlenOptions o;
+        set_options(call, "attention_varlen", o, scale, causal.object, window.object, softcap, sinks, strategy,
+                    return_lse);
+        return run_attention(call, result, return_lse, [&] { return attention_varlen(q, k, v, cu_q, cu_k, o); });
+      },
+      "query"_a, "key"_a, "value"_a, "cu_seqlens_q"_a, "cu_seqlens_k"_a, nb::kw_only(), "scale"_a = nb::none(),
+      "causal"_a.none() = false, "window"_a = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(),
+      "strategy"_a = "auto", "return_lse"_a = false, "out"_a = nb::none(),
+      R"(attention() of packed sequences: query [Tq, Hq, D], key [Tk, Hkv, D], value [Tk, Hkv, Dv].
 
 Sequence n has the queries cu_seqlens_q[n] to cu_seqlens_q[n + 1] - 1, and likewise keys; both arrays are int32 or int64,
 equally long, rise from 0 and end at T at most. Rows past the end give 0 and lse -inf. Returns [Tq, Hq, Dv], with

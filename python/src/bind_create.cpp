@@ -123,20 +123,22 @@ void bind_ranges(nb::module_& m) {
       "start, start + step, ... before end; arange(n) counts from 0. int64 when all are integers, else float32.");
   m.def(
       "linspace",
-      [](ArrayOrScalar start, ArrayOrScalar end, int64_t steps, DTypeLike dtype, DeviceLike device, Out out) {
+      [](ArrayOrScalar start, ArrayOrScalar end, Int steps, DTypeLike dtype, DeviceLike device, Out out) {
         Call call("linspace", out);
         const Scalar from = number_of("linspace", "start", start), to = number_of("linspace", "end", end);
         const CreateOptions options = options_of(call, dtype, device);
-        return call.run([&] { return linspace(from, to, steps, options); });
+        const int64_t count = call.count("steps", steps);
+        return call.run([&] { return linspace(from, to, count, options); });
       },
       "start"_a, "end"_a, "steps"_a, nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(),
       "out"_a = nb::none(), "`steps` values from start to end, both included, evenly spaced.");
   m.def(
       "eye",
-      [](int64_t n, std::optional<int64_t> columns, DTypeLike dtype, DeviceLike device, Out out) {
+      [](Int n, std::optional<Int> columns, DTypeLike dtype, DeviceLike device, Out out) {
         Call call("eye", out);
         const CreateOptions options = options_of(call, dtype, device);
-        return call.run([&] { return eye(n, columns, options); });
+        const int64_t rows = call.count("n", n), width = columns ? call.count("m", *columns) : rows;
+        return call.run([&] { return eye(rows, width, options); });
       },
       "n"_a, "m"_a = nb::none(), nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(), "out"_a = nb::none(),
       "[n, m] (m defaults to n) with 1 on the main diagonal, else 0.");
@@ -158,7 +160,7 @@ void bind_borders(nb::module_& m) {
   const auto triangle = [&](const char* name, Tensor (*fn)(const Tensor&, const TriangleOptions&), const char* doc) {
     def_method(
         m, name,
-        [name, fn](Array x, int64_t diagonal, Out out) {
+        [name, fn](Array x, Int diagonal, Out out) {
           Call call(name, out);
           const Tensor t = call.array("x", x);
           return call.run([&] { return fn(t, {.diagonal = diagonal, .out = call.out()}); });
@@ -204,6 +206,8 @@ Tensor from_objects(nb::handle obj, std::optional<DType> dtype) {
                       : scalar->is_bool()                     ? boolean
                       : scalar->kind() == Scalar::Kind::kUInt ? uint64
                                                               : int64;
+    // Asked for an integer dtype, floats are converted as an array of them is.
+    if (dtype && scalar->is_float()) return core::scalar_tensor(op, "obj", *scalar, float64, kCpu).to(*dtype);
     return core::scalar_tensor(op, "obj", *scalar, dtype.value_or(own), kCpu);
   }
   nb::object array;

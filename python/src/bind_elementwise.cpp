@@ -145,18 +145,24 @@ void bind_sums(nb::module_& m) {
 template <class Options>
 void bind_activation_of(nb::module_& m, const char* name, const char* option, double fallback, Tensor (*fn)(const Tensor&, const Options&),
                         Tensor (*write)(const Tensor&, double)) {
-  def_method(m, name, [name, fn](Array x, double value, Out out) {
-    Call call(name, out);
-    const Tensor t = call.array("x", x);
-    return call.run([&] { return fn(t, {value, call.out()}); });
-  }, "x"_a, nb::arg(option) = fallback, nb::kw_only(), "out"_a = nb::none(), kept(docstring(name, kResult)));
+  def_method(
+      m, name,
+      [name, fn](Array x, Real value, Out out) {
+        Call call(name, out);
+        const Tensor t = call.array("x", x);
+        return call.run([&] { return fn(t, {value, call.out()}); });
+      },
+      "x"_a, nb::arg(option) = fallback, nb::kw_only(), "out"_a = nb::none(), kept(docstring(name, kResult)));
   const char* written = kept(std::string(name) + "_");
-  def_method(m, written, [written, write](Array x, double value) {
-    Call call(written);
-    const Tensor t = call.array("x", x);
-    call.compute([&] { return write(t, value); });
-    return nb::borrow(x.object);
-  }, "x"_a, nb::arg(option) = fallback, kept(docstring(name, kWritten)));
+  def_method(
+      m, written,
+      [written, write](Array x, Real value) {
+        Call call(written);
+        const Tensor t = call.array("x", x);
+        call.compute([&] { return write(t, value); });
+        return nb::borrow(x.object);
+      },
+      "x"_a, nb::arg(option) = fallback, kept(docstring(name, kWritten)));
 }
 
 void bind_activations(nb::module_& m) {
@@ -227,12 +233,16 @@ void bind_choices(nb::module_& m) {
     call.compute([&] { return lerp_(t, b, w); });
     return nb::borrow(x.object);
   }, "x"_a, "end"_a, "weight"_a, kept(docstring("lerp", kWritten)));
-  def_method(m, "isclose", [](ArrayOrScalar x, ArrayOrScalar other, double rtol, double atol, bool equal_nan, Out out) {
-    Call call("isclose", out);
-    const OperandPair p(call, "isclose", x, "other", other);
-    return call.run([&] { return isclose(p.first, p.second, {rtol, atol, equal_nan, call.out()}); });
-  }, "x"_a, "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false, nb::kw_only(), "out"_a = nb::none(),
-     kept(docstring("isclose", "Equal infinities are close; NaN with NaN where equal_nan. rtol, atol >= 0 (ValueError).")));
+  def_method(
+      m, "isclose",
+      [](ArrayOrScalar x, ArrayOrScalar other, Real rtol, Real atol, bool equal_nan, Out out) {
+        Call call("isclose", out);
+        const OperandPair p(call, "isclose", x, "other", other);
+        return call.run([&] { return isclose(p.first, p.second, {rtol, atol, equal_nan, call.out()}); });
+      },
+      "x"_a, "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false, nb::kw_only(), "out"_a = nb::none(),
+      kept(docstring("isclose",
+                     "Equal infinities are close; NaN with NaN where equal_nan. rtol, atol >= 0 (ValueError).")));
 }
 
 /// A device name, or a dtype.

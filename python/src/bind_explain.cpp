@@ -1,4 +1,6 @@
 // explain: recording in Python's hands, planning in C++. python/tenor/_explain*.py is written over this.
+#include <algorithm>
+#include <climits>
 #include <set>
 
 #include "call.h"
@@ -120,7 +122,10 @@ void bind_explanation(nb::module_& m) {
       .def_ro("device", &Explanation::device)
       .def_ro("device_source", &Explanation::device_source)
       .def(
-          "to_text", [](const Explanation& x, int width, bool color) { return to_string(x, width, color); },
+          "to_text",
+          [](const Explanation& x, Int width, bool color) {
+            return to_string(x, static_cast<int>(std::clamp<int64_t>(width, INT_MIN, INT_MAX)), color);
+          },
           "width"_a = 100, "color"_a = false, "The table that str() gives, of at most `width` columns.")
       .def(
           "_add_times",

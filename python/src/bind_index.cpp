@@ -271,7 +271,7 @@ void bind_rearrangements(nb::module_& m) {
   bind_listed(m, "flip", "dims", &flip, "Elements in reverse order along each of dims.");
   def_method(
       m, "repeat_interleave",
-      [](Array x, nb::handle repeats, OptionalInt dim, std::optional<int64_t> output_size, Out out) {
+      [](Array x, nb::handle repeats, OptionalInt dim, OptionalInt output_size, Out out) {
         Call call("repeat_interleave", out);
         const Tensor t = call.array("x", x);
         const auto options = [&] {
@@ -301,10 +301,11 @@ void bind_rearrangements(nb::module_& m) {
       "Elements moved by shifts[i] along dims[i], around the end; without dims, along the flattened x.");
   m.def(
       "one_hot",
-      [](Array x, int64_t num_classes, Out out) {
+      [](Array x, Int num_classes, Out out) {
         Call call("one_hot", out);
         const Tensor t = call.array("x", x);
-        return call.run([&] { return one_hot(t, {.num_classes = num_classes, .out = call.out()}); });
+        const int64_t classes = call.count("num_classes", num_classes);
+        return call.run([&] { return one_hot(t, {.num_classes = classes, .out = call.out()}); });
       },
       "x"_a, "num_classes"_a = -1, nb::kw_only(), "out"_a = nb::none(),
       "int64 [*S, num_classes], 1 at x's class; classes are 0..num_classes-1 (IndexError), -1 means the largest + 1.");

@@ -19,7 +19,7 @@ AddNormResult outs(Call& call) { return {call.out(0, 2), call.out(1, 2)}; }
 void bind_row_norms(nb::module_& m) {
   m.def(
       "layer_norm",
-      [](Array x, Array gamma, OptionalArray beta, double epsilon, Out out) {
+      [](Array x, Array gamma, OptionalArray beta, Real epsilon, Out out) {
         Call call("layer_norm", out);
         const Tensor t = call.array("x", x), g = call.array("gamma", gamma), b = call.array("beta", beta),
                      to = call.out();
@@ -32,7 +32,7 @@ void bind_row_norms(nb::module_& m) {
 
   m.def(
       "rms_norm",
-      [](Array x, Array gamma, double epsilon, double weight_offset, Out out) {
+      [](Array x, Array gamma, Real epsilon, Real weight_offset, Out out) {
         Call call("rms_norm", out);
         const Tensor t = call.array("x", x), g = call.array("gamma", gamma), to = call.out();
         return call.run(
@@ -45,7 +45,7 @@ void bind_row_norms(nb::module_& m) {
 
   m.def(
       "add_rms_norm",
-      [](Array x, Array residual, Array gamma, double epsilon, double weight_offset, Out out) {
+      [](Array x, Array residual, Array gamma, Real epsilon, Real weight_offset, Out out) {
         Call call("add_rms_norm", out);
         const Tensor t = call.array("x", x), r = call.array("residual", residual), g = call.array("gamma", gamma);
         const AddNormResult to = outs(call);
@@ -60,7 +60,7 @@ void bind_row_norms(nb::module_& m) {
 
   m.def(
       "add_layer_norm",
-      [](Array x, Array residual, Array gamma, OptionalArray beta, double epsilon, Out out) {
+      [](Array x, Array residual, Array gamma, OptionalArray beta, Real epsilon, Out out) {
         Call call("add_layer_norm", out);
         const Tensor t = call.array("x", x), r = call.array("residual", residual), g = call.array("gamma", gamma),
                      b = call.array("beta", beta);
@@ -99,7 +99,7 @@ void bind_along_dim(nb::module_& m) {
 
   m.def(
       "normalize",
-      [](Array x, double p, Int dim, double epsilon, Out out) {
+      [](Array x, Real p, Int dim, Real epsilon, Out out) {
         Call call("normalize", out);
         const Tensor t = call.array("x", x), to = call.out();
         return call.run([&] { return normalize(t, {.p = p, .dim = dim, .epsilon = epsilon, .out = to}); });
@@ -111,7 +111,7 @@ void bind_along_dim(nb::module_& m) {
 void bind_channel_norms(nb::module_& m) {
   m.def(
       "group_norm",
-      [](Array x, int64_t groups, OptionalArray gamma, OptionalArray beta, double epsilon, Out out) {
+      [](Array x, Int groups, OptionalArray gamma, OptionalArray beta, Real epsilon, Out out) {
         Call call("group_norm", out);
         const Tensor t = call.array("x", x), g = call.array("gamma", gamma), b = call.array("beta", beta),
                      to = call.out();
@@ -123,7 +123,7 @@ void bind_channel_norms(nb::module_& m) {
 
   m.def(
       "instance_norm",
-      [](Array x, OptionalArray gamma, OptionalArray beta, double epsilon, Out out) {
+      [](Array x, OptionalArray gamma, OptionalArray beta, Real epsilon, Out out) {
         Call call("instance_norm", out);
         const Tensor t = call.array("x", x), g = call.array("gamma", gamma), b = call.array("beta", beta),
                      to = call.out();
@@ -134,7 +134,7 @@ void bind_channel_norms(nb::module_& m) {
 
   m.def(
       "batch_norm",
-      [](Array x, Array mean, Array variance, OptionalArray gamma, OptionalArray beta, double epsilon, Out out) {
+      [](Array x, Array mean, Array variance, OptionalArray gamma, OptionalArray beta, Real epsilon, Out out) {
         Call call("batch_norm", out);
         const Tensor t = call.array("x", x), mu = call.array("mean", mean), v = call.array("variance", variance);
         const Tensor g = call.array("gamma", gamma), b = call.array("beta", beta), to = call.out();

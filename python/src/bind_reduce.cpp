@@ -50,7 +50,7 @@ void bind_plain(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, co
 void bind_variance(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, const VarOptions&), const char* doc) {
   def_method(
       m, name,
-      [name, fn](Array x, DimList dim, bool keepdim, double correction, Out out, Workspace workspace) {
+      [name, fn](Array x, DimList dim, bool keepdim, Real correction, Out out, Workspace workspace) {
         Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const VarOptions o{call.optional_dims("dim", dim), keepdim, correction, call.out()};
@@ -106,7 +106,7 @@ void bind_extreme(nb::module_& m, const char* name, bool largest, const char* do
 }
 
 double to_power(nb::handle p) {
-  if (const auto number = to_scalar(p)) return number->as_double();
+  if (const auto number = to_scalar(p, "norm", "p")) return number->as_double();
   if (const auto text = utf8_of(p)) {
     if (*text == "fro") return 2;
     if (*text == "inf" || *text == "-inf") return *text == "inf" ? HUGE_VAL : -HUGE_VAL;

@@ -8,7 +8,7 @@ namespace {
 using core::fail;
 
 double number(const std::string& key, nb::handle value) {
-  const auto scalar = to_scalar(value);
+  const auto scalar = to_scalar(value, "rope_tables", ("scaling['" + key + "']").c_str());
   if (!scalar || scalar->is_bool())
     fail<ValueError>("rope_tables: scaling['{}'] must be a number, got {}", key, nb::repr(value).c_str());
   return scalar->as_double();
@@ -121,8 +121,7 @@ double to_theta(double theta, nb::handle scaling) {
 void bind_rope(nb::module_& m) {
   m.def(
       "rope",
-      [](Array x, Array cos, Array sin, bool interleaved, std::optional<int64_t> rotary_dim, OptionalArray positions,
-         Out out) {
+      [](Array x, Array cos, Array sin, bool interleaved, OptionalInt rotary_dim, OptionalArray positions, Out out) {
         Call call("rope", out);
         const Tensor t = call.array("x", x), c = call.array("cos", cos), s = call.array("sin", sin),
                      p = call.array("positions", positions);
@@ -141,15 +140,16 @@ void bind_rope(nb::module_& m) {
 
   m.def(
       "rope_tables",
-      [](int64_t maxpos, int64_t rotary_dim, double theta, nb::object scaling, DeviceLike device, Out out) {
+      [](Int maxpos, Int rotary_dim, Real theta, nb::object scaling, DeviceLike device, Out out) {
         Call call("rope_tables", out);
         static auto* type = new nb::object(named_tuple("RopeTables", {"cos", "sin"}));
+        const int64_t rows = call.count("maxpos", maxpos);
         const RopeTablesOptions options{.theta = to_theta(theta, scaling),
                                         .scaling = to_scaling(scaling),
                                         .device = call.device(device),
                                         .out = {call.out(0, 2), call.out(1, 2)}};
         return call.run_named(*type, [&] {
-          RopeTables tables = rope_tables(maxpos, rotary_dim, options);
+          RopeTables tables = rope_tables(rows, rotary_dim, options);
           return std::vector<Tensor>{tables.cos, tables.sin};
         });
       },

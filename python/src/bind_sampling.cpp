@@ -74,17 +74,25 @@ void bind_sampling(nb::module_& m) {
      "position"_a = 0, "return_valid"_a = false, "out"_a = nb::none(), "workspace"_a = nb::none(),
      "As sample, from probabilities [B, V] whose rows need not sum to 1. A row with a negative, NaN or infinite entry, or of zeros\n"
      "alone, is not valid. Tokens of probability 0 are never drawn.");
-  m.def("multinomial", [](Array probs, int64_t num_samples, bool replacement, OptionalNumber seed, ArrayOrScalar position,
-                          Out out, Workspace workspace) {
-    Call call("multinomial", out, workspace);
-    const Tensor x = call.array("probs", probs);
-    const MultinomialOptions o{replacement, optional(call, "seed", seed), call.operand("position", position), call.out()};
-    return call.run([&] { return multinomial(x, num_samples, o); });
-  }, "probs"_a, "num_samples"_a, "replacement"_a = false, "seed"_a = nb::none(), "position"_a = 0, nb::kw_only(),
-     "out"_a = nb::none(), "workspace"_a = nb::none(),
-     "num_samples tokens from probs [V] or [B, V] (rows need not sum to 1): int64 [n] or [B, n]. Without replacement the tokens\n"
-     "differ, in the order drawn; -1 once the tokens of positive probability are used up, and in rows without a distribution.\n"
-     "seed (required) and position are integers or arrays [B]. ValueError unless num_samples >= 1, and at most V without replacement.");
+  m.def(
+      "multinomial",
+      [](Array probs, Int num_samples, bool replacement, OptionalNumber seed, ArrayOrScalar position, Out out,
+         Workspace workspace) {
+        Call call("multinomial", out, workspace);
+        const Tensor x = call.array("probs", probs);
+        const MultinomialOptions o{replacement, optional(call, "seed", seed), call.operand("position", position),
+                                   call.out()};
+        const int64_t count = call.count("num_samples", num_samples);
+        return call.run([&] { return multinomial(x, count, o); });
+      },
+      "probs"_a, "num_samples"_a, "replacement"_a = false, "seed"_a = nb::none(), "position"_a = 0, nb::kw_only(),
+      "out"_a = nb::none(),
+      "num_samples tokens from probs [V] or [B, V] (rows need not sum to 1): int64 [n] or [B, n]. Without replacement "
+      "the tokens\n"
+      "differ, in the order drawn; -1 once the tokens of positive probability are used up, and in rows without a "
+      "distribution.\n"
+      "seed (required) and position are integers or arrays [B]. ValueError unless num_samples >= 1, and at most V "
+      "without replacement.");
   m.def("top_k_mask_logits", [](Array logits, ArrayOrScalar top_k, Out out, Workspace workspace) {
     Call call("top_k_mask_logits", out, workspace);
     const Tensor x = call.array("logits", logits);

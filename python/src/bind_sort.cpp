@@ -86,13 +86,19 @@ void bind_sort(nb::module_& m) {
      "The distinct elements (or slices along dim, in lexicographic order), ascending. With return_inverse and return_counts a\n"
      "tuple (values, inverse_indices, counts) of what was asked for: x = values[inverse_indices]. Every NaN is distinct, -0\n"
      "equals +0; of equal elements the first is returned. The result is sorted whatever sorted says.");
-  def_method(m, "bincount", [](Array x, OptionalArray weights, int64_t minlength, Out out) {
-    Call call("bincount", out);
-    const Tensor t = call.array("x", x), w = call.array("weights", weights), into = call.out();
-    return call.run([&] { return bincount(t, {w, minlength, into}); });
-  }, "x"_a, "weights"_a = nb::none(), "minlength"_a = 0, nb::kw_only(), "out"_a = nb::none(),
-     "How often each of 0, 1, 2, ... occurs in the integers x [n]: int64 [max(max(x) + 1, minlength)], or the sums of the\n"
-     "weights [n] in index order: float32 for float32 weights, else float64. ValueError for a negative element or minlength.");
+  def_method(
+      m, "bincount",
+      [](Array x, OptionalArray weights, Int minlength, Out out) {
+        Call call("bincount", out);
+        const Tensor t = call.array("x", x), w = call.array("weights", weights), into = call.out();
+        const int64_t least = call.count("minlength", minlength);
+        return call.run([&] { return bincount(t, {w, least, into}); });
+      },
+      "x"_a, "weights"_a = nb::none(), "minlength"_a = 0, nb::kw_only(), "out"_a = nb::none(),
+      "How often each of 0, 1, 2, ... occurs in the integers x [n]: int64 [max(max(x) + 1, minlength)], or the sums of "
+      "the\n"
+      "weights [n] in index order: float32 for float32 weights, else float64. ValueError for a negative element or "
+      "minlength.");
   m.def("searchsorted", [](Array sorted_sequence, ArrayOrScalar values, bool right, Out out) {
     Call call("searchsorted", out);
     const Tensor seq = call.array("sorted_sequence", sorted_sequence);

@@ -18,8 +18,13 @@ Stream to_stream(nb::handle x, Device device) {
   const nb::object handle = field ? x.attr(field) : nb::borrow(x);
   if (!PyLong_Check(handle.ptr()))
     core::fail<DTypeError>("stream: expected a tenor, torch or cupy stream, or a cudaStream_t as an int, got {}", nb::repr(x).c_str());
+  const auto address = PyLong_AsVoidPtr(handle.ptr());
+  if (!address && PyErr_Occurred()) {
+    PyErr_Clear();
+    core::fail<ValueError>("stream: {} is no address of a stream", nb::str(handle).c_str());
+  }
   if (has_attribute(x, "device_index")) device.index = nb::cast<int>(x.attr("device_index"));
-  return {device, reinterpret_cast<CUstream_st*>(nb::cast<uintptr_t>(handle))};
+  return {device, static_cast<CUstream_st*>(address)};
 }
 
 Device cuda_device(nb::handle device) {

@@ -60,16 +60,23 @@ void bind_view(nb::module_& m) {
     const Tensor t = call.array("x", x);
     return call.run([&] { return select(t, dim, index); });
   }, "x"_a, "dim"_a, "index"_a, "Element `index` of `dim`, which disappears.");
-  def_method(m, "narrow", [](Array x, Int dim, int64_t start, int64_t length) {
-    Call call("narrow");
-    const Tensor t = call.array("x", x);
-    return call.run([&] { return narrow(t, dim, start, length); });
-  }, "x"_a, "dim"_a, "start"_a, "length"_a, "`length` elements of `dim` from `start`.");
-  def_method(m, "slice", [](Array x, Int dim, std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step) {
-    Call call("slice");
-    const Tensor t = call.array("x", x);
-    return call.run([&] { return slice(t, dim, start, stop, step); });
-  }, "x"_a, "dim"_a = 0, "start"_a = nb::none(), "stop"_a = nb::none(), "step"_a = 1, "start:stop:step of `dim`, clamped as in Python; step > 0.");
+  def_method(
+      m, "narrow",
+      [](Array x, Int dim, Int start, Int length) {
+        Call call("narrow");
+        const Tensor t = call.array("x", x);
+        return call.run([&] { return narrow(t, dim, start, length); });
+      },
+      "x"_a, "dim"_a, "start"_a, "length"_a, "`length` elements of `dim` from `start`.");
+  def_method(
+      m, "slice",
+      [](Array x, Int dim, OptionalInt start, OptionalInt stop, Int step) {
+        Call call("slice");
+        const Tensor t = call.array("x", x);
+        return call.run([&] { return slice(t, dim, start, stop, step); });
+      },
+      "x"_a, "dim"_a = 0, "start"_a = nb::none(), "stop"_a = nb::none(), "step"_a = 1,
+      "start:stop:step of `dim`, clamped as in Python; step > 0.");
   def_method(m, "split", [](Array x, DimList sizes, Int dim) {
     Call call("split");
     const Tensor t = call.array("x", x);
@@ -77,26 +84,35 @@ void bind_view(nb::module_& m) {
     const Dims parts = call.dims("split_size_or_sections", sizes, kAnyCount);
     return call.run([&] { return one ? split(t, parts[0], dim) : split(t, parts, dim); });
   }, "x"_a, "split_size_or_sections"_a, "dim"_a = 0, "Pieces of one size (the last smaller), or of the sizes given.");
-  def_method(m, "chunk", [](Array x, int64_t chunks, Int dim) {
-    Call call("chunk");
-    const Tensor t = call.array("x", x);
-    return call.run([&] { return chunk(t, chunks, dim); });
-  }, "x"_a, "chunks"_a, "dim"_a = 0, "At most `chunks` pieces of equal size but the last.");
+  def_method(
+      m, "chunk",
+      [](Array x, Int chunks, Int dim) {
+        Call call("chunk");
+        const Tensor t = call.array("x", x);
+        return call.run([&] { return chunk(t, chunks, dim); });
+      },
+      "x"_a, "chunks"_a, "dim"_a = 0, "At most `chunks` pieces of equal size but the last.");
   def_method(m, "unbind", [](Array x, Int dim) {
     Call call("unbind");
     const Tensor t = call.array("x", x);
     return call.run([&] { return unbind(t, dim); });
   }, "x"_a, "dim"_a = 0, "Every element along `dim`, which disappears.");
-  def_method(m, "diagonal", [](Array x, int64_t offset, Int dim1, Int dim2) {
-    Call call("diagonal");
-    const Tensor t = call.array("x", x);
-    return call.run([&] { return diagonal(t, offset, dim1, dim2); });
-  }, "x"_a, "offset"_a = 0, "dim1"_a = 0, "dim2"_a = 1, "The diagonal of two dims as a new last dim.");
-  def_method(m, "unfold", [](Array x, Int dim, int64_t size, int64_t step) {
-    Call call("unfold");
-    const Tensor t = call.array("x", x);
-    return call.run([&] { return unfold(t, dim, size, step); });
-  }, "x"_a, "dim"_a, "size"_a, "step"_a, "Windows of `size` every `step` along `dim`, as a new last dim.");
+  def_method(
+      m, "diagonal",
+      [](Array x, Int offset, Int dim1, Int dim2) {
+        Call call("diagonal");
+        const Tensor t = call.array("x", x);
+        return call.run([&] { return diagonal(t, offset, dim1, dim2); });
+      },
+      "x"_a, "offset"_a = 0, "dim1"_a = 0, "dim2"_a = 1, "The diagonal of two dims as a new last dim.");
+  def_method(
+      m, "unfold",
+      [](Array x, Int dim, Int size, Int step) {
+        Call call("unfold");
+        const Tensor t = call.array("x", x);
+        return call.run([&] { return unfold(t, dim, size, step); });
+      },
+      "x"_a, "dim"_a, "size"_a, "step"_a, "Windows of `size` every `step` along `dim`, as a new last dim.");
 }
 
 }  // namespace tenor::python

@@ -2,11 +2,13 @@
 
 #include <nanobind/ndarray.h>
 
+#include <cmath>
 #include <unordered_map>
 
 #include "call_torch.h"
 #include "src/core/dlpack.h"
 #include "src/core/text.h"
+#include "src/cpu/canonical_bools.h"
 
 namespace tenor::python {
 namespace {
@@ -26,6 +28,7 @@ ArrayKind kind_of(nb::handle x) {
   // Subclasses count as their base's library.
   for (nb::handle base : nb::tuple(nb::handle(reinterpret_cast<PyObject*>(type)).attr("__mro__"))) {
     const std::string full = nb::cast<std::string>(base.attr("__module__")) + "." + nb::cast<std::string>(base.attr("__name__"));
+    if (full == "numpy.ma.MaskedArray" || full == "numpy.ma.core.MaskedArray") kind = ArrayKind::kMasked;
     if (full == "numpy.ndarray" || full == "numpy.generic") kind = ArrayKind::kNumPy;
     if (full == "torch.Tensor") kind = ArrayKind::kTorch;
     if (kind != ArrayKind::kNone) break;
@@ -193,10 +196,21 @@ std::optional<int64_t> to_int64(nb::handle x) {
   return value;
 }
 
-bool read_int(nb::handle x, int64_t& value) {
+bool read_int(nb::handle x, Int& to) {
   if (!is_integer_object(x)) return false;
   const auto read = to_int64(x);
-  value = read ? *read : nb::steal(PyNumber_Index(x.ptr())) < nb::int_(0) ? INT64_MIN : INT64_MAX;
+  to.beyond = !read;
+  to.value = read ? *read : nb::steal(PyNumber_Index(x.ptr())) < nb::int_(0) ? INT64_MIN : INT64_MAX;
+  return true;
+}
+
+bool read_real(nb::handle x, double& value) {
+  value = PyFloat_AsDouble(x.ptr());
+  if (value != -1 || !PyErr_Occurred()) return true;
+  nb::python_error error;
+  if (error.matches(PyExc_TypeError)) return false;
+  if (!error.matches(PyExc_OverflowError) || !is_integer_object(x)) throw error;
+  value = nb::steal(PyNumber_Index(x.ptr())) < nb::int_(0) ? -HUGE_VAL : HUGE_VAL;
   return true;
 }
 
@@ -238,18 +252,36 @@ nb::tuple to_tuple(const Dims& dims) {
 
 bool is_array(nb::handle x) { return kind_of(x) != ArrayKind::kNone; }
 
-Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind) {
-  const ArrayKind found = kind_of(x);
-  if (kind) *kind = found;
-  switch (found) {
-    case ArrayKind::kTenor: return *nb::inst_ptr<Tensor>(x);
+/// Bools of another library as kernels read them. Operators named with a trailing underscore write into their x, so
+/// that is put right where it lies; every other argument is only read.
+static Tensor with_canonical_bools(std::string_view op, std::string_view name, const Tensor& x) {
+  if (x.dtype() != boolean || x.device().type != DeviceType::kCpu || name == "out") return x;
+  if (!op.ends_with('_') || name != "x" || x.read_only()) return cpu::canonical_bools(x);
+  cpu::make_canonical(x);
+  return x;
+}
+
+/// The array as its library hands it out.
+static Tensor imported(const char* op, const char* name, nb::handle x, ArrayKind kind) {
+  switch (kind) {
     case ArrayKind::kNumPy: return from_numpy(op, name, x);
+    case ArrayKind::kMasked:
+      fail<UnsupportedError>(
+          "{}: {} is a masked array, and its mask would be ignored; pass its .data or .filled(value)", op, name);
     case ArrayKind::kTorch: return from_torch(op, name, x);
     case ArrayKind::kOther: return from_dlpack_exporter(x);
-    case ArrayKind::kNone: break;
+    default:
+      break;
   }
   const nb::str type = nb::str(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__name__"));
   fail<DTypeError>("{}: {} must be an array (tenor.Tensor, NumPy, PyTorch or any DLPack exporter), got {}", op, name, type.c_str());
+}
+
+Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind) {
+  const ArrayKind found = kind_of(x);
+  if (kind) *kind = found;
+  if (found == ArrayKind::kTenor) return *nb::inst_ptr<Tensor>(x);
+  return with_canonical_bools(op, name, imported(op, name, x, found));
 }
 
 std::optional<Scalar> to_scalar(nb::handle x, const char* op, const char* name) {
@@ -379,6 +411,11 @@ std::optional<Dims> Call::optional_dims(const char* name, DimList x, size_t most
 Dims Call::dims(const char* name, DimList x, size_t most) {
   if (auto out = optional_dims(name, x, most)) return *out;
   fail<DTypeError>("{}: {} must be an int or a sequence of ints, got None", op_, name);
+}
+
+int64_t Call::count(const char* name, Int x) {
+  if (x.beyond) fail<ValueError>("{}: {} is beyond 64 bits", op_, name);
+  return x;
 }
 
 std::optional<DType> Call::dtype(DTypeLike x) {

@@ -35,10 +35,16 @@ struct ArrayOrScalar { nb::handle object; };  ///< or a bool, int or float
 struct ArrayList { nb::handle object; };      ///< a sequence of arrays
 struct DimList { nb::handle object; };        ///< an int or a sequence of ints; None where the operator says so
 struct Int {                                  ///< an int; one beyond 64 bits becomes the limit, which every operator finds
-  int64_t value;                              ///< out of range: a dim, an index, a k
+  int64_t value;                              ///< out of range or takes as what it is: a dim, an index, a k, a bound
+  bool beyond = false;                        ///< whether it was: Call::count
   operator int64_t() const { return value; }
 };
 struct OptionalInt : std::optional<int64_t> {};  ///< or None
+struct Real {                                    ///< a number; an int beyond float64 becomes an infinity
+  double value;
+  operator double() const { return value; }
+};
+struct OptionalReal : std::optional<double> {};  ///< or None
 struct DTypeLike { nb::handle object; };      ///< tenor.float32, a NumPy dtype, a name, float, int or bool; or None
 struct DeviceLike { nb::handle object; };     ///< "cpu", "cuda", "cuda:1"; or None
 struct Out { nb::handle object; };            ///< out=: a writable array, a tuple of them, or None
@@ -46,7 +52,8 @@ struct Out { nb::handle object; };            ///< out=: a writable array, a tup
 struct Workspace { nb::handle object = nb::handle(Py_None); };  ///< workspace=: a uint8 array on the operator's device, or None
 
 /// Which library an array belongs to, and how its results are made.
-enum class ArrayKind : uint8_t { kNone, kTenor, kNumPy, kTorch, kOther };
+/// A masked array is NumPy's by its base, but its mask lies outside of what Tenor reads.
+enum class ArrayKind : uint8_t { kNone, kTenor, kNumPy, kMasked, kTorch, kOther };
 
 /// The most dims that a tensor has, and the most entries of a list with one for each.
 inline constexpr size_t kMostDims = 64;
@@ -68,6 +75,8 @@ class Call {
   /// @throws ShapeError for more than `most` entries, of which an endless sequence has too many.
   Dims dims(const char* name, DimList x, size_t most = kMostDims);
   std::optional<Dims> optional_dims(const char* name, DimList x, size_t most = kMostDims);
+  /// A size that nothing else bounds. @throws ValueError beyond 64 bits
+  int64_t count(const char* name, Int x);
   std::optional<DType> dtype(DTypeLike x);
   Device device(DeviceLike x, Device fallback = kCpu);
 
@@ -186,13 +195,15 @@ TENOR_OBJECT_CASTER(Workspace, "ArrayLike | None")
 
 namespace tenor::python {
 /// Reads an Int; false for what is none. What its __index__ raises propagates.
-bool read_int(nb::handle x, int64_t& value);
+bool read_int(nb::handle x, Int& to);
+/// Reads a Real; false for what is none. What its __float__ or __index__ raises propagates.
+bool read_real(nb::handle x, double& value);
 }  // namespace tenor::python
 
 template <>
 struct nanobind::detail::type_caster<tenor::python::Int> {
   NB_TYPE_CASTER(tenor::python::Int, const_name("int"))
-  bool from_python(handle src, uint8_t, cleanup_list*) { return tenor::python::read_int(src, value.value); }
+  bool from_python(handle src, uint8_t, cleanup_list*) { return tenor::python::read_int(src, value); }
   static handle from_cpp(tenor::python::Int src, rv_policy, cleanup_list*) noexcept { return PyLong_FromLongLong(src.value); }
 };
 template <>
@@ -200,9 +211,31 @@ struct nanobind::detail::type_caster<tenor::python::OptionalInt> {
   NB_TYPE_CASTER(tenor::python::OptionalInt, const_name("int | None"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
     if (src.is_none()) return true;
-    return tenor::python::read_int(src, value.emplace());
+    tenor::python::Int read{};
+    if (!tenor::python::read_int(src, read)) return false;
+    value.emplace(read);
+    return true;
   }
   static handle from_cpp(tenor::python::OptionalInt src, rv_policy, cleanup_list*) noexcept {
     return src ? PyLong_FromLongLong(*src) : none().release();
+  }
+};
+template <>
+struct nanobind::detail::type_caster<tenor::python::Real> {
+  NB_TYPE_CASTER(tenor::python::Real, const_name("float"))
+  bool from_python(handle src, uint8_t, cleanup_list*) { return tenor::python::read_real(src, value.value); }
+  static handle from_cpp(tenor::python::Real src, rv_policy, cleanup_list*) noexcept {
+    return PyFloat_FromDouble(src.value);
+  }
+};
+template <>
+struct nanobind::detail::type_caster<tenor::python::OptionalReal> {
+  NB_TYPE_CASTER(tenor::python::OptionalReal, const_name("float | None"))
+  bool from_python(handle src, uint8_t, cleanup_list*) {
+    if (src.is_none()) return true;
+    return tenor::python::read_real(src, value.emplace());
+  }
+  static handle from_cpp(tenor::python::OptionalReal src, rv_policy, cleanup_list*) noexcept {
+    return src ? PyFloat_FromDouble(*src) : none().release();
   }
 };

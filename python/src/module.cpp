@@ -1,6 +1,8 @@
 // The module: error classes, dtypes, modes, then one bind_<family>() each.
 #include <nanobind/nanobind.h>
 
+#include <climits>
+
 #include "call.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
@@ -88,12 +90,24 @@ void bind_dtypes(nb::module_& m) {
 }
 
 void bind_modes(nb::module_& m) {
-  m.def("set_num_threads", &set_num_threads, "count"_a, "Sets the threads of CPU operators, process-wide.");
+  m.def(
+      "set_num_threads",
+      [](Int count) {
+        if (count > INT_MAX) core::fail<ValueError>("set_num_threads: {} threads are too many", count.value);
+        set_num_threads(static_cast<int>(std::max<int64_t>(count, 0)));
+      },
+      "count"_a, "Sets the threads of CPU operators, process-wide.");
   m.def("get_num_threads", &num_threads, "The threads of CPU operators.");
   m.def("allow_tf32", &allow_tf32, "on"_a, "Lets float32 contractions of this thread run in plain TF32. Returns the previous setting.");
   m.def("empty_cache", &empty_cache, "Returns the freed CPU blocks kept for reuse to the system.");
   m.def("cached_bytes", &cached_bytes, "Bytes of freed CPU blocks kept for reuse.");
-  m.def("set_cache_limit", &set_cache_limit, "bytes"_a, "The most bytes of freed CPU blocks kept for reuse.");
+  m.def(
+      "set_cache_limit",
+      [](Int bytes) {
+        if (bytes < 0) core::fail<ValueError>("set_cache_limit: bytes must be >= 0, got {}", bytes.value);
+        set_cache_limit(static_cast<size_t>(bytes.value));
+      },
+      "bytes"_a, "The most bytes of freed CPU blocks kept for reuse.");
   m.def("_named_tuple", [](const std::string& name, nb::tuple fields) { return named_tuple(name, fields); }, "name"_a, "fields"_a,
         "The type of results of that name.");
   m.attr("DeviceLimits") = named_tuple("DeviceLimits", {"copy_bytes", "float32_flops", "bfloat16_flops"});

@@ -12,6 +12,7 @@ inline Scalar number_of(const char* op, const char* name, ArrayOrScalar x) {
     const Tensor t = to_tensor(op, name, x.object);
     return is_float(t.dtype())    ? Scalar(t.item_double())
            : t.dtype() == boolean ? Scalar(t.item_int() != 0)
+           : t.dtype() == uint64  ? Scalar(static_cast<uint64_t>(t.item_int()))
                                   : Scalar(t.item_int());
   }
   if (auto scalar = to_scalar(x.object, op, name)) return *scalar;
