@@ -79,11 +79,11 @@ cuda_tests() {  # cuda_tests FILTER PIECES TOOL...
     fi'
 }
 memcheck() {
-  cuda_tests '*CudaCapture*' 2 compute-sanitizer --tool memcheck --error-exitcode 9 || return 1
+  cuda_tests '*CudaCapture*' 2 compute-sanitizer --tool memcheck --require-cuda-init no --error-exitcode 9 || return 1
   make_package || return 1
-  TENOR_SOURCE=$PWD PYTHONPATH=$package compute-sanitizer --tool memcheck --error-exitcode 9 "$python" -m tenor check --device=cuda --draws=1000
+  TENOR_SOURCE=$PWD PYTHONPATH=$package compute-sanitizer --tool memcheck --require-cuda-init no --error-exitcode 9 "$python" -m tenor check --device=cuda --draws=1000
 }
-racecheck() { cuda_tests '*CudaCapture*' 4 compute-sanitizer --tool racecheck --error-exitcode 9; }
+racecheck() { cuda_tests '*CudaCapture*' 4 compute-sanitizer --tool racecheck --require-cuda-init no --error-exitcode 9; }
 check() { tenor check --device=cuda --draws="$draws" --jobs="$jobs"; }
 bench() {
   local words=(--device=cuda --vs=torch,compile --budget="$budget" --record="$out/record.jsonl")
