@@ -63,10 +63,12 @@ TEST_F(IndexCudaCapture, JoinsAndMoves) {
 }
 
 TEST_F(IndexCudaCapture, SizesThatDependOnDataAreRefused) {
-  const Tensor x = testing::full({5}, int64, 1).to(kGpu), where = testing::full({5}, boolean, 1).to(kGpu);
+  const Tensor x = testing::full({5}, int64, 1).to(kGpu), where = testing::full({5}, boolean, 1).to(kGpu),
+               rows = testing::full({5, 2}, int64, 1).to(kGpu);
   expect_refused("nonzero", [&] { nonzero(x); });
   expect_refused("masked_select", [&] { masked_select(x, where); });
-  expect_refused("index_get", [&] { index_get(x, {where}); });
+  expect_refused("masked_select", [&] { index_get(x, {where}); });  // a mask of x's shape
+  expect_refused("index_get", [&] { index_get(rows, {where}); });
   expect_refused("one_hot", [&] { one_hot(x); });
   expect_refused("repeat_interleave", [&] { repeat_interleave(x, x); });
 }
