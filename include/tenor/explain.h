@@ -41,7 +41,7 @@ struct Explanation {
     std::vector<int> steps;  ///< each step is in one kernel
     int64_t bytes_read, bytes_written;
     double floor_us;
-    /// The one chosen, "fused" for several steps; empty where there is one way, or the device is not this machine.
+    /// The one that the device's candidates choose, "fused" for several steps; empty where there is one way.
     std::string strategy;
     std::vector<std::string> declined;  ///< "name: reason" of each strategy passed over
   };
@@ -59,9 +59,18 @@ struct Explanation {
     std::vector<DType> dtypes;  ///< of the operands
     DType to;                   ///< what they meet in
   };
+  /// A rate of the device.
+  struct Limit {
+    std::string name;  ///< "memory copy", "float32", "16-bit products"
+    double value;      ///< a second
+    std::string unit;  ///< "B/s" or "FLOP/s"
+    std::string
+        source;  ///< "measured" (on this machine, or on one of a model that is built in), "data sheet" or "assumed"
+  };
 
   std::string device;         ///< whose limits the floors are of
-  std::string device_source;  ///< where those limits come from
+  std::string device_source;  ///< what it is, and where its limits come from
+  std::vector<Limit> limits;
   std::vector<Step> steps;
   std::vector<Kernel> kernels;
   std::vector<Cut> cuts;
@@ -69,18 +78,28 @@ struct Explanation {
   std::vector<Promotion> promotions;
   std::vector<int> intermediates;  ///< steps whose result reaches memory, outputs excluded
   int64_t flops = 0, bytes_needed = 0, bytes_moved = 0;
+  std::vector<std::string> remarks;  ///< on the whole: how it was measured, memory that the device lacks
 };
 
 struct ExplainOptions {
-  std::string device =
-      {};  ///< empty: this machine, measured; "h200", "h100" or "a100": their limits, no such device needed
-  bool measure = false;  ///< also runs fn, on copies of the inputs, several times, and states each step's best time (on the CPU alone)
+  /// Empty: where the inputs are, the CPU for shapes. "cpu", "cuda", "cuda:1": of this machine, measured; "h200",
+  /// "h100", "a100": their limits and what their kernels take, no such device needed.
+  std::string device = {};
+  /// Also runs fn on the device, on copies of the inputs, several times, and states each step's time.
+  bool measure = false;
 };
 
 /// Traces fn on shapes alone: it is called with tensors of the inputs' shapes, strides and dtypes on the meta device,
-/// so nothing is computed or allocated unless `measure`. Tensors on the meta device may be given as inputs, and are
-/// zeros when measured. fn must not capture tensors of another device.
-/// @throws ValueError for an unknown device, and whatever fn throws.
+/// so nothing is computed or allocated unless `measure`. Tensors on the meta device may be given as inputs; measured,
+/// they are random numbers in [0, 1), integers zeros. fn must not capture tensors of another device.
+///
+/// Measuring. On the CPU a clock takes each step's least time of at least three runs. On CUDA events on the current
+/// stream stand before and after each step, and the median of at least ten runs counts, after two that do not (plans,
+/// modules, memory). Nothing waits inside a run, except an operator whose result's size depends on data. Before each
+/// step the L2 cache is filled with something else, so that it reads from memory, as its floor has it, also what the
+/// step before has just written. A step takes a few microseconds however small it is.
+/// @throws ValueError for an unknown device, or one that is not here with `measure`; DeviceError for "cuda" where there
+/// is none; and whatever fn throws.
 Explanation explain(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& fn,
                     const std::vector<Tensor>& inputs, const ExplainOptions& options = {});
 

@@ -6,16 +6,19 @@
 #include "call.h"
 #include "src/core/text.h"
 #include "src/fusion/explanation.h"
+#include "src/fusion/measurement.h"
 #include "src/fusion/recorder.h"
 #include "src/fusion/target.h"
 
 namespace tenor::python {
 namespace {
 
-/// A recorder with the guard that installs it.
+/// A recorder with the guards that install it and, of a trace, the device that shapes stand for.
 struct PyRecorder {
-  fusion::Recorder recorder;
-  std::unique_ptr<core::TracerGuard> guard;
+  std::unique_ptr<fusion::Recorder> recorder;
+  std::string device = {};
+  std::unique_ptr<core::TraitsGuard> traits = {};
+  std::unique_ptr<core::TracerGuard> guard = {};
 };
 
 /// The text of a step's operator must outlive the step.
@@ -30,7 +33,7 @@ Dims dims_of(nb::handle sizes) { return Call("explain").dims("shape", {sizes}); 
 Tensor state(PyRecorder& r, const std::string& op, int op_class, const std::vector<Tensor>& inputs, nb::handle shape,
              DTypeLike dtype, int64_t flops) {
   const Tensor out = Tensor::empty(dims_of(shape), to_dtype(dtype.object), {DeviceType::kMeta, 0});
-  r.recorder.record({kept(op), static_cast<core::OpClass>(op_class), inputs, {out}, flops});
+  r.recorder->record({kept(op), static_cast<core::OpClass>(op_class), inputs, {out}, flops});
   return out;
 }
 
@@ -42,8 +45,8 @@ nb::list op_names(const fusion::Recorder& recorder) {
 
 /// What a step did to its results' shapes, for error texts: (op, class, input shapes, output shape, reduced dims).
 nb::object step_of(const PyRecorder& r, const Tensor& x) {
-  for (size_t i = r.recorder.steps.size(); i-- > 0;) {
-    const core::Step& s = r.recorder.steps[i];
+  for (size_t i = r.recorder->steps.size(); i-- > 0;) {
+    const core::Step& s = r.recorder->steps[i];
     for (const Tensor& out : s.outputs) {
       if (!out.defined() || out.storage() != x.storage() || out.shape() != x.shape()) continue;
       nb::list inputs;
@@ -58,7 +61,7 @@ nb::object step_of(const PyRecorder& r, const Tensor& x) {
 /// The first result's shape of each step.
 nb::list shapes_of(const PyRecorder& r) {
   nb::list shapes;
-  for (const core::Step& s : r.recorder.steps)
+  for (const core::Step& s : r.recorder->steps)
     shapes.append(s.outputs.empty() || !s.outputs[0].defined() ? nb::tuple() : to_tuple(s.outputs[0].shape()));
   return shapes;
 }
@@ -105,6 +108,11 @@ void bind_rows(nb::class_<Explanation>& e) {
         for (DType d : p.dtypes) names.append(dtype_name(d));
         return nb::tuple(names);
       });
+  nb::class_<E::Limit>(e, "Limit", "A rate of the device, and how it is known.")
+      .def_ro("name", &E::Limit::name)
+      .def_ro("value", &E::Limit::value)
+      .def_ro("unit", &E::Limit::unit)
+      .def_ro("source", &E::Limit::source);
 }
 
 void bind_explanation(nb::module_& m) {
@@ -121,24 +129,14 @@ void bind_explanation(nb::module_& m) {
       .def_ro("bytes_moved", &Explanation::bytes_moved)
       .def_ro("device", &Explanation::device)
       .def_ro("device_source", &Explanation::device_source)
+      .def_ro("limits", &Explanation::limits)
+      .def_rw("remarks", &Explanation::remarks)
       .def(
           "to_text",
           [](const Explanation& x, Int width, bool color) {
             return to_string(x, static_cast<int>(std::clamp<int64_t>(width, INT_MIN, INT_MAX)), color);
           },
-          "width"_a = 100, "color"_a = false, "The table that str() gives, of at most `width` columns.")
-      .def(
-          "_add_times",
-          [](Explanation& x, const std::vector<std::string>& ops, const std::vector<double>& seconds) {
-            fusion::add_times(x, ops, seconds);
-          },
-          "ops"_a, "seconds"_a, "Keeps the least time of each step.");
-}
-
-/// (read bytes a second, copied bytes a second, float32 and 16-bit FLOPs a second) of a device, for pictures.
-nb::tuple limits_of(const std::string& device) {
-  const fusion::Target t = fusion::target_of(device);
-  return nb::make_tuple(t.name, t.memory.back().copy_bytes, t.vector32, t.matrix16);
+          "width"_a = 100, "color"_a = false, "The table that str() gives, of at most `width` columns.");
 }
 
 }  // namespace
@@ -146,28 +144,48 @@ nb::tuple limits_of(const std::string& device) {
 void bind_explain(nb::module_& m) {
   bind_explanation(m);
   nb::class_<PyRecorder>(m, "_Recorder", "Keeps the steps of the calls made while it is entered.")
-      .def(nb::init<>())
+      .def(
+          "__init__",
+          [](PyRecorder* r, const std::string& device) {
+            new (r) PyRecorder{std::make_unique<fusion::Recorder>(), device};
+          },
+          "device"_a = "")
       .def("__enter__",
            [](nb::object self) {
              auto& r = nb::cast<PyRecorder&>(self);
-             r.guard = std::make_unique<core::TracerGuard>(&r.recorder);
+             if (!r.device.empty()) r.traits = std::make_unique<core::TraitsGuard>(fusion::traits_of_target(r.device));
+             r.guard = std::make_unique<core::TracerGuard>(r.recorder.get());
              return self;
            })
-      .def("__exit__", [](PyRecorder& r, nb::args) { r.guard.reset(); })
-      .def("__len__", [](const PyRecorder& r) { return r.recorder.steps.size(); })
-      .def_prop_ro("ops", [](const PyRecorder& r) { return op_names(r.recorder); })
+      .def("__exit__", [](PyRecorder& r, nb::args) { r.guard.reset(), r.traits.reset(); })
+      .def("__len__", [](const PyRecorder& r) { return r.recorder->steps.size(); })
+      .def_prop_ro("ops", [](const PyRecorder& r) { return op_names(*r.recorder); })
       .def_prop_ro("shapes", &shapes_of)
-      .def_prop_ro("seconds", [](const PyRecorder& r) { return r.recorder.seconds; })
+      .def_prop_ro("seconds", [](const PyRecorder& r) { return r.recorder->seconds; })
       .def("state", &state, "op"_a, "op_class"_a, "inputs"_a, "shape"_a, "dtype"_a, "flops"_a)
       .def("step_of", &step_of, "x"_a)
       .def(
           "explain",
-          [](const PyRecorder& r, const std::vector<Tensor>& outputs, const std::string& device,
-             const std::vector<std::string>& sources) {
+          [](const PyRecorder& r, const std::vector<Tensor>& outputs, const std::vector<std::string>& sources,
+             const fusion::Measurement* measurement) {
             nb::gil_scoped_release unlocked;
-            return fusion::explain_steps(r.recorder.steps, outputs, device, sources);
+            const auto explained = [&] { return fusion::explain_steps(r.recorder->steps, outputs, r.device, sources); };
+            return measurement ? fusion::with_times(*measurement, explained) : explained();
           },
-          "outputs"_a, "device"_a, "sources"_a);
+          "outputs"_a, "sources"_a, "measurement"_a.none());
+  nb::class_<fusion::Measurement>(m, "_Measurement", "Keeps the times of a program's runs on a device.")
+      .def(
+          "__init__",
+          [](fusion::Measurement* self, const std::string& target) {
+            new (self) fusion::Measurement(fusion::device_to_measure(target));
+          },
+          "target"_a)
+      .def("more", &fusion::Measurement::more)
+      .def("recorder", [](const fusion::Measurement& self) { return PyRecorder{self.recorder()}; })
+      .def("add", [](fusion::Measurement& self, PyRecorder& r) { self.add(*r.recorder); })
+      .def("input",
+           [](const fusion::Measurement& self, const Tensor& x) { return fusion::measured_input(x, self.device()); })
+      .def_prop_ro("device", [](const fusion::Measurement& self) { return to_string(self.device()); });
   m.def(
       "_traced",
       [](Array x) {
@@ -182,7 +200,17 @@ void bind_explain(nb::module_& m) {
       },
       "shape"_a, "dtype"_a, "A tensor without memory, stated by no step.");
   m.def("_target_names", &fusion::target_names);
-  m.def("_limits_of", &limits_of, "device"_a);
+  m.def(
+      "_target",
+      [](const std::string& name) {
+        nb::gil_scoped_release unlocked;
+        const fusion::Target t = fusion::target_of(name);
+        return std::pair(t.source, t.limits());
+      },
+      "name"_a, "What a device is and its limits.");
+  m.def(
+      "_check_target", [](const std::string& name) { fusion::traits_of_target(name); }, "name"_a,
+      "Raises unless that is a device that explain knows.");
 }
 
 }  // namespace tenor::python

@@ -16,6 +16,7 @@ void bind_stream(nb::module_& m);
 void bind_build(nb::module_& m);
 void bind_autotune(nb::module_& m);
 void bind_explain(nb::module_& m);
+void bind_explanation_state(nb::module_& m);
 #define TENOR_BIND(family) void bind_##family(nb::module_& m);
 #include "bind_list.inc"
 #undef TENOR_BIND
@@ -111,16 +112,30 @@ void bind_modes(nb::module_& m) {
   m.def("_named_tuple", [](const std::string& name, nb::tuple fields) { return named_tuple(name, fields); }, "name"_a, "fields"_a,
         "The type of results of that name.");
   m.attr("DeviceLimits") = named_tuple("DeviceLimits", {"copy_bytes", "float32_flops", "bfloat16_flops"});
-  m.def("device_limits", [type = m.attr("DeviceLimits").ptr()](bool again) {
-    DeviceLimits l;
-    {
-      nb::gil_scoped_release unlocked;
-      l = device_limits(kCpu, again);
-    }
-    return nb::handle(type)(l.copy_bytes, l.float32_flops, l.bfloat16_flops);
-  }, "again"_a = false,
-        "This machine's measured limits at the current thread count, a second: bytes that a copy reads and writes, float32 and "
-        "bfloat16 FLOPs. Measured once and kept in ~/.cache/tenor; again=True measures anew.");
+  m.def(
+      "device_limits",
+      [type = m.attr("DeviceLimits").ptr()](bool again, const std::string& device) {
+        DeviceLimits l;
+        {
+          nb::gil_scoped_release unlocked;
+          l = device_limits(device_from_name(device), again);
+        }
+        return nb::handle(type)(l.copy_bytes, l.float32_flops, l.bfloat16_flops);
+      },
+      "again"_a = false, nb::kw_only(), "device"_a = "cpu",
+      "A device's measured limits (the CPU's at the current thread count), a second: bytes that a copy reads and "
+      "writes, float32 "
+      "and bfloat16 FLOPs. The best of several attempts, since a busy machine measures too low; measured once and kept "
+      "in "
+      "~/.cache/tenor, by machine and thread count; again=True measures anew. DeviceError where there is no such "
+      "device.");
+  m.def(
+      "_raise_limits",
+      [](const std::string& device) {
+        nb::gil_scoped_release unlocked;
+        return raise_limits(device_from_name(device));
+      },
+      "device"_a = "cpu", "Measures once more and keeps the greater of each rate; whether one rose by more than 1%.");
   // The context manager `tenor.batch_invariant()` is written over this in the package.
   struct Guard {
     std::unique_ptr<BatchInvariantGuard> held;
@@ -184,6 +199,7 @@ NB_MODULE(_tenor, m) {
   bind_build(m);
   bind_autotune(m);
   bind_explain(m);
+  bind_explanation_state(m);
 #define TENOR_BIND(family) bind_##family(m);
 #include "bind_list.inc"
 #undef TENOR_BIND

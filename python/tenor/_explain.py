@@ -4,10 +4,9 @@ Recording and planning are C++ (src/fusion/); here are the inputs, the two ways 
 the runs that measure.
 """
 import re
-import time
 
 from tenor import _tenor
-from tenor._tenor import Explanation, Tensor, _Recorder, _traced
+from tenor._tenor import Explanation, Tensor, _Measurement, _Recorder, _traced
 
 _SPEC = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\[\]]*)\]\s*\Z")
 
@@ -21,36 +20,51 @@ def explain(expression, /, *inputs, device=None, measure=False, **named):
     expression: text (a Python expression or several assignments, with tenor, torch, F or np names, operators, methods and
     subscripts as people paste them; `self.weight` is the input `weight`), or a function of arrays. inputs: arrays, specs such
     as "bf16[4096,8192]", numbers, dtypes; by name for text, by position or name for a function. Positional inputs of a text go
-    to its unknown names in order. device: None for this machine, measured once; "h200", "h100", "a100" from a table.
-    Nothing is computed or allocated unless measure=True, which also runs it (on copies of the arrays, zeros for specs), adds
-    each step's best time and the share of its limit; it takes arrays on the CPU alone.
+    to its unknown names in order. device: None for where the arrays are, the CPU for specs; "cpu", "cuda", "cuda:1" are this
+    machine's, measured once; "h200", "h100", "a100" are known from a table. The device's own candidates say which strategy
+    they would take, and why not the others.
+    Nothing is computed or allocated unless measure=True, which also runs it on the device and adds each step's time and the
+    share of its limit: on copies of the arrays; specs become random numbers in [0, 1), integers zeros. On the CPU a clock takes
+    the least time of several runs. On CUDA it is the median of at least ten by events on the current stream, after two that do
+    not count; before each step the L2 cache is filled with something else, so that it reads from memory as its floor has it.
+    Nothing waits inside a run, except operators whose result's size depends on data.
 
     Counting: views nothing; elementwise 1 FLOP an output element, reductions 1 an input element, index and order steps 0,
     contractions 2 a multiply-add (1 where nothing is summed) and 1 an output for a bias; operands by distinct elements, of a
     read at places that data names no more than what comes out; bytes_needed is inputs once plus outputs once.
 
-    Raises ValueError for an unknown name, device, spec or syntax, and the operator's own error, with the usual mend, for
-    shapes that do not fit; UnsupportedError for measure=True with arrays on a CUDA device.
+    Raises ValueError for an unknown name, device, spec or syntax, or measure=True for a GPU that is not here; DeviceError for
+    "cuda" where there is none; and the operator's own error, with the usual mend, for shapes that do not fit.
 
         print(tenor.explain("x / x.sum(-1, keepdim=True)", x="bf16[4096,8192]", device="h200"))
     """
-    target = "" if device is None else str(device)
-    if target not in ("", *_tenor._target_names()):
-        _tenor._limits_of(target)  # raises, naming those it knows
     if isinstance(expression, str):
         program = _Text(expression, inputs, named)
     elif callable(expression):
         program = _Function(expression, inputs, named)
     else:
         raise _tenor.DTypeError(f"explain: expected text or a function, got {type(expression).__name__}")
-    recorder, outputs, sources = program.trace()
-    explanation = recorder.explain(outputs, target, sources)
+    target = program.device() if device is None else str(device)
+    _check_target(target)
+    recorder, outputs, sources = program.trace(target)
+    explanation = recorder.explain(outputs, sources, _measured(program, target) if measure else None)
     explanation.expression = program.title
     explanation.inputs = program.inputs
-    explanation.remarks = program.remarks
-    if measure:
-        _measure(program, explanation)
+    explanation.remarks = [*program.remarks, *explanation.remarks]
     return explanation
+
+
+def _check_target(name):
+    try:
+        _tenor._check_target(name)
+    except _tenor.DeviceError as error:
+        raise _tenor.DeviceError(f"explain: {error}; for a GPU that is not here name h200, h100 or a100") from None
+
+
+def _is_cuda(x):
+    if isinstance(x, Tensor):
+        return x.device.startswith("cuda")
+    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
 def is_array(x):
@@ -119,14 +133,6 @@ def convert(value, fn):
     return value
 
 
-def _real(x):
-    """A copy that may be written, or zeros for a shape: zeros are in range for every index."""
-    x = _tenor.asarray(x) if not isinstance(x, Tensor) else x
-    if x.device.startswith("cuda"):  # a clock here would time the launches alone
-        raise _tenor.UnsupportedError(f"explain: measure=True takes arrays on the CPU, got one on {x.device}")
-    return _tenor.zeros(x.shape, dtype=x.dtype) if x.device == "meta" else x.clone()
-
-
 def tensors_of(value):
     """The tensors in a result, however nested."""
     if isinstance(value, Tensor):
@@ -152,18 +158,22 @@ class _Program:
         made = {}
         return convert(self.given, lambda x: made.setdefault(id(x), fn(x)))
 
-    def trace(self):
+    def device(self):
+        """Where the arrays are."""
+        found = []
+        convert(self.given, lambda x: found.append(x) if _is_cuda(x) else None)
+        return str(_tenor.asarray(found[0]).device) if found else "cpu"
+
+    def trace(self, device):
         arguments = self._arguments(_traced)
-        recorder = _Recorder()
+        recorder = _Recorder(device)
         with recorder:
-            outputs, sources = self._call(arguments, recorder, True)
+            outputs, sources = self._call(arguments, recorder, "meta")
         return recorder, tensors_of(outputs), sources
 
-    def run(self, arguments):
-        recorder = _Recorder()
+    def run(self, arguments, recorder, device):
         with recorder:
-            self._call(arguments, recorder, False)
-        return recorder
+            self._call(arguments, recorder, device)
 
 
 class _Text(_Program):
@@ -178,9 +188,9 @@ class _Text(_Program):
             named = {**dict(zip(free, inputs)), **named}
         self._read(named)
 
-    def _call(self, arguments, recorder, traced):
+    def _call(self, arguments, recorder, device):
         from tenor._explain_eval import Evaluator
-        evaluator = Evaluator(arguments, recorder, traced)
+        evaluator = Evaluator(arguments, recorder, device)
         result = evaluator.run(self.tree)
         self.remarks = evaluator.remarks
         return result, evaluator.sources
@@ -193,10 +203,10 @@ class _Function(_Program):
         self.count = len(inputs)
         self._read({**{f"argument {i}": v for i, v in enumerate(inputs)}, **named})
 
-    def _call(self, arguments, recorder, traced):
+    def _call(self, arguments, recorder, device):
         values = list(arguments.values())
         keywords = dict(list(arguments.items())[self.count:])
-        if not traced:
+        if device != "meta":
             return self.fn(*values[:self.count], **keywords), []
         try:
             return _without_data(self.fn)(*values[:self.count], **keywords), []
@@ -232,19 +242,15 @@ def _without_data(fn):
     return copy
 
 
-def _measure(program, explanation):
-    """The best of several runs: at least three, then while half a second lasts."""
-    arguments = program._arguments(_real)
-    start = time.perf_counter()
-    for count in range(50):
-        if count >= 3 and time.perf_counter() - start > 0.5:
-            break
-        recorder = program.run(arguments)
-        explanation._add_times(recorder.ops, recorder.seconds)
-    over = [s for s in explanation.steps if (s.share or 0) > 1.5 and s.bytes_read + s.bytes_written > 1 << 20]
-    if over and explanation.device == "cpu":
-        explanation.remarks = [*explanation.remarks, "shares far above 100% say that the machine was busy when its limits were "
-                               "measured: tenor.device_limits(again=True)"]
+def _measured(program, target):
+    """The times of several runs on copies of the inputs."""
+    measurement = _Measurement(target)
+    arguments = program._arguments(lambda x: measurement.input(x if isinstance(x, Tensor) else _tenor.asarray(x)))
+    while measurement.more():
+        recorder = measurement.recorder()
+        program.run(arguments, recorder, measurement.device)
+        measurement.add(recorder)
+    return measurement
 
 
 def _str(self):
@@ -268,6 +274,15 @@ def heading(explanation):
     return "\n".join(lines) + "\n\n" if lines else ""
 
 
+def _rebuild(kind, state):
+    return getattr(_tenor, "_make_" + kind)(state)
+
+
+def _reduce(self, _protocol):
+    """For copy and pickle: what C++ holds, and what Python added."""
+    return _rebuild, (type(self).__name__, _tenor._state(self)), getattr(self, "__dict__", None) or None
+
+
 def _attach():
     """What Explanation does beside its fields is written in Python."""
     def lazily(name):
@@ -279,6 +294,8 @@ def _attach():
     Explanation.__repr__ = lambda self: f"<tenor.Explanation: {len(self.steps)} steps, {len(self.kernels)} kernels, {self.flops} FLOPs, {self.bytes_moved} bytes moved>"
     for name in ("to_json", "to_dict", "to_svg", "_repr_html_"):
         setattr(Explanation, name, lazily(name))
+    for kind in (Explanation, Explanation.Step, Explanation.Kernel, Explanation.Cut, Explanation.Copy, Explanation.Promotion, Explanation.Limit):
+        kind.__reduce_ex__ = _reduce
     Explanation.to_json.__doc__ = "The explanation as JSON text, names as in its fields."
     Explanation.to_dict.__doc__ = "What to_json writes, as dicts and lists."
     Explanation.to_svg.__doc__ = "Writes a roofline, each step a labelled point, to `path`; returns the SVG text. path None only returns it."

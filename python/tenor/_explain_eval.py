@@ -24,13 +24,14 @@ COMPARE = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast
 
 
 class Evaluator:
-    """Runs statements with these inputs; `traced` says whether they are shapes alone."""
+    """Runs statements with these inputs, which are on that device; "meta" when they are shapes alone."""
 
-    def __init__(self, inputs, recorder, traced):
+    def __init__(self, inputs, recorder, device):
         self.variables = dict(inputs)
         self.inputs = inputs
         self.recorder = recorder
-        self.traced = traced
+        self.device = device
+        self.traced = device == "meta"
         self.sources = []  # of each step so far
         self.remarks = []  # on how the text was read
         self.origin = {}   # what a tensor was written as, for error texts
@@ -294,11 +295,11 @@ class Evaluator:
             return data
         array = np.asarray(data)
         array = array.astype(np.float32) if array.dtype == np.float64 else array
-        return _traced(array) if self.traced else _tenor.asarray(array).clone()
+        return _traced(array) if self.traced else _tenor.asarray(array, device=self.device)
 
     def given(self, shape, dtype):
         """An input that the text makes up, as torch.randn does."""
-        return _tenor._shape(shape, dtype) if self.traced else _tenor.zeros(shape, dtype=dtype)
+        return _tenor._shape(shape, dtype) if self.traced else _tenor.zeros(shape, dtype=dtype, device=self.device)
 
     # ---- calls
 
@@ -357,8 +358,8 @@ class Evaluator:
             kwargs.pop("device", None)
             if fn.name in names.SIZED and len(args) > 1 and all(isinstance(a, int) for a in args):
                 args = [tuple(args)]
-            if self.traced and not fn.name.endswith("_like"):
-                kwargs["device"] = "meta"
+            if not fn.name.endswith("_like"):
+                kwargs["device"] = self.device
         return self.guarded(node, fn.name, lambda: fn.resolve()(self, *args, **kwargs), [*args, *kwargs.values()])
 
     def method(self, node, name, args, kwargs):
@@ -402,7 +403,7 @@ class Evaluator:
 
     def state(self, op, op_class, inputs, shape, dtype, flops):
         out = self.recorder.state(op, op_class, inputs, shape, dtype, flops)
-        return out if self.traced else _tenor.zeros(shape, dtype=dtype)
+        return out if self.traced else _tenor.zeros(shape, dtype=dtype, device=self.device)
 
     def guarded(self, node, op, run, operands):
         """run(), its errors told with what was written and the usual mend."""

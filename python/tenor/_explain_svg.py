@@ -71,7 +71,8 @@ class Chart:
     def __init__(self, e):
         self.e = e
         self.points = points_of(e)
-        name, rate, self.vector, self.matrix = _tenor._limits_of(e.device)
+        limits = {limit.name: limit.value for limit in e.limits}
+        rate, self.vector, self.matrix = (limits[name] for name in ("memory copy", "float32", "16-bit products"))
         used = [(s.bytes_read + s.bytes_written) / (s.floor_us * 1e-6) for s in e.steps if s.bound == "memory" and s.floor_us]
         self.memory, self.caches = rate, max(used, default=0)  # of data in the caches, where the steps' data is
         self.parts = []

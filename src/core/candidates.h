@@ -21,7 +21,8 @@ struct Candidate {
   const char* name;
   std::string (*why_not)(const Problem&);  ///< empty: takes it
   void (*run)(const Problem&);
-  /// Candidates of one class round alike (what is accumulated, in which precision), so autotuning may choose among them.
+  /// Candidates of one class round alike (what is accumulated, in which precision), so autotuning may choose among
+  /// them.
   int numerics = 0;
 };
 
@@ -71,9 +72,10 @@ std::vector<const Candidate<Problem>*> rivals(std::span<const Candidate<Problem>
   return found;
 }
 
-/// Runs every rival and keeps what it took. Writes the problem's output.
+/// Runs every rival and keeps what it took on that device. Writes the problem's output.
 template <class Problem>
-void measure(const char* op, std::span<const Candidate<Problem>* const> rivals, const Problem& problem, const std::string& key) {
+void measure(const char* op, std::span<const Candidate<Problem>* const> rivals, const Problem& problem, Device device,
+             const std::string& key) {
   constexpr double kForever = std::numeric_limits<double>::infinity();
   std::vector<std::pair<std::string, double>> microseconds;
   for (const auto* c : rivals) microseconds.emplace_back(c->name, kForever);
@@ -82,30 +84,31 @@ void measure(const char* op, std::span<const Candidate<Problem>* const> rivals, 
     for (size_t i = 0; i < rivals.size(); ++i) {
       double& time = microseconds[i].second;
       if (round > 0 && time > 2 * best) continue;  // it will not win any more
-      time = std::min(time, time_call([&] { rivals[i]->run(problem); }, 4 * best));
+      time = std::min(time, time_call([&] { rivals[i]->run(problem); }, 4 * best, device));
       best = std::min(best, time);
     }
-  remember_tuning(op, key, std::move(microseconds));
+  remember_tuning(op, key, std::move(microseconds), device);
 }
 
 /// choose(), and with autotuning on the fastest candidate measured for this problem. `key()` writes the problem down:
-/// everything that speed may depend on. Where nothing is known yet, `may_run` says whether to measure now (running each
-/// candidate, so the problem must have its memory, and its output may not be an input).
+/// everything that speed may depend on beside the device that it is on. Where nothing is known yet, `may_run` says
+/// whether to measure now (running each candidate, so the problem must have its memory, and its output may not be an
+/// input); while the device's current stream is captured nothing is.
 template <class Problem, class KeyOf>
 const Candidate<Problem>& choose_tuned(const char* op, std::span<const Candidate<Problem>> list, const Problem& problem,
-                                       std::string_view strategy, bool may_run, KeyOf key) {
+                                       Device device, std::string_view strategy, bool may_run, KeyOf key) {
   const Candidate<Problem>& usual = choose(op, list, problem, strategy);
-  if (!autotuning() || strategy != "auto" || batch_invariant()) return usual;
+  if (!autotuning() || strategy != "auto" || batch_invariant() || is_described(device)) return usual;
   const auto among = rivals(list, problem, usual);
   if (among.size() < 2) return usual;
   const std::string problem_key = key();
   TuningLog::add(op, problem_key);
-  auto winner = tuned_winner(op, problem_key);
-  if (!winner && may_run) {
+  auto winner = tuned_winner(op, problem_key, device);
+  if (!winner && may_run && may_measure(device)) {
     const MeasuringLock lock;
-    winner = tuned_winner(op, problem_key);  // another thread may have measured it
-    if (!winner) measure<Problem>(op, among, problem, problem_key);
-    winner = tuned_winner(op, problem_key);
+    winner = tuned_winner(op, problem_key, device);  // another thread may have measured it
+    if (!winner) measure<Problem>(op, among, problem, device, problem_key);
+    winner = tuned_winner(op, problem_key, device);
   }
   for (const auto* c : among)
     if (winner == c->name) return *c;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -16,6 +17,8 @@
 #include <tuple>
 
 #include "src/core/cache_folder.h"
+#include "src/core/instruments.h"
+#include "src/core/text.h"
 
 namespace tenor {
 namespace {
@@ -63,24 +66,50 @@ std::optional<Tuning> parse(const json& entry) {
   return t;
 }
 
-/// The table on disk; a missing or broken file is an empty one.
-Table read_store(const fs::path& path) {
+constexpr int kFormat = 1;
+
+/// The entries of a file's text; whether all of it is a tuning table of this format.
+bool parse_table(const json& all, Table& table) {
+  if (!all.is_object() || all.value("format", json()) != kFormat || !all.contains("entries") ||
+      !all["entries"].is_array())
+    return false;
+  bool whole = true;
+  for (const json& entry : all["entries"]) {
+    const auto t = parse(entry);
+    if (t) table[key_of(*t)] = *t;
+    whole = whole && t;
+  }
+  return whole;
+}
+
+/// The table on disk; a missing or broken file is an empty one. `warn` says on stderr what is wrong with it.
+Table read_store(const fs::path& path, bool warn = false) {
   Table table;
   std::error_code error;
-  if (path.empty() || !(fs::file_size(path, error) <= kMostBytes) || error) return table;
+  const uintmax_t bytes = path.empty() ? 0 : fs::file_size(path, error);
+  if (path.empty() || error) return table;
   std::ifstream file(path, std::ios::binary);
-  const json all = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!all.is_object() || !all.contains("entries") || !all["entries"].is_array()) return table;
-  for (const json& entry : all["entries"])
-    if (auto t = parse(entry)) table[key_of(*t)] = *t;
+  const bool whole = bytes <= kMostBytes && parse_table(json::parse(file, nullptr, /*allow_exceptions=*/false), table);
+  if (!whole && warn)
+    std::fprintf(stderr,
+                 "tenor: %s is %s tuning table of this version; %s ignored, and replaced at the next measurement\n",
+                 path.c_str(), table.empty() ? "no" : "not in all of its entries a",
+                 table.empty() ? "it is" : "those that are not are");
   return table;
 }
 
 bool write_store(const fs::path& path, const Table& table) {
   json entries = json::array();
   for (const auto& [key, t] : table)
-    entries.push_back({{"op", t.op}, {"problem", t.problem}, {"machine", t.machine}, {"version", t.version}, {"winner", t.winner}, {"microseconds", t.microseconds}});
-  return replace_file(path, json({{"format", 1}, {"entries", entries}}).dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+    entries.push_back({{"op", t.op},
+                       {"problem", t.problem},
+                       {"machine", t.machine},
+                       {"version", t.version},
+                       {"winner", t.winner},
+                       {"microseconds", t.microseconds}});
+  return replace_file(
+      path,
+      json({{"format", kFormat}, {"entries", entries}}).dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 /// Keeps other processes from changing the file between our reading and writing it.
@@ -112,11 +141,12 @@ struct Store {
 Store& locked_store(std::unique_lock<std::mutex>& lock) {
   static auto* store = new Store;
   lock = std::unique_lock(store->mutex);
-  if (fs::path path = store_path(); path != store->path) store->path = path, store->table = read_store(path);
+  if (fs::path path = store_path(); path != store->path) store->path = path, store->table = read_store(path, true);
   return *store;
 }
 
-/// Applies a change to the file's newest table and keeps the result; where it cannot be written, to the process's alone.
+/// Applies a change to the file's newest table and keeps the result; where it cannot be written, to the process's
+/// alone.
 template <class Change>
 void update(Change change) {
   std::unique_lock<std::mutex> lock;
@@ -136,19 +166,26 @@ std::recursive_mutex& measuring() {
 
 }  // namespace
 
-std::optional<std::string> tuned_winner(std::string_view op, const std::string& problem) {
+std::string tuning_machine(Device device) {
+  return device.type == DeviceType::kCuda ? instruments(device).machine_key(device) : machine_key();
+}
+
+std::optional<std::string> tuned_winner(std::string_view op, const std::string& problem, Device device) {
   std::unique_lock<std::mutex> lock;
   Store& store = locked_store(lock);
-  const auto found = store.table.find({std::string(op), problem, machine_key(), TENOR_VERSION});
+  const auto found = store.table.find({std::string(op), problem, tuning_machine(device), TENOR_VERSION});
   if (found == store.table.end()) return {};
   return found->second.winner;
 }
 
-void remember_tuning(std::string_view op, const std::string& problem, std::vector<std::pair<std::string, double>> microseconds) {
+void remember_tuning(std::string_view op, const std::string& problem,
+                     std::vector<std::pair<std::string, double>> microseconds, Device device) {
   if (microseconds.empty()) return;
-  const auto fastest = std::min_element(microseconds.begin(), microseconds.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  const std::string winner = fastest->second < kClearlyFaster * microseconds.front().second ? fastest->first : microseconds.front().first;
-  const Tuning t{std::string(op), problem, machine_key(), TENOR_VERSION, winner, std::move(microseconds)};
+  const auto fastest = std::min_element(microseconds.begin(), microseconds.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  const std::string winner =
+      fastest->second < kClearlyFaster * microseconds.front().second ? fastest->first : microseconds.front().first;
+  const Tuning t{std::string(op), problem, tuning_machine(device), TENOR_VERSION, winner, std::move(microseconds)};
   update([&](Table& table) { table[key_of(t)] = t; });
 }
 
@@ -177,7 +214,10 @@ void TuningLog::add(std::string_view op, const std::string& problem) {
   if (current_log) current_log->problems.emplace_back(op, problem);
 }
 
-double time_call(const std::function<void()>& run, double give_up) {
+namespace {
+
+/// By the clock: the least time, which a busy machine disturbs least.
+double least_time(const std::function<void()>& run, double give_up) {
   using Clock = std::chrono::steady_clock;
   const auto timed = [&] {
     const auto start = Clock::now();
@@ -193,6 +233,37 @@ double time_call(const std::function<void()>& run, double give_up) {
     best = std::min(best, t), total += t;
   }
   return best;
+}
+
+/// By events: the median.
+double median_time(const std::function<void()>& run, double give_up, Device device) {
+  const auto timer = instruments(device).timer(device);
+  const auto timed = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      timer->start();
+      run();
+      timer->stop();
+    }
+    std::vector<double> all = timer->seconds();
+    std::sort(all.begin(), all.end());
+    return 1e6 * all[all.size() / 2];
+  };
+  timed(1);  // plans, workspaces, modules
+  const double first = timed(1);
+  if (first > give_up) return first;
+  constexpr double kEnough = 20e3;
+  return timed(static_cast<int>(std::clamp(kEnough / first, 3.0, 15.0)));
+}
+
+}  // namespace
+
+double time_call(const std::function<void()>& run, double give_up, Device device) {
+  return device.type == DeviceType::kCuda ? median_time(run, give_up, device) : least_time(run, give_up);
+}
+
+bool may_measure(Device device) {
+  if (device.type == DeviceType::kMeta) return false;
+  return device.type != DeviceType::kCuda || !instruments(device).capturing(device);
 }
 
 MeasuringLock::MeasuringLock() { measuring().lock(); }

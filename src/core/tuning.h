@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/device_traits.h"
 #include "tenor/autotune.h"
 
 namespace tenor::core {
@@ -16,16 +17,21 @@ namespace tenor::core {
 struct Tuning {
   std::string op;
   std::string problem;  ///< shapes, strides and dtypes, as the operator writes them
-  std::string machine;  ///< machine_key()
+  std::string machine;  ///< tuning_machine()
   std::string version;  ///< of the library
   std::string winner;
   std::vector<std::pair<std::string, double>> microseconds;  ///< of each candidate, in the list's order
 };
 
-/// The candidate remembered for a problem on this machine, version and thread count.
-std::optional<std::string> tuned_winner(std::string_view op, const std::string& problem);
-/// Keeps the fastest of these, in the process and on disk, the first unless another is 3% faster. Other processes' entries stay.
-void remember_tuning(std::string_view op, const std::string& problem, std::vector<std::pair<std::string, double>> microseconds);
+/// What a measurement on that device depends on, on one line: machine_key(), or a CUDA device with its driver's and
+/// cuBLASLt's versions.
+std::string tuning_machine(Device device = kCpu);
+/// The candidate remembered for a problem on this device, version and (on the CPU) thread count.
+std::optional<std::string> tuned_winner(std::string_view op, const std::string& problem, Device device = kCpu);
+/// Keeps the fastest of these, in the process and on disk, the first unless another is 3% faster. Other processes'
+/// entries stay.
+void remember_tuning(std::string_view op, const std::string& problem,
+                     std::vector<std::pair<std::string, double>> microseconds, Device device = kCpu);
 /// Everything kept, other machines' and versions' entries too.
 std::vector<Tuning> tunings();
 /// Forgets an operator's entries (of one problem, or of all for ""), or every operator's for "". Returns how many.
@@ -47,12 +53,20 @@ class TuningLog {
   TuningLog* previous_;
 };
 
-/// Microseconds of a call: the least of several, after one that is not counted. Gives up after the first when that took
-/// longer than `give_up` microseconds, and returns its time.
-double time_call(const std::function<void()>& run, double give_up);
+/// Microseconds of a call, after one that is not counted: on the CPU the least of several by the clock, on CUDA the
+/// median by events, the L2 cache flushed before each. Gives up after the first when that took longer than `give_up`
+/// microseconds, and returns its time.
+double time_call(const std::function<void()>& run, double give_up, Device device = kCpu);
 
-/// Held while candidates are timed, so that no two measurements disturb each other; a candidate may call an operator that
-/// is measured itself.
+/// Whether candidates may be timed now: not while the device's current stream is captured, nor for a traced shape.
+bool may_measure(Device device);
+/// Whether the device is one that a traced shape stands for, so that nothing is remembered of it.
+inline bool is_described(Device device) {
+  return device.type == DeviceType::kMeta && runs_on(device) != DeviceType::kCpu;
+}
+
+/// Held while candidates are timed, so that no two measurements disturb each other; a candidate may call an operator
+/// that is measured itself.
 class MeasuringLock {
  public:
   MeasuringLock();

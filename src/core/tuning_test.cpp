@@ -11,8 +11,8 @@
 #include <sstream>
 #include <thread>
 
-#include "src/core/candidates.h"
 #include "src/core/cache_folder.h"
+#include "src/core/candidates.h"
 #include "src/core/testing.h"
 #include "tenor/device.h"
 #include "tenor/modes.h"
@@ -53,7 +53,8 @@ class Autotune : public ::testing::Test {
   std::string folder_;
 };
 
-// ---- the store ----------------------------------------------------------------------------------------------------------
+// ---- the store
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(Autotune, TheFastestIsRememberedOnDisk) {
   EXPECT_EQ(tuned_winner("op", "2x3"), std::nullopt);
@@ -116,17 +117,44 @@ TEST_F(Autotune, OtherProcessesEntriesStay) {
 
 TEST_F(Autotune, ABrokenFileIsAnEmptyTableAndIsReplaced) {
   const std::string deep(100000, '[');
-  for (const std::string& broken : {std::string(), std::string("{"), std::string("[1, 2]"), std::string("{\"entries\": 3}"), deep,
-                                    std::string("{\"entries\": [1, {\"op\": 1}, {\"op\": \"op\", \"problem\": \"p\"}]}"),
-                                    std::string("\xff\xfe{}"), std::string("{\"entries\": [{\"op\": \"op\", \"problem\": \"p\", \"machine\": \"m\", "
-                                                                           "\"version\": \"v\", \"winner\": \"w\", \"microseconds\": [[1, 2]]}]}")}) {
+  for (const std::string& broken :
+       {std::string(), std::string("{"), std::string("[1, 2]"), std::string("{\"entries\": 3}"), deep,
+        std::string("{\"entries\": [1, {\"op\": 1}, {\"op\": \"op\", \"problem\": \"p\"}]}"), std::string("\xff\xfe{}"),
+        std::string("{\"format\": 2, \"entries\": []}"),
+        std::string("{\"entries\": [{\"op\": \"op\", \"problem\": \"p\", \"machine\": \"m\", "
+                    "\"version\": \"v\", \"winner\": \"w\", \"microseconds\": [[1, 2]]}]}")}) {
     write(broken);
+    ::testing::internal::CaptureStderr();
     reread();
     EXPECT_TRUE(tunings().empty()) << broken.substr(0, 80);
+    EXPECT_TRUE(tunings().empty());
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("tuning.json is no tuning table"), std::string::npos) << said;
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "said once";
     remember_tuning("op", "p", {{"a", 1}});
     reread();
     EXPECT_EQ(tuned_winner("op", "p"), "a");
   }
+}
+
+TEST_F(Autotune, WholeEntriesOfAPartlyForeignFileCount) {
+  remember_tuning("op", "p", {{"a", 1}});
+  std::string mixed = text();
+  mixed.replace(mixed.find("\"entries\": [") + 12, 0, "{\"op\": 7}, ");
+  write(mixed);
+  ::testing::internal::CaptureStderr();
+  reread();
+  EXPECT_EQ(tuned_winner("op", "p"), "a");
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("not in all of its entries"), std::string::npos);
+}
+
+TEST_F(Autotune, AMissingOrGoodFileIsReadWithoutAWord) {
+  ::testing::internal::CaptureStderr();
+  reread();
+  remember_tuning("op", "p", {{"a", 1}});
+  reread();
+  EXPECT_EQ(tuned_winner("op", "p"), "a");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST_F(Autotune, AFolderThatCannotBeWrittenCostsTheNextProcessAMeasurement) {
@@ -137,7 +165,8 @@ TEST_F(Autotune, AFolderThatCannotBeWrittenCostsTheNextProcessAMeasurement) {
   EXPECT_EQ(tuned_winner("op", "q"), "b");
 }
 
-// ---- choosing -----------------------------------------------------------------------------------------------------------
+// ---- choosing
+// -----------------------------------------------------------------------------------------------------------
 
 struct Problem {
   int size;
@@ -157,7 +186,7 @@ const Candidate<Problem> kList[] = {{"first", always<Problem>, busy<3000>},
                                     {"reference", always<Problem>, busy<1>, kNeverTuned}};
 
 std::string chosen(const Problem& p, bool may_run = true, const char* strategy = "auto") {
-  return choose_tuned<Problem>("op", kList, p, strategy, may_run, [&] { return std::to_string(p.size); }).name;
+  return choose_tuned<Problem>("op", kList, p, kCpu, strategy, may_run, [&] { return std::to_string(p.size); }).name;
 }
 
 TEST_F(Autotune, TheFastestOfOneNumericsClass) {

@@ -1,26 +1,16 @@
-// Measures what device_limits() states.
-#include "tenor/limits.h"
+// Measures what device_limits() states of the CPU.
+#include "src/cpu/limits.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <mutex>
-#include <sstream>
 
-#include "src/core/cache_folder.h"
-#include "src/core/text.h"
 #include "src/cpu/amx.h"
-#include "src/cpu/limits.h"
 #include "src/cpu/parallel.h"
 #include "tenor/tensor.h"
 
-namespace tenor {
+namespace tenor::cpu {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// The best rate of several runs on that many threads; run(slot, threads) returns the work that it did.
 template <class Run>
@@ -29,7 +19,7 @@ double best_rate(int runs, int64_t threads, Run run) {
   for (int i = 0; i < runs; ++i) {
     std::vector<double> work(static_cast<size_t>(threads));
     const auto start = std::chrono::steady_clock::now();
-    cpu::parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot) work[static_cast<size_t>(slot)] = run(slot, threads);
     });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -70,7 +60,7 @@ MemoryRate measure_memory(int64_t size) {
     return best;
   };
   const auto read = [](const char* from, int64_t bytes) {
-    volatile uint64_t used = cpu::read_words(reinterpret_cast<const uint64_t*>(from), bytes / 8);
+    volatile uint64_t used = read_words(reinterpret_cast<const uint64_t*>(from), bytes / 8);
     (void)used;
   };
   const auto copy = [](char* from, int64_t bytes) {
@@ -79,7 +69,9 @@ MemoryRate measure_memory(int64_t size) {
   return {static_cast<double>(size), rate(read), rate(copy)};
 }
 
-DeviceLimits measure() {
+}  // namespace
+
+DeviceLimits measure_limits() {
   DeviceLimits limits;
   limits.copy_bytes = measure_copy();
   for (size_t i = 0; i < limits.memory.size(); ++i) limits.memory[i] = measure_memory(int64_t{1} << (20 + 2 * i));
@@ -89,71 +81,12 @@ DeviceLimits measure() {
     less.copy_bytes = std::max(less.copy_bytes, more.copy_bytes);
   }
   limits.float32_flops =
-      best_rate(24, num_threads(), [](int64_t, int64_t) { return static_cast<double>(cpu::multiply_adds(1 << 20)); });
+      best_rate(24, num_threads(), [](int64_t, int64_t) { return static_cast<double>(multiply_adds(1 << 20)); });
   limits.bfloat16_flops = limits.float32_flops;
-  if (cpu::has_amx())
+  if (has_amx())
     limits.bfloat16_flops =
-        best_rate(24, num_threads(), [](int64_t, int64_t) { return static_cast<double>(cpu::amx_products(1 << 18)); });
+        best_rate(24, num_threads(), [](int64_t, int64_t) { return static_cast<double>(amx_products(1 << 18)); });
   return limits;
 }
 
-fs::path cache_file() {
-  const fs::path folder = core::cache_folder();
-  return folder.empty() ? folder : folder / "limits.txt";
-}
-
-using Table = std::map<std::string, DeviceLimits>;
-
-bool read_rates(std::istream& in, DeviceLimits& l) {
-  for (MemoryRate& m : l.memory)
-    if (!(in >> m.size >> m.read_bytes >> m.copy_bytes) || m.size <= 0 || m.read_bytes <= 0 || m.copy_bytes <= 0)
-      return false;
-  return true;
-}
-
-/// A line each: copy, float32, bfloat16, the memory rates, then the machine. Lines that say anything else are passed
-/// over.
-Table read_table(const fs::path& path) {
-  Table table;
-  std::ifstream file(path);
-  for (std::string line, key; std::getline(file, line);) {
-    std::istringstream fields(line);
-    DeviceLimits l;
-    if (fields >> l.copy_bytes >> l.float32_flops >> l.bfloat16_flops && read_rates(fields, l) && fields >> std::ws &&
-        std::getline(fields, key) && l.copy_bytes > 0 && l.float32_flops > 0 && l.bfloat16_flops > 0)
-      table[key] = l;
-  }
-  return table;
-}
-
-/// A cache that cannot be written costs a measurement in the next process, nothing else.
-void write_table(const fs::path& path, const Table& table) {
-  std::ostringstream lines;
-  for (const auto& [key, l] : table) {
-    lines << l.copy_bytes << ' ' << l.float32_flops << ' ' << l.bfloat16_flops;
-    for (const MemoryRate& m : l.memory) lines << ' ' << m.size << ' ' << m.read_bytes << ' ' << m.copy_bytes;
-    lines << ' ' << key << '\n';
-  }
-  core::replace_file(path, lines.str());
-}
-
-}  // namespace
-
-DeviceLimits device_limits(Device device, bool again) {
-  if (device.type != DeviceType::kCpu)
-    core::fail<UnsupportedError>("device_limits: measured on the CPU only, got {}", device);
-  static std::mutex mutex;
-  static Table known;
-  const std::lock_guard lock(mutex);
-  const std::string key = core::machine_key();
-  if (!again && known.count(key)) return known[key];
-  const fs::path path = cache_file();
-  Table table = read_table(path);
-  if (again || !table.count(key)) {
-    table[key] = measure();
-    if (!path.empty()) write_table(path, table);
-  }
-  return known[key] = table[key];
-}
-
-}  // namespace tenor
+}  // namespace tenor::cpu

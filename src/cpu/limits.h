@@ -3,7 +3,12 @@
 
 #include <cstdint>
 
+#include "tenor/limits.h"
+
 namespace tenor::cpu {
+
+/// One attempt at the limits with the current thread count.
+DeviceLimits measure_limits();
 
 /// Runs `rounds` rounds of float32 fused multiply-adds in registers and returns their FLOPs.
 int64_t multiply_adds(int64_t rounds);

@@ -62,6 +62,7 @@ CublasLt opened() {
     return lt;
   }
   find(lt, library, "cublasLtCreate", lt.Create);
+  find(lt, library, "cublasLtGetVersion", lt.GetVersion);
   find(lt, library, "cublasLtMatmul", lt.Matmul);
   find(lt, library, "cublasLtMatmulAlgoGetHeuristic", lt.MatmulAlgoGetHeuristic);
   find(lt, library, "cublasLtMatmulDescCreate", lt.MatmulDescCreate);

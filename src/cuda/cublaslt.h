@@ -15,6 +15,7 @@ struct CublasLt {
   std::string path;     ///< the file they come from
 
   decltype(&cublasLtCreate) Create = nullptr;
+  decltype(&cublasLtGetVersion) GetVersion = nullptr;
   decltype(&cublasLtMatmul) Matmul = nullptr;
   decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic = nullptr;
   decltype(&cublasLtMatmulDescCreate) MatmulDescCreate = nullptr;

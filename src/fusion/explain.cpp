@@ -1,58 +1,54 @@
 #include "tenor/explain.h"
 
-#include <chrono>
-
 #include "src/core/backend.h"
-#include "src/core/text.h"
 #include "src/fusion/explanation.h"
+#include "src/fusion/measurement.h"
 #include "src/fusion/recorder.h"
-#include "tenor/create.h"
+#include "src/fusion/target.h"
 
 namespace tenor {
 namespace {
 
 using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
-/// Runs on copies, so that in-place steps leave the caller's data alone; shapes without memory become zeros.
-std::vector<Tensor> real_inputs(const std::vector<Tensor>& inputs) {
-  std::vector<Tensor> out;
+/// Where the inputs are.
+std::string device_of(const std::vector<Tensor>& inputs) {
   for (const Tensor& x : inputs)
-    out.push_back(x.device().type == DeviceType::kMeta ? zeros(x.shape(), {.dtype = x.dtype()}) : x.clone());
-  return out;
+    if (core::on_cuda(x)) return to_string(x.device());
+  return "cpu";
 }
 
-void measure(Explanation& e, const Function& fn, const std::vector<Tensor>& inputs) {
-  for (const Tensor& x : inputs)  // a clock here would time the launches alone
-    if (core::on_cuda(x)) core::fail<UnsupportedError>("explain: measure takes arrays on the CPU, got one on {}", x.device());
-  const std::vector<Tensor> real = real_inputs(inputs);
-  const auto start = std::chrono::steady_clock::now();
-  const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  for (int run = 0; run < 3 || (run < 50 && spent() < 0.5); ++run) {
-    fusion::Recorder recorder;
+fusion::Measurement measure(const Function& fn, const std::vector<Tensor>& inputs, Device device) {
+  std::vector<Tensor> real;
+  for (const Tensor& x : inputs) real.push_back(fusion::measured_input(x, device));
+  fusion::Measurement measurement(device);
+  while (measurement.more()) {
+    const auto recorder = measurement.recorder();
     {
-      core::TracerGuard guard(&recorder);
+      core::TracerGuard guard(recorder.get());
       fn(real);
     }
-    std::vector<std::string> ops;
-    for (const core::Step& s : recorder.steps) ops.emplace_back(s.op);
-    fusion::add_times(e, ops, recorder.seconds);
+    measurement.add(*recorder);
   }
+  return measurement;
 }
 
 }  // namespace
 
 Explanation explain(const Function& fn, const std::vector<Tensor>& inputs, const ExplainOptions& options) {
+  const std::string device = options.device.empty() ? device_of(inputs) : options.device;
   std::vector<Tensor> shapes;
   for (const Tensor& x : inputs) shapes.push_back(fusion::traced(x));
   fusion::Recorder recorder;
   std::vector<Tensor> outputs;
   {
+    core::TraitsGuard traits(fusion::traits_of_target(device));
     core::TracerGuard guard(&recorder);
     outputs = fn(shapes);
   }
-  Explanation e = fusion::explain_steps(recorder.steps, outputs, options.device);
-  if (options.measure) measure(e, fn, inputs);
-  return e;
+  const auto explained = [&] { return fusion::explain_steps(recorder.steps, outputs, device); };
+  if (!options.measure) return explained();
+  return fusion::with_times(measure(fn, inputs, fusion::device_to_measure(device)), explained);
 }
 
 }  // namespace tenor

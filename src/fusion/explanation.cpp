@@ -5,6 +5,7 @@
 #include "src/core/text.h"
 #include "src/fusion/planner.h"
 #include "src/fusion/target.h"
+#include "src/fusion/traffic.h"
 
 namespace tenor::fusion {
 namespace {
@@ -35,7 +36,18 @@ std::string broadcast_note(const core::Step& s) {
   return out.empty() ? out : out + " broadcast to " + to_string(s.outputs[0].shape());
 }
 
+/// Of a read at places that data names: that what comes out is counted, not the whole table.
+std::string reads_note(const core::Step& s) {
+  for (size_t i = 0; i < s.reads.size() && s.writes.empty(); ++i) {
+    const int64_t all = s.inputs[i].defined() ? distinct_elements(s.inputs[i]) : 0;
+    if (s.reads[i] >= 0 && s.reads[i] < all)
+      return text("counts the {} elements that come out, not all {} that data may name", s.reads[i], all);
+  }
+  return {};
+}
+
 std::string note_of(const core::Step& s) {
+  if (const std::string reads = reads_note(s); !reads.empty()) return s.note.empty() ? reads : s.note + "; " + reads;
   if (!s.note.empty() || s.outputs.empty()) return s.note;
   if (!s.reduced.empty()) return reduction_note(s);
   return s.op_class == OpClass::kElementwise ? broadcast_note(s) : "";
@@ -83,8 +95,7 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
     compute += target.compute_seconds(*node.step);
     if (node.kind == Kind::kView) continue;
     ++running;
-    // Candidates are chosen for where the trace runs; another device's are not known here.
-    const std::vector<std::string> lines = lines_of(target.name == "cpu" ? node.step->strategy : "");
+    const std::vector<std::string> lines = lines_of(node.step->strategy);
     if (lines.empty()) continue;
     row.strategy = lines[0];
     row.declined.assign(lines.begin() + 1, lines.end());
@@ -123,6 +134,14 @@ void add_copies(int index, const core::Step& s, std::vector<Explanation::Copy>& 
     out.push_back({index, copy.bytes, text("{}: {}", copy.argument, copy.reason)});
 }
 
+/// Memory that the device does not have.
+void add_memory_remark(Explanation& e, const Target& target) {
+  if (target.traits.memory == 0 || e.bytes_needed <= target.traits.memory) return;
+  e.remarks.push_back(text("inputs and outputs take {:.0f} GB, {} has {:.0f} GB of memory",
+                           static_cast<double>(e.bytes_needed) / 1e9, target.name,
+                           static_cast<double>(target.traits.memory) / 1e9));
+}
+
 }  // namespace
 
 Explanation explain_steps(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
@@ -131,7 +150,7 @@ Explanation explain_steps(const std::vector<core::Step>& steps, const std::vecto
   const Graph graph(steps, outputs);
   const Plan plan = make_plan(graph);
   Explanation e;
-  e.device = target.name, e.device_source = target.source;
+  e.device = target.name, e.device_source = target.source, e.limits = target.limits();
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     e.steps.push_back(row_of(graph.nodes[i], target));
     if (i < sources.size()) e.steps.back().source = sources[i];
@@ -143,20 +162,8 @@ Explanation explain_steps(const std::vector<core::Step>& steps, const std::vecto
   for (const PlannedCut& cut : plan.cuts) e.cuts.push_back({cut.before, cut.after, cut.reason});
   e.intermediates = plan.intermediates;
   e.bytes_needed = plan.bytes_needed, e.bytes_moved = plan.bytes_moved;
+  add_memory_remark(e, target);
   return e;
-}
-
-void add_times(Explanation& e, const std::vector<std::string>& ops, const std::vector<double>& seconds) {
-  size_t at = 0;
-  for (StepRow& row : e.steps) {
-    size_t found = at;
-    while (found < ops.size() && ops[found] != row.op) ++found;
-    if (found == ops.size()) continue;
-    const double us = 1e6 * seconds[found];
-    if (!row.view && (row.time_us == 0 || us < row.time_us)) row.time_us = us;
-    if (row.time_us > 0) row.share = row.floor_us / row.time_us;
-    at = found + 1;
-  }
 }
 
 Tensor traced(const Tensor& x) {

@@ -9,13 +9,9 @@
 
 namespace tenor::fusion {
 
-/// `sources`: the text of each step, where there is one.
+/// Of steps traced for that device (traits_of_target). `sources`: the text of each step, where there is one.
 Explanation explain_steps(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
                           const std::string& device, const std::vector<std::string>& sources = {});
-
-/// Seconds of a run's steps, by operator name in order: a run may state steps that the trace did not (copies that only
-/// real data needs), which are passed over. Keeps the least of what it is given.
-void add_times(Explanation& explanation, const std::vector<std::string>& ops, const std::vector<double>& seconds);
 
 /// A tensor of x's shape, strides and dtype without memory.
 Tensor traced(const Tensor& x);

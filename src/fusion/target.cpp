@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/core/backend.h"
 #include "src/core/text.h"
 
 namespace tenor::fusion {
@@ -10,41 +11,131 @@ namespace {
 
 constexpr double kTera = 1e12;
 
-Target gpu(const char* name, const char* source, double read, double copy, double vector32, double vector64,
-           double matrix8, double matrix16, double matrix64) {
+/// What is built in of a GPU model, in TB/s and TFLOP/s.
+struct Model {
+  const char* name;
+  const char* full_name;
+  int capability;
+  double gigabytes;
+  double read, copy;
+  const char* memory_source;
+  double vector32, vector64;
+  Rate matrix8, matrix16;
+  double matrix64;
+};
+
+constexpr Model kModels[] = {
+    {"h200", "NVIDIA H200 SXM", 90, 141, 4.24, 4.27, kMeasured, 66.9, 33.5, {1358, kMeasured}, {779, kMeasured}, 66.9},
+    {"h100",
+     "NVIDIA H100 SXM 80 GB",
+     90,
+     80,
+     3.35,
+     3.35,
+     kDataSheet,
+     66.9,
+     33.5,
+     {1979, kDataSheet},
+     {989, kDataSheet},
+     66.9},
+    {"a100",
+     "NVIDIA A100 SXM 80 GB",
+     80,
+     80,
+     2.039,
+     2.039,
+     kDataSheet,
+     19.5,
+     9.7,
+     {312, kDataSheet},
+     {312, kDataSheet},
+     19.5},
+};
+
+core::DeviceTraits traits_of(const Model& m) {
+  return {DeviceType::kCuda, m.full_name, m.capability, static_cast<int64_t>(m.gigabytes * 1e9)};
+}
+
+Target target_of_model(const Model& m) {
+  const Rate vector32{m.vector32 * kTera, kDataSheet};
   // float32 contractions keep the accuracy of float32 multiply-adds, so plain TF32 is not their limit.
-  return {name,
-          source,
-          {{1, read * kTera, copy * kTera}},
-          vector32 * kTera,
-          vector64 * kTera,
-          matrix8 * kTera,
-          matrix16 * kTera,
-          vector32 * kTera,
-          matrix64 * kTera};
+  return {m.name,
+          m.full_name,
+          traits_of(m),
+          {{1, m.read * kTera, m.copy * kTera}},
+          m.memory_source,
+          vector32,
+          {m.vector64 * kTera, kDataSheet},
+          {m.matrix8.value * kTera, m.matrix8.source},
+          {m.matrix16.value * kTera, m.matrix16.source},
+          vector32,
+          {m.matrix64 * kTera, kDataSheet}};
 }
 
-std::vector<Target> built_in() {
-  return {
-      gpu("h200", "H200 SXM: memory, bf16 and fp8 as measured on one, the rest from its data sheet", 4.24, 4.27, 66.9,
-          33.5, 1358, 779, 66.9),
-      gpu("h100", "H100 SXM 80 GB, from its data sheet", 3.35, 3.35, 66.9, 33.5, 1979, 989, 66.9),
-      gpu("a100", "A100 SXM 80 GB, from its data sheet", 2.039, 2.039, 19.5, 9.7, 312, 312, 19.5),
-  };
+/// A device of this machine. What is not measured is taken from what is: float64 as half of float32, float8 as
+/// bfloat16.
+Target target_of_device(Device device) {
+  const DeviceLimits l = device_limits(device);
+  const Rate half{l.float32_flops / 2, kAssumed};
+  const bool on_cpu = device.type == DeviceType::kCpu;
+  return {on_cpu ? "cpu" : to_string(device),
+          on_cpu ? core::text("this machine with {} thread{}", num_threads(), num_threads() == 1 ? "" : "s")
+                 : core::device_traits(device).name,
+          core::device_traits(device),
+          {l.memory.begin(), l.memory.end()},
+          kMeasured,
+          {l.float32_flops, kMeasured},
+          half,
+          {on_cpu ? l.float32_flops : l.bfloat16_flops, kAssumed},
+          {l.bfloat16_flops, kMeasured},
+          {l.float32_flops, kMeasured},
+          half};
 }
 
-Target this_machine() {
-  const DeviceLimits l = device_limits();
-  Target t{"cpu",
-           core::text("this machine, measured with {} threads", num_threads()),
-           {l.memory.begin(), l.memory.end()},
-           l.float32_flops,
-           l.float32_flops / 2,
-           l.float32_flops,
-           l.bfloat16_flops,
-           l.float32_flops,
-           l.float32_flops / 2};
+/// "4.27 TB/s", "779 TFLOP/s".
+std::string rate_text(double value, const std::string& unit) {
+  const char* prefix = value >= 1e12 ? "T" : value >= 1e9 ? "G" : "M";
+  value /= value >= 1e12 ? 1e12 : value >= 1e9 ? 1e9 : 1e6;
+  const int digits = value < 10 ? 2 : value < 100 ? 1 : 0;
+  return core::vtext("{:.{}f} {}{}", fmt::make_format_args(value, digits, prefix, unit));
+}
+
+/// "measured: copy 4.27 TB/s, float16 and bfloat16 products 779 TFLOP/s; data sheet: float32 66.9 TFLOP/s".
+std::string sources_text(const std::vector<Explanation::Limit>& limits) {
+  std::string out;
+  for (const char* source : {kMeasured, kDataSheet, kAssumed}) {
+    std::string part;
+    for (const Explanation::Limit& l : limits)
+      if (l.source == source) part += (part.empty() ? "" : ", ") + l.name + " " + rate_text(l.value, l.unit);
+    if (!part.empty()) out += core::text("{}{}: {}", out.empty() ? "" : "; ", source, part);
+  }
+  return out;
+}
+
+Target with_sources(Target t) {
+  t.source = core::text("{}; {}", t.source, sources_text(t.limits()));
   return t;
+}
+
+const Model* find_model(const std::string& name) {
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const Model& m : kModels)
+    if (lower == m.name) return &m;
+  return nullptr;
+}
+
+/// The device of this machine that a name means.
+Device device_named(const std::string& name) {
+  if (name.empty() || name == "cpu") return kCpu;
+  if (name.rfind("cuda", 0) == 0) {
+    const Device device = device_from_name(name);
+    core::backend(device);  // throws where it is not there
+    return device;
+  }
+  std::string known;
+  for (const std::string& n : target_names()) known += (known.empty() ? "'" : ", '") + n + "'";
+  core::fail<ValueError>("explain: device must be one of {}, got '{}'", known, name);
 }
 
 /// Rates at that size, between the sizes measured along its logarithm.
@@ -74,29 +165,40 @@ double Target::memory_seconds(int64_t bytes_read, int64_t bytes_written) const {
 double Target::compute_seconds(const core::Step& step) const {
   const DType dtype = step.inputs.empty() ? float32 : step.inputs[0].dtype();
   const bool contracts = step.op_class == core::OpClass::kContraction;
-  double rate = dtype == float64 ? vector64 : vector32;
+  Rate rate = dtype == float64 ? vector64 : vector32;
   if (contracts)
     rate = dtype == float64                           ? matrix64
            : is_float8(dtype)                         ? matrix8
            : item_size(dtype) == 2 && is_float(dtype) ? matrix16
                                                       : matrix32;
-  return static_cast<double>(step.flops) / rate;
+  return static_cast<double>(step.flops) / rate.value;
+}
+
+std::vector<Explanation::Limit> Target::limits() const {
+  std::vector<Explanation::Limit> out{{"memory copy", memory.back().copy_bytes, "B/s", memory_source},
+                                      {"memory read", memory.back().read_bytes, "B/s", memory_source}};
+  for (const auto& [name, rate] : {std::pair{"float32", vector32},
+                                   {"float64", vector64},
+                                   {"16-bit products", matrix16},
+                                   {"float8 products", matrix8},
+                                   {"float64 products", matrix64}})
+    out.push_back({name, rate.value, "FLOP/s", rate.source});
+  return out;
 }
 
 Target target_of(const std::string& name) {
-  if (name.empty() || name == "cpu") return this_machine();
-  std::string lower = name, known = "'cpu'";
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (Target& t : built_in()) {
-    if (t.name == lower) return t;
-    known += ", '" + t.name + "'";
-  }
-  core::fail<ValueError>("explain: device must be one of {}, got '{}'", known, name);
+  if (const Model* model = find_model(name)) return with_sources(target_of_model(*model));
+  return with_sources(target_of_device(device_named(name)));
+}
+
+core::DeviceTraits traits_of_target(const std::string& name) {
+  if (const Model* model = find_model(name)) return traits_of(*model);
+  return core::device_traits(device_named(name));
 }
 
 std::vector<std::string> target_names() {
-  std::vector<std::string> names{"cpu"};
-  for (const Target& t : built_in()) names.push_back(t.name);
+  std::vector<std::string> names{"cpu", "cuda"};
+  for (const Model& m : kModels) names.push_back(m.name);
   return names;
 }
 

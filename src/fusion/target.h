@@ -4,26 +4,42 @@
 #include <string>
 #include <vector>
 
+#include "src/core/device_traits.h"
 #include "src/core/step.h"
+#include "tenor/explain.h"
 #include "tenor/limits.h"
 
 namespace tenor::fusion {
 
-/// Bytes and FLOPs a second.
+/// How a rate is known.
+inline constexpr const char *kMeasured = "measured", *kDataSheet = "data sheet", *kAssumed = "assumed";
+
+struct Rate {
+  double value;  ///< FLOPs a second
+  const char* source;
+};
+
 struct Target {
-  std::string name;
-  std::string source;                            ///< where the rates come from
-  std::vector<MemoryRate> memory;                ///< by rising size; beyond the last its rates hold
-  double vector32, vector64;                     ///< arithmetic outside of contractions, float64 and all other
-  double matrix8, matrix16, matrix32, matrix64;  ///< contractions, by operand
+  std::string name;                ///< "cpu", "cuda:0", "h200"
+  std::string source;              ///< what the device is, and where the rates come from, on one line
+  core::DeviceTraits traits;       ///< what candidates ask
+  std::vector<MemoryRate> memory;  ///< by rising size; beyond the last its rates hold
+  const char* memory_source;
+  Rate vector32, vector64;                     ///< arithmetic outside of contractions, float64 and all other
+  Rate matrix8, matrix16, matrix32, matrix64;  ///< contractions, by operand
 
   /// Seconds to read and write that much, which share the caches.
   double memory_seconds(int64_t bytes_read, int64_t bytes_written) const;
   double compute_seconds(const core::Step& step) const;
+  /// Its rates by name.
+  std::vector<Explanation::Limit> limits() const;
 };
 
-/// "": this machine, measured. @throws ValueError for an unknown name, which it says.
+/// "" and "cpu": this machine's CPU, "cuda" and "cuda:1": its GPUs, measured both; "h200", "h100", "a100" from a table.
+/// @throws ValueError for an unknown name, which it says; DeviceError where this machine has no such GPU.
 Target target_of(const std::string& name);
+/// What the candidates of that target ask of it, without measuring anything.
+core::DeviceTraits traits_of_target(const std::string& name);
 /// The names that are built in.
 std::vector<std::string> target_names();
 

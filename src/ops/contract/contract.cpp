@@ -50,7 +50,10 @@ Step step_of(const Product& p, const contract::Types& types, const Tensor& out) 
   contract::state_conversion(p.other.name, p.other.tensor, types.compute, step.copies);
   if (p.bias.defined()) step.inputs.push_back(p.bias), step.flops = core::count_sum(step.flops, out.numel());
   step.note = core::text("sums k ({})", k);
-  step.strategy = contract::explain_gemm(contract::gemm_of(p.a, p.b, as_matrices(out, p), types.compute), &step.copies);
+  contract::GemmProblem problem = contract::gemm_of(p.a, p.b, as_matrices(out, p), types.compute);
+  problem.a.argument = p.x.name, problem.b.argument = p.other.name;
+  contract::state_bias(problem, p.bias, out);
+  step.strategy = contract::explain_gemm(problem, &step.copies);
   return step;
 }
 

@@ -20,6 +20,12 @@ Matrix matrix_of(const Tensor& x, DType compute) {
   return matrix;
 }
 
+/// As which dtype kernels read a bias of c.
+DType bias_dtype(const Tensor& bias, const Tensor& c, DType compute) {
+  // CUDA kernels add a bias of c's dtype as it is: a conversion would be a kernel of its own.
+  return core::runs_on(c.device()) == DeviceType::kCuda && bias.dtype() == c.dtype() ? bias.dtype() : compute;
+}
+
 }  // namespace
 
 Types contraction_types(const char* op, std::span<const Tensor> operands, const std::optional<DType>& dtype) {
@@ -54,10 +60,17 @@ GemmProblem gemm_of(const Tensor& a, const Tensor& b, const Tensor& c, DType com
   p.batch = Dims(c.shape().begin(), c.shape().end() - 2);
   p.compute = compute;
   p.a = matrix_of(a, compute), p.b = matrix_of(b, compute), p.c = matrix_of(c, compute);
+  p.b.argument = "other";
   p.batch_invariant = core::batch_invariant();
-  p.device = c.device();
+  p.device = core::stands_for(c.device());
   p.bias_dtype = compute;
   return p;
+}
+
+void state_bias(GemmProblem& p, const Tensor& bias, const Tensor& c) {
+  alignas(16) static const char somewhere[16] = {};
+  if (!bias.defined()) return;
+  p.bias = somewhere, p.bias_dtype = bias_dtype(bias, c, p.compute), p.bias_col = 1;
 }
 
 void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias) {
@@ -67,9 +80,7 @@ void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, 
     return core::copy_into(sums, c);
   }
   const Tensor left = readable(a, compute), right = readable(b, compute);
-  // CUDA kernels add a bias of c's dtype as it is: a conversion would be a kernel of its own.
-  const bool as_is = bias.defined() && core::on_cuda(c) && bias.dtype() == c.dtype();
-  const Tensor added = bias.defined() ? (as_is ? bias : bias.to(compute)).contiguous() : Tensor();
+  const Tensor added = bias.defined() ? bias.to(bias_dtype(bias, c, compute)).contiguous() : Tensor();
   GemmProblem problem = gemm_of(left, right, c, compute);
   if (added.defined()) problem.bias = added.raw(), problem.bias_dtype = added.dtype(), problem.bias_col = 1;
   run_gemm(problem);

@@ -26,9 +26,11 @@ Tensor readable(const Tensor& x, DType compute);
 /// States the conversion that readable() makes, if it makes one.
 void state_conversion(const char* argument, const Tensor& x, DType compute, std::vector<core::Copy>& copies);
 
-/// c = a @ b (+ bias [n]) over tensors shaped [*batch, m, k], [*batch, k, n], [*batch, m, n], all with the same batch sizes
-/// (stride 0 where shared). Of tensors that are not readable() yet, the problem that their conversion will give.
+/// c = a @ b (+ bias [n]) over tensors shaped [*batch, m, k], [*batch, k, n], [*batch, m, n], all with the same batch
+/// sizes (stride 0 where shared). Of tensors that are not readable() yet, the problem that their conversion will give.
 GemmProblem gemm_of(const Tensor& a, const Tensor& b, const Tensor& c, DType compute);
+/// States that the problem of a traced c adds this bias, if it is one.
+void state_bias(GemmProblem& problem, const Tensor& bias, const Tensor& c);
 /// Runs c = a @ b + bias; converts a, b and bias where they are not readable, and rounds through a temporary where no
 /// kernel writes c's dtype.
 void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias = {});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/backend.h"
 #include "src/ops/contract/gemm_kernels.h"
 
 namespace tenor::contract {
@@ -18,16 +19,19 @@ constexpr GemmCandidate kCandidates[] = {
     {"reference", core::always<GemmProblem>, reference_run, core::kNeverTuned},
 };
 
+// A build without CUDA states what they take, for `explain`.
 #if TENOR_HAS_CUDA
-constexpr GemmCandidate kCudaCandidates[] = {
-    {"rows", cuda_rows_why_not, cuda_rows_run},
-    {"vendor", cuda_vendor_why_not, cuda_vendor_run},
-    {"tiles", cuda_tiles_why_not, cuda_tiles_run},
-    {"simple", core::always<GemmProblem>, cuda_simple_run, core::kNeverTuned},
-};
+#define TENOR_IN_CUDA(run) run
 #else
-constexpr std::span<const GemmCandidate> kCudaCandidates;
+#define TENOR_IN_CUDA(run) nullptr
 #endif
+constexpr GemmCandidate kCudaCandidates[] = {
+    {"rows", cuda_rows_why_not, TENOR_IN_CUDA(cuda_rows_run)},
+    {"vendor", cuda_vendor_why_not, TENOR_IN_CUDA(cuda_vendor_run)},
+    {"tiles", cuda_tiles_why_not, TENOR_IN_CUDA(cuda_tiles_run)},
+    {"simple", core::always<GemmProblem>, TENOR_IN_CUDA(cuda_simple_run), core::kNeverTuned},
+};
+#undef TENOR_IN_CUDA
 
 void append(std::string& text, const char* name, const Matrix& x) {
   text += core::text(" {}={}[{},{}", name, tenor::name(x.dtype), x.row, x.col);
@@ -43,15 +47,23 @@ std::string key_of(const GemmProblem& p) {
   append(key, "b", p.b);
   append(key, "c", p.c);
   if (p.bias) key += core::text(" bias=[{},{}]", p.bias_row, p.bias_col);
+  if (core::runs_on(p.device) != DeviceType::kCuda) return key;
+  if (p.bias && p.bias_dtype != p.compute) key += core::text(" of {}", tenor::name(p.bias_dtype));
+  if (core::tf32_allowed() && p.a.dtype == DType::kFloat32) key += " tf32";
+  // cuBLASLt's algorithms and the copies of "tiles" depend on where the data starts.
+  uintptr_t starts = 0;
+  for (const Matrix* x : {&p.a, &p.b, &p.c}) starts |= reinterpret_cast<uintptr_t>(x->data);
+  if (starts % 16 != 0) key += " unaligned";
   return key;
 }
 
-/// As choose_tuned has it; without `may_run` nothing is measured. On CUDA, whose calls return before their work is done, the
-/// list's order decides.
+std::span<const GemmCandidate> candidates_of(const GemmProblem& p) { return gemm_candidates(core::runs_on(p.device)); }
+
+/// As choose_tuned has it; without `may_run` nothing is measured.
 const GemmCandidate& chosen(const GemmProblem& p, bool may_run) {
-  const std::span<const GemmCandidate> list = gemm_candidates(p.device.type);
-  if (p.device.type == DeviceType::kCuda) return core::choose("matmul", list, p, forced_strategy);
-  return core::choose_tuned<GemmProblem>("matmul", list, p, forced_strategy, may_run, [&] { return key_of(p); });
+  const std::span<const GemmCandidate> list = candidates_of(p);
+  return core::choose_tuned<GemmProblem>("matmul", list, p, p.device, forced_strategy, may_run,
+                                         [&] { return key_of(p); });
 }
 
 void drop_batch_dim(GemmProblem& p, size_t d) {
@@ -138,6 +150,7 @@ std::vector<std::string> gemm_strategies(DeviceType device) {
 
 std::vector<std::string> all_gemm_strategies() {
   std::vector<std::string> names = gemm_strategies();
+  if constexpr (!core::kHasCuda) return names;
   for (const std::string& name : gemm_strategies(DeviceType::kCuda))
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   return names;
@@ -151,14 +164,13 @@ void run_gemm(const GemmProblem& problem) {
 }
 
 std::string explain_gemm(const GemmProblem& problem, std::vector<core::Copy>* copies) {
-  if (problem.m == 0 || problem.n == 0 || product(problem.batch) == 0) return {};  // nothing runs, and candidates divide by sizes
-  if (problem.k == 0) return gemm_candidates(problem.device.type).back().name;
+  if (problem.m == 0 || problem.n == 0 || product(problem.batch) == 0)
+    return {};  // nothing runs, and candidates divide by sizes
+  if (problem.k == 0) return candidates_of(problem).back().name;
   const GemmProblem p = normalized(problem);
   const GemmCandidate& taken = chosen(p, false);
-#if TENOR_HAS_CUDA
-  if (copies && taken.run == cuda_tiles_run) cuda_tiles_state_copies(p, *copies);
-#endif
-  return std::string(taken.name) + "\n" + core::declined(gemm_candidates(p.device.type), p);
+  if (copies && taken.why_not == cuda_tiles_why_not) cuda_tiles_state_copies(p, *copies);
+  return std::string(taken.name) + "\n" + core::declined(candidates_of(p), p);
 }
 
 StrategyGuard::StrategyGuard(std::string_view strategy) : previous_(forced_strategy) { forced_strategy = strategy; }

@@ -18,7 +18,8 @@ struct Matrix {
   char* data = nullptr;  ///< the first element; written only through `c`
   DType dtype = DType::kFloat32;
   int64_t row = 0, col = 0;
-  Dims batch = {};       ///< a stride for each dim of the batch, 0 where the matrix is shared
+  Dims batch = {};             ///< a stride for each dim of the batch, 0 where the matrix is shared
+  const char* argument = "x";  ///< what the operator calls it
 };
 
 /// c[b] = a[b] @ b[b] + bias, rounded once to c's dtype.
@@ -30,13 +31,14 @@ struct GemmProblem {
   const void* bias = nullptr;           ///< element (i, j) gets bias[i * bias_row + j * bias_col]
   DType bias_dtype = DType::kFloat32;   ///< the compute dtype; on CUDA c's dtype too
   int64_t bias_row = 0, bias_col = 0;
-  Device device = {};                   ///< where the matrices are; of traced shapes, the CPU's candidates speak
-  bool batch_invariant = false;         ///< each output's bits may depend on its row, its column and k alone
+  Device device = {};            ///< where the matrices are; of traced shapes, the described device's candidates speak
+  bool batch_invariant = false;  ///< each output's bits may depend on its row, its column and k alone
 };
 
 using GemmCandidate = core::Candidate<GemmProblem>;
 
-/// A device's candidates in order of preference; the last one takes every problem.
+/// A device's candidates in order of preference; the last one takes every problem. In a build without CUDA its
+/// candidates can be asked, not run.
 std::span<const GemmCandidate> gemm_candidates(DeviceType device = DeviceType::kCpu);
 /// Their names.
 std::vector<std::string> gemm_strategies(DeviceType device = DeviceType::kCpu);

@@ -1,8 +1,9 @@
-// The CUDA candidates: what each takes, and the problem in the form that its kernel reads.
+// The CUDA candidates: the problem in the form that each kernel reads.
 #include "src/ops/contract/gemm_cuda.h"
 
 #include "src/core/backend.h"
 #include "src/core/output.h"
+#include "src/ops/contract/gemm_cuda_candidates.h"
 #include "src/ops/contract/gemm_kernels.h"
 
 namespace tenor::contract {
@@ -21,11 +22,6 @@ DeviceGemm device_gemm(const GemmProblem& p) {
   return out;
 }
 
-constexpr int64_t kLeastInner = 256;  // of "rows", whose blocks split k over their warps
-
-/// With the few rows as a.
-GemmProblem with_few_rows(const GemmProblem& p) { return p.m <= p.n ? p : transposed(p); }
-
 Tensor tensor_of(const Matrix& x, const Dims& batch, int64_t rows, int64_t cols, Device device) {
   Dims shape = batch, strides = x.batch;
   shape.push_back(rows), shape.push_back(cols), strides.push_back(x.row), strides.push_back(x.col);
@@ -33,14 +29,6 @@ Tensor tensor_of(const Matrix& x, const Dims& batch, int64_t rows, int64_t cols,
 }
 
 }  // namespace
-
-bool rows_aligned(const Matrix& x, int64_t rows, int64_t cols) {
-  const int64_t unit = 16 / static_cast<int64_t>(item_size(x.dtype));
-  bool aligned =
-      (x.col == 1 || cols == 1) && reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && (rows == 1 || x.row % unit == 0);
-  for (int64_t step : x.batch) aligned = aligned && step % unit == 0;
-  return aligned;
-}
 
 Tensor align_rows(Matrix& x, const Dims& batch, int64_t rows, int64_t cols, Device device) {
   const int64_t unit = 16 / static_cast<int64_t>(item_size(x.dtype));
@@ -54,17 +42,6 @@ Tensor align_rows(Matrix& x, const Dims& batch, int64_t rows, int64_t cols, Devi
   x.data = static_cast<char*>(copy.raw()), x.row = padded.back(), x.col = 1;
   for (size_t d = 0; d < own.size(); ++d) x.batch[d] = own[d] == 1 ? 0 : copy.stride(static_cast<int>(d));
   return copy;
-}
-
-std::string cuda_rows_why_not(const GemmProblem& problem) {
-  if (problem.batch_invariant) return "its order over k is not that of many rows";
-  if (problem.compute != DType::kFloat32) return "takes float32, bfloat16 and float16";
-  if (problem.a.dtype != problem.b.dtype) return "the operands' dtypes differ";
-  const GemmProblem p = with_few_rows(problem);
-  const int64_t most = p.a.dtype != DType::kFloat32 ? kFewRowsTensor : p.b.row == 1 ? kFewRowsFloatDots : kFewRowsFloatSums;
-  if (p.m > most) return "takes at most 16 rows or columns, of float32 4 or 8";
-  if (p.k < kLeastInner) return "k is below 256: too short a sum to be split";
-  return p.b.row == 1 || p.b.col == 1 ? "" : "the matrix has no dim of unit stride";
 }
 
 void cuda_rows_run(const GemmProblem& problem) {

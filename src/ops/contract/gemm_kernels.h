@@ -11,8 +11,8 @@ std::string integer_why_not(const GemmProblem& p);
 void integer_run(const GemmProblem& p);
 void reference_run(const GemmProblem& p);
 
-// gemm_blocked.cpp: packed panels and register tiles; every output is one chain of FMAs over k, whatever m, n, the batch
-// or the thread count.
+// gemm_blocked.cpp: packed panels and register tiles; every output is one chain of FMAs over k, whatever m, n, the
+// batch or the thread count.
 std::string blocked_why_not(const GemmProblem& p);
 void blocked_run(const GemmProblem& p);
 
@@ -28,14 +28,12 @@ void tiles_run(const GemmProblem& p);
 std::string vendor_why_not(const GemmProblem& p);
 void vendor_run(const GemmProblem& p);
 
-// gemm_cuda.cpp: rows, few rows or columns against a matrix that is read once; simple, everything, in an order over k that
-// depends on k alone.
+// gemm_cuda_candidates.cpp: what the CUDA candidates take. gemm_cuda.cpp: rows, few rows or columns against a matrix
+// that is read once; simple, everything, in an order over k that depends on k alone.
 std::string cuda_rows_why_not(const GemmProblem& p);
 void cuda_rows_run(const GemmProblem& p);
 void cuda_simple_run(const GemmProblem& p);
-/// Whether x's rows are contiguous and each starts at a multiple of 16 bytes.
-bool rows_aligned(const Matrix& x, int64_t rows, int64_t cols);
-/// Copies x so that they do; x becomes the copy, which is returned.
+/// Copies x so that its rows are contiguous and start at multiples of 16 bytes; x becomes the copy, which is returned.
 Tensor align_rows(Matrix& x, const Dims& batch, int64_t rows, int64_t cols, Device device);
 
 // gemm_tiles_cuda.cpp: the Hopper GEMM of src/cuda/gemm, whose order over k depends on k alone.

@@ -3,12 +3,13 @@
 // The library is opened at run time (src/cuda/cublaslt.h), so that Tenor loads where there is none. What a problem asks
 // of it is kept as a plan: layouts, and the heuristic's first algorithm among those that add partial sums in a fixed
 // order and in the compute type. cuBLASLt counts columns first: c^T = b^T a^T.
+#include "src/ops/contract/gemm_cuda_candidates.h"
 #include "src/ops/contract/gemm_kernels.h"
 
 #if TENOR_HAS_CUDA && !__has_include(<cublasLt.h>)
 
 namespace tenor::contract {
-std::string cuda_vendor_why_not(const GemmProblem&) { return "this build had no cublasLt.h"; }
+std::string cublaslt_why_not(const GemmProblem&) { return "this build had no cublasLt.h"; }
 void cuda_vendor_run(const GemmProblem&) {}
 }  // namespace tenor::contract
 
@@ -35,23 +36,6 @@ using cuda::CublasLt;
 
 constexpr size_t kMaxPlans = 4096;               // beyond, the cache starts anew
 constexpr size_t kWorkspace = size_t{32} << 20;  // the most that an algorithm may ask for
-constexpr int64_t kMaxParts = 64;                // matrices beyond one batch dim are calls of their own
-
-/// A matrix as cuBLASLt reads it, transposed: a row-major one is "not transposed".
-struct Operand {
-  bool readable = false, transposed = false;
-  int64_t lead = 0;
-};
-
-Operand operand_of(const Matrix& x, int64_t rows, int64_t cols) {
-  const int64_t row = rows == 1 ? cols : x.row, col = cols == 1 ? rows : x.col;
-  if ((x.col == 1 || cols == 1) && row >= cols) return {true, false, row};
-  if ((x.row == 1 || rows == 1) && col >= rows) return {true, true, col};
-  return {};
-}
-
-int64_t batch_of(const GemmProblem& p) { return p.batch.empty() ? 1 : p.batch.back(); }
-int64_t batch_stride(const Matrix& x) { return x.batch.empty() ? 0 : x.batch.back(); }
 
 /// Bytes that the pointer is a multiple of, as far as algorithms care.
 uint32_t alignment_of(const void* p) {
@@ -208,23 +192,6 @@ std::shared_ptr<const Plan> plan_of(const CublasLt& lt, const GemmProblem& p) {
   return plans->emplace(key, plan).first->second;
 }
 
-bool takes_dtypes(const GemmProblem& p) {
-  if (p.a.dtype != p.b.dtype || !is_float(p.compute)) return false;
-  if (p.compute == DType::kFloat64) return p.a.dtype == DType::kFloat64 && p.c.dtype == DType::kFloat64;
-  return p.c.dtype == p.a.dtype || p.c.dtype == DType::kFloat32;
-}
-
-std::string strides_why_not(const GemmProblem& p) {
-  constexpr int64_t kMaxSize = INT32_MAX;
-  if (p.m > kMaxSize || p.n > kMaxSize || p.k > kMaxSize || batch_of(p) > kMaxSize)
-    return "a dim has more than 2^31 - 1 elements";
-  if (!operand_of(p.a, p.m, p.k).readable || !operand_of(p.b, p.k, p.n).readable)
-    return "an operand has no dim of unit stride, or its rows overlap";
-  const Operand c = operand_of(p.c, p.m, p.n);
-  if (!c.readable || c.transposed) return "the result has no dim of unit stride";
-  return {};
-}
-
 /// The problem's first part: all of them have its shape.
 GemmProblem first_part(GemmProblem p) {
   while (p.batch.size() > 1) {
@@ -254,14 +221,7 @@ void run_part(const CublasLt& lt, const GemmProblem& p) {
 
 }  // namespace
 
-std::string cuda_vendor_why_not(const GemmProblem& p) {
-  if (p.batch_invariant) return "cuBLASLt's order over k may depend on the batch";
-  if (!takes_dtypes(p)) return "takes float64, float32, bfloat16 and float16, not mixed, and writes theirs or float32";
-  if (std::string reason = strides_why_not(p); !reason.empty()) return reason;
-  if (p.bias && (p.bias_row != 0 || p.bias_col != 1)) return "the bias runs along the rows";
-  if (p.bias && p.c.dtype != p.compute) return "cuBLASLt may round a 16-bit result before it adds the bias";
-  if (!p.batch.empty() && product(p.batch) / *std::max_element(p.batch.begin(), p.batch.end()) > kMaxParts)
-    return "more than 64 batches that do not merge";
+std::string cublaslt_why_not(const GemmProblem& p) {
   const CublasLt& lt = cuda::cublaslt();
   if (!lt.missing.empty()) return lt.missing;
   return plan_of(lt, first_part(p))->declined;

@@ -5,6 +5,7 @@
 
 #include "src/core/backend.h"
 #include "src/core/check.h"
+#include "src/core/device_traits.h"
 #include "src/core/step.h"
 #include "tenor/tensor.h"
 
@@ -41,7 +42,7 @@ inline void state_index_copies(core::Step& step, size_t table) {
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const Tensor& x = step.inputs[i];
     if (i == table || !x.defined() || !is_integer(x.dtype()) || x.dtype() == step.inputs[table].dtype()) continue;
-    const bool as_int64 = !core::on_cuda(x);  // kernels read any integer dtype
+    const bool as_int64 = core::runs_on(x.device()) != DeviceType::kCuda;  // CUDA kernels read any integer dtype
     if ((as_int64 && x.dtype() != int64) || !x.is_contiguous())
       step.copies.push_back({"index", x.numel() * static_cast<int64_t>(item_size(as_int64 ? int64 : x.dtype())), as_int64 ? "indices are read as dense int64" : "indices are read as a dense array"});
   }
