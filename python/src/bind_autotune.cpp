@@ -33,9 +33,11 @@ void bind_autotune(nb::module_& m) {
       "What the tuning store holds, as dicts.");
   m.def(
       "_forget_tunings",
-      [](const std::string& op, const std::string& problem) { return core::forget_tunings(op, problem); }, "op"_a,
-      "problem"_a = "",
-      "Forgets the tunings of an operator (of one problem), or all of them for \"\". Returns how many.");
+      [](const std::string& op, const std::string& problem, const std::string& machine) {
+        return core::forget_tunings(op, problem, machine);
+      },
+      "op"_a, "problem"_a = "", "machine"_a = "",
+      "Forgets the tunings of an operator (of one problem, of one machine), or all of them for \"\". Returns how many.");
   m.def(
       "_machine_key", [](const std::string& device) { return core::tuning_machine(device_from_name(device)); },
       "device"_a = "cpu",

@@ -201,13 +201,12 @@ void bind_explain(nb::module_& m) {
       "shape"_a, "dtype"_a, "A tensor without memory, stated by no step.");
   m.def("_target_names", &fusion::target_names);
   m.def(
-      "_target",
+      "_limits",
       [](const std::string& name) {
         nb::gil_scoped_release unlocked;
-        const fusion::Target t = fusion::target_of(name);
-        return std::pair(t.source, t.limits());
+        return fusion::target_of(name).limits();
       },
-      "name"_a, "What a device is and its limits.");
+      "name"_a, "The rates of a device that explain knows.");
   m.def(
       "_check_target", [](const std::string& name) { fusion::traits_of_target(name); }, "name"_a,
       "Raises unless that is a device that explain knows.");

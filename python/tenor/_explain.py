@@ -253,24 +253,23 @@ def _measured(program, target):
     return measurement
 
 
-def _str(self):
-    """The table of at most 100 columns; coloured on a terminal."""
-    import os
+def shown(explanation, width=100):
+    """The table of at most `width` columns (60 at least); coloured on a terminal that wants colour."""
     import sys
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return heading(self) + self.to_text(100, color)
+    from tenor._cli.output import colourful
+    return heading(explanation, width) + explanation.to_text(width, colourful(sys.stdout))
 
 
-def heading(explanation):
+def heading(explanation, width=100):
     """What was explained, and with which inputs; each statement of several stands above its steps."""
     import textwrap
     title = getattr(explanation, "expression", "")
     inputs = ", ".join(f"{k} {v}" for k, v in getattr(explanation, "inputs", {}).items())
-    lines = [] if not title or "\n" in title else [textwrap.shorten(title, 100, placeholder=" ...")]
-    if inputs:
-        lines += textwrap.wrap("with " + inputs, 100)
-    for remark in getattr(explanation, "remarks", ()):
-        lines += textwrap.wrap(remark, 100)
+    wrap = lambda text, lines: textwrap.wrap(text, max(width, 60), subsequent_indent="    ", max_lines=lines, placeholder=" ...")
+    lines = [] if "\n" in title else wrap(title, 8)
+    lines += wrap("with " + inputs, 8) if inputs else []
+    for remark in explanation.remarks:
+        lines += wrap(remark, None)
     return "\n".join(lines) + "\n\n" if lines else ""
 
 
@@ -290,7 +289,7 @@ def _attach():
             from tenor import _explain_output
             return getattr(_explain_output, name)(self, *args)
         return method
-    Explanation.__str__ = _str
+    Explanation.__str__ = shown
     Explanation.__repr__ = lambda self: f"<tenor.Explanation: {len(self.steps)} steps, {len(self.kernels)} kernels, {self.flops} FLOPs, {self.bytes_moved} bytes moved>"
     for name in ("to_json", "to_dict", "to_svg", "_repr_html_"):
         setattr(Explanation, name, lazily(name))

@@ -165,7 +165,10 @@ def test_info():
     facts = run("info", "--json").json
     assert facts["versions"]["tenor"] == tenor.__version__ and facts["features"]["operators"] > 100
     assert facts["cpu"]["instruction set used"] in facts["features"]["instruction sets"]
-    assert min(facts["limits"].values()) > 1e8
+    assert facts["limits"].keys() >= {"cpu", "h200", "h100", "a100"}
+    for rates in facts["limits"].values():
+        assert all(r["value"] > 1e8 and r["unit"] in ("B/s", "FLOP/s") and r["source"] in ("measured", "data sheet", "assumed") for r in rates.values())
+    assert {r["source"] for r in facts["limits"]["h100"].values()} == {"data sheet"} and facts["limits"]["cpu"]["memory copy"]["source"] == "measured"
     assert facts["caches"]["folder"] == os.environ["TENOR_CACHE_DIR"]
     assert "limits" not in run("info", "--json", "--no-limits").json
     text = run("info").out

@@ -1,5 +1,7 @@
 """tenor explain: what the command adds to tenor.explain."""
 import json
+import os
+import re
 
 import numpy as np
 import pytest
@@ -45,6 +47,31 @@ def test_the_roofline(tmp_path):
     run("explain", *ROWS, "--svg=no/roof.svg").refused("no/roof.svg", "No such file")
 
 
+def test_a_narrow_terminal_and_one_without_colour(monkeypatch):
+    import pty
+    import subprocess
+    import sys
+
+    def on_terminal(columns, **env):
+        reader, writer = pty.openpty()
+        done = subprocess.run([sys.executable, "-m", "tenor", "explain", "(x @ x).exp().sum(-1) + x.mean()", "x=f32[64,64]", "--device=h200"], stdout=writer,
+                              env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **env})
+        os.close(writer)
+        assert done.returncode == 0
+        chunks = []
+        try:
+            while chunk := os.read(reader, 1 << 16):
+                chunks.append(chunk)
+        except OSError:  # the end of a terminal
+            pass
+        os.close(reader)
+        return b"".join(chunks).decode()
+
+    narrow = on_terminal(64)
+    assert "\x1b[" in narrow and max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in narrow.splitlines()) <= 64
+    assert "\x1b[" not in on_terminal(120, NO_COLOR="1") and "\x1b[" not in on_terminal(120, TERM="dumb")
+
+
 @pytest.mark.parametrize("words, said", [
     ([], ["TEXT"]),
     (["x + z", "x=f32[2]"], ["tenor explain: unknown name 'z'"]),
@@ -56,6 +83,8 @@ def test_the_roofline(tmp_path):
     (["x", "x=f33[2]"], ["f33"]),
     (["x", "x=f32[2"], ["f32[2"]),
     (["x.exp()", "x=f32[2]", "--device=h2000"], ["h2000", "h200"]),
+    (["x.exp()", "x=f32[2]", "--device=a100", "--measure"], ["no a100", "'cpu' or 'cuda'"]),
+    (["x.exp()", "x=f32[2]", "--device=cuda:99"], ["cuda:99", "h200, h100 or a100"]),
     (["x.exp()", "x=f32[2]", "--measur"], ["--measur", "'--measure'"]),
 ])
 def test_mistakes(words, said):

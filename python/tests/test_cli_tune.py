@@ -134,7 +134,29 @@ def test_show_and_forget(small):
     assert run("tune", "--forget", "--json").json == {"forgotten": 1} and remembered() == []
 
 
+def test_again_leaves_other_machines_alone(small, own_cache):
+    run("tune", "matmul")
+    file = json.loads((own_cache / "tuning.json").read_text())
+    mine = file["entries"][0]
+    file["entries"] += [dict(mine, machine="NVIDIA H200"), dict(mine, version="0.0.1")]
+    (own_cache / "tuning.json").write_text(json.dumps(file))
+    done = spawn("tune", "matmul", "f32[24,24]", "f32[24,24]", "--again", "--json")
+    assert done.status == 0 and done.json[0]["winner"] in dict(mine["microseconds"])
+    assert {(t["machine"], t["version"]) for t in spawn("tune", "--show", "--json").json} == {
+        (mine["machine"], mine["version"]), ("NVIDIA H200", mine["version"])}  # an older version's is of no use any more
+
+
+def test_a_broken_table_is_ignored_with_a_warning(own_cache):
+    own_cache.mkdir()
+    (own_cache / "tuning.json").write_text("{broken")
+    done = spawn("tune", "--show")
+    assert done.status == 0 and "nothing is remembered" in done.out and "tuning.json is no tuning table" in done.err
+    done = spawn("tune", "matmul", "f32[8,8]", "f32[8,8]")
+    assert done.status == 0 and json.loads((own_cache / "tuning.json").read_text())["entries"]
+
+
 @pytest.mark.parametrize("words, said", [
+    (["matmul", "f32[2,3]", "f32[3,2]", "--device=cuda:99"], ["--device cuda:99"]),
     (["matmull"], ["'matmull'", "'matmul'"]), (["softmax"], ["softmax has one way only", "matmul"]), (["linear", "bf16[2,3]"], ["weight is missing"]),
     (["linear", "bf17[2,3]"], ["'bf17'"]), (["linear", "x.npy"], ["'x.npy'", "bf16[4096,8192]"]), (["matmul", "f32[2,3]", "f32[2,3]"], ["matmul"]),
     (["attention_varlen"], ["attention_varlen has no benchmark cases"]),

@@ -153,7 +153,8 @@ def test_promotions():
 def test_hidden_copies_of_operators():
     e = tn.explain("a @ b", a="f32[8,8]", b="i32[8,8]", device="h200")
     assert [c.step for c in e.copies] == [0]
-    assert [c.reason for c in tn.explain("gather(x, 0, i)", x="f32[4,8]", i="i32[2,8]", device="h200").copies] == ["index: indices are read as dense int64"]
+    assert [c.reason for c in tn.explain("gather(x, 0, i)", x="f32[4,8]", i="i32[2,8]").copies] == ["index: indices are read as dense int64"]
+    assert tn.explain("gather(x, 0, i)", x="f32[4,8]", i="i32[2,8]", device="h200").copies == []  # CUDA kernels read any integer dtype
     assert tn.explain("gather(x, 0, i)", x="f32[4,8]", i="i64[2,8]", device="h200").copies == []
     assert tn.explain("x.transpose(0, 1).roll(1)", x="f32[4,8]", device="h200").copies[0].bytes == 128
     assert tn.explain("x.transpose(0, 1).contiguous()", x="f32[4,8]", device="h200").copies[0].bytes == 128
@@ -245,6 +246,52 @@ def test_floors_hold_against_measured_times(monkeypatch, tmp_path):
         tn.set_num_threads(threads)
 
 
+def test_devices_that_are_not_here():
+    with pytest.raises(tn.ValueError, match="which has no a100"):
+        tn.explain("x + 1", x="f32[4]", device="a100", measure=True)
+    with pytest.raises(tn.ValueError, match="'cpu', 'cuda', 'h200', 'h100', 'a100', got 'tpu'"):
+        tn.explain("x + 1", x="f32[4]", device="tpu")
+    if tn.cuda_device_count() == 0:
+        with pytest.raises(tn.DeviceError, match="for a GPU that is not here name h200, h100 or a100"):
+            tn.explain("x + 1", x="f32[4]", device="cuda")
+
+
+def test_every_limit_says_how_it_is_known():
+    sources = lambda device: {limit.name: limit.source for limit in tn.explain("x + 1", x="f32[4]", device=device).limits}
+    assert set(sources("h100").values()) == {"data sheet"}
+    assert sources("h200")["memory copy"] == "measured" and sources("h200")["float64"] == "data sheet"
+    assert sources(None)["float32"] == "measured" and sources(None)["float64"] == "assumed"
+    assert "data sheet: memory copy 3.35 TB/s" in " ".join(str(tn.explain("x + 1", x="f32[4]", device="h100")).split())
+
+
+def test_an_explanation_is_copied_and_pickled():
+    import copy
+    import pickle
+
+    e = tn.explain("y = x.bfloat16() @ w\ny.T.contiguous() + b", x="f32[64,64]", w="bf16[64,64]", b="f32[64]", measure=True)
+    assert e.cuts and e.copies and e.promotions and e.remarks
+    for other in (copy.copy(e), copy.deepcopy(e), *(pickle.loads(pickle.dumps(e, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1))):
+        assert other is not e and other.to_json() == e.to_json() and str(other) == str(e) and other.to_svg() == e.to_svg()
+    for row in (e.steps[0], e.kernels[0], e.cuts[0], e.copies[0], e.promotions[0], e.limits[0]):
+        same = pickle.loads(pickle.dumps(row))
+        assert type(same) is type(row) and tn._tenor._state(same) == tn._tenor._state(row)
+
+
+def test_specs_are_measured_on_numbers_in_range():
+    e = tn.explain("weight[i] + torch.log(p).clamp(-9) * multinomial(p, 1, seed=1)", p="f32[16,100]", i="i64[16,100]", weight="f32[8]", measure=True)
+    assert all(s.time_us for s in e.steps if not s.view)
+
+
+def test_long_texts_fit():
+    text = " + ".join(f"(x * {i}.125)" for i in range(60))
+    lines = str(tn.explain(text, x="f32[64,64]", device="h200")).splitlines()
+    assert max(map(len, lines)) <= 100 and lines[0].startswith("(x * 0.125) + (x") and "(x * 30.125)" in " ".join(lines)
+    several = "y = " + text + "\ny.reshape(" + "1, " * 60 + "-1)"
+    assert max(map(len, str(tn.explain(several, x="f32[8,8]", device="h200")).splitlines())) <= 100
+    inputs = {f"a_rather_long_name_{i}": "bf16[4096,8192]" for i in range(12)}
+    assert max(map(len, str(tn.explain(" * ".join(inputs), device="h200", **inputs)).splitlines())) <= 100
+
+
 def test_json_has_the_contract_s_names():
     e = tn.explain("x / x.sum(-1, keepdim=True)", x="bf16[4096,8192]", device="h200")
     data = json.loads(e.to_json())
@@ -256,7 +303,11 @@ def test_json_has_the_contract_s_names():
 
 
 def test_strategies_and_why_others_declined():
-    assert tn.explain("a @ b", a="f32[64,64]", b="f32[64,64]", device="h200").kernels[0].strategy == ""  # not known from here
+    for device, strategy, reasons in [("h200", "tiles", ["rows: ", "vendor: cuBLASLt may round"]),
+                                      ("a100", "simple", ["rows: ", "vendor: ", "tiles: the device is no Hopper GPU"])]:
+        (kernel,) = tn.explain("linear(x, w, b)", x="bf16[512,4096]", w="bf16[64,4096]", b="bf16[64]", device=device).kernels
+        assert kernel.strategy == strategy and len(kernel.declined) == len(reasons)
+        assert all(said.startswith(start) for said, start in zip(kernel.declined, reasons))
     e = tn.explain("a @ b", a="f32[64,64]", b="f32[64,64]")
     assert e.kernels[0].strategy in tn.strategies("matmul") and all(": " in reason for reason in e.kernels[0].declined)
 

@@ -34,8 +34,9 @@ void remember_tuning(std::string_view op, const std::string& problem,
                      std::vector<std::pair<std::string, double>> microseconds, Device device = kCpu);
 /// Everything kept, other machines' and versions' entries too.
 std::vector<Tuning> tunings();
-/// Forgets an operator's entries (of one problem, or of all for ""), or every operator's for "". Returns how many.
-int forget_tunings(std::string_view op, std::string_view problem = {});
+/// Forgets an operator's entries (of one problem, or of all for ""; of one machine, or all), or every operator's for "".
+/// Returns how many.
+int forget_tunings(std::string_view op, std::string_view problem = {}, std::string_view machine = {});
 
 /// While it lives, collects the (operator, problem) of every tuned choice on this thread: for `tenor tune`.
 class TuningLog {

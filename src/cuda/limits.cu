@@ -13,11 +13,19 @@ namespace tenor::cuda {
 namespace {
 
 constexpr int kThreads = 512, kBlocksEach = 4;  // of a multiprocessor, whose 2048 threads they fill
-constexpr int64_t kBytes = int64_t{1} << 30;
+constexpr int64_t kBytes = int64_t{1} << 30, kVectors = kBytes / 16;
 
+/// Four vectors of a thread on their way at a time; whole blocks of them.
 __global__ void __launch_bounds__(kThreads) copy_vectors(const uint4* from, uint4* to, int64_t count) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += step) to[i] = from[i];
+  constexpr int kEach = 4;
+  const int64_t step = int64_t{gridDim.x} * kThreads * kEach;
+  for (int64_t i = int64_t{blockIdx.x} * kThreads * kEach + threadIdx.x; i < count; i += step) {
+    uint4 held[kEach];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) held[j] = from[i + j * kThreads];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) to[i + j * kThreads] = held[j];
+  }
 }
 
 /// Writes only what the sums never are, so that every word is read.
@@ -60,22 +68,34 @@ double best_seconds(Device device, Run run) {
   return *std::min_element(all.begin(), all.end());
 }
 
-/// A square of random numbers around 0 (products of zeros draw less power and run faster), from a block of them
-/// repeated.
-Tensor random_matrix(int64_t size, Device device) {
+/// Random numbers in [0, 1), a block of them repeated: products of zeros draw less power and run faster.
+Tensor random_matrix(int64_t rows, int64_t cols, Device device) {
   constexpr int64_t kRows = 64;
-  const Tensor block = Tensor::empty({1, kRows, size}, bfloat16);
+  const Tensor block = Tensor::empty({1, kRows, cols}, bfloat16);
   std::mt19937 random(0);
-  std::normal_distribution<float> normal;
-  for (int64_t i = 0; i < block.numel(); ++i) block.data<BFloat16>()[i] = core::cast<BFloat16>(normal(random));
-  return reshape(expand(block.to(device), {size / kRows, kRows, size}).contiguous(), {size, size});
+  for (int64_t i = 0; i < block.numel(); ++i)
+    block.data<BFloat16>()[i] = core::cast<BFloat16>(static_cast<float>(random() >> 8) * 0x1p-24f);
+  return reshape(expand(block.to(device), {rows / kRows, kRows, cols}).contiguous(), {rows, cols});
 }
 
-double product_rate(Device device) {
-  constexpr int64_t kSize = 8192;
-  const Tensor a = random_matrix(kSize, device), b = random_matrix(kSize, device);
-  const Tensor c = Tensor::empty({kSize, kSize}, bfloat16, device);
-  return 2.0 * kSize * kSize * kSize / best_seconds(device, [&] { matmul(a, b, {.out = c}); });
+double product_rate(int64_t size, int64_t inner, Device device) {
+  const Tensor a = random_matrix(size, inner, device), b = random_matrix(inner, size, device);
+  const Tensor c = Tensor::empty({size, size}, bfloat16, device);
+  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(inner);
+  return flops / best_seconds(device, [&] { matmul(a, b, {.out = c}); });
+}
+
+double copy_rate(const Tensor& from, const Tensor& to, Device device) {
+  const cudaStream_t stream = current_stream(device).handle;
+  const auto* source = static_cast<const uint4*>(from.raw());
+  auto* target = static_cast<uint4*>(to.raw());
+  const double by_kernel = best_seconds(device, [&] {
+    copy_vectors<<<2 * kBlocksEach * multiprocessors(device), kThreads, 0, stream>>>(source, target, kVectors);
+  });
+  const double by_driver = best_seconds(device, [&] {
+    check(cudaMemcpyAsync(target, source, kBytes, cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
+  });
+  return 2.0 * kBytes / std::min(by_kernel, by_driver);
 }
 
 }  // namespace
@@ -86,24 +106,19 @@ DeviceLimits measure_limits(Device device) {
   const int blocks = kBlocksEach * multiprocessors(device);
   const Tensor from = Tensor::empty({kBytes}, uint8, device), to = Tensor::empty({kBytes}, uint8, device);
   check(cudaMemsetAsync(from.raw(), 1, kBytes, stream), "cudaMemsetAsync");
-  const auto* source = static_cast<const uint4*>(from.raw());
-  auto* target = static_cast<uint4*>(to.raw());
-  constexpr int64_t kVectors = kBytes / 16;
   DeviceLimits limits;
-  limits.copy_bytes = 2.0 * kBytes / best_seconds(device, [&] {
-                        copy_vectors<<<blocks, kThreads, 0, stream>>>(source, target, kVectors);
+  limits.copy_bytes = copy_rate(from, to, device);
+  const double read = kBytes / best_seconds(device, [&] {
+                        read_vectors<<<blocks, kThreads, 0, stream>>>(static_cast<const uint4*>(from.raw()), kVectors,
+                                                                      static_cast<uint32_t*>(to.raw()));
                       });
-  const double read =
-      kBytes / best_seconds(device, [&] {
-        read_vectors<<<blocks, kThreads, 0, stream>>>(source, kVectors, static_cast<uint32_t*>(to.raw()));
-      });
   for (size_t i = 0; i < limits.memory.size(); ++i)
     limits.memory[i] = {static_cast<double>(int64_t{1} << (20 + 2 * i)), read, limits.copy_bytes};
   const double flops = 2.0 * kChains * kRounds * kThreads * blocks;
   limits.float32_flops = flops / best_seconds(device, [&] {
                            multiply_adds<<<blocks, kThreads, 0, stream>>>(0.5f, static_cast<float*>(to.raw()));
                          });
-  limits.bfloat16_flops = product_rate(device);
+  limits.bfloat16_flops = std::max(product_rate(8192, 8192, device), product_rate(8192, 4096, device));
   return limits;
 }
 

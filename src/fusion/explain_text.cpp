@@ -54,12 +54,12 @@ std::string clipped(const std::string& s, size_t width) {
   return s.size() <= width ? s : s.substr(0, width > 2 ? width - 2 : 0) + "..";
 }
 
-/// Words of `body` on lines of `width`, each behind `indent` blanks.
+/// Words of `body` on lines of `width`, each behind `indent` blanks; a word longer than a line is cut.
 std::string wrapped(const std::string& body, size_t indent, size_t width) {
   std::string out(indent, ' ');
   size_t column = indent;
   for (size_t at = 0; at < body.size();) {
-    const size_t end = std::min(body.find(' ', at), body.size());
+    const size_t end = std::min({body.find(' ', at), body.size(), at + width - indent});
     if (column > indent && column + 1 + (end - at) > width) {
       out += "\n" + std::string(indent, ' ');
       column = indent;
@@ -67,7 +67,7 @@ std::string wrapped(const std::string& body, size_t indent, size_t width) {
       out += ' ', ++column;
     }
     out += body.substr(at, end - at), column += end - at;
-    at = end + 1;
+    at = end < body.size() && body[end] == ' ' ? end + 1 : end;
   }
   return out + "\n";
 }
@@ -130,19 +130,24 @@ class Table {
             row.push_back(s.time_us > 0 ? text("{}%", static_cast<int>(100 * s.share + 0.5)) : "-");
       for (size_t c = 0; c < row.size(); ++c) all[c].cells.push_back(row[c]);
     }
-    size_t total = 0;
     for (Column& c : all) {
       c.width = std::string(c.title).size();
       for (const std::string& cell : c.cells) c.width = std::max(c.width, cell.size());
-      total += c.width + 2;
     }
-    // What does not fit is taken from the two columns of free text.
-    for (const size_t c : {size_t{3}, size_t{1}}) {
-      const size_t over = total - 2 > width_ ? total - 2 - width_ : 0, least = 12;
-      const size_t cut = std::min(over, all[c].width > least ? all[c].width - least : 0);
-      all[c].width -= cut, total -= cut;
-    }
+    fit(all);
     return all;
+  }
+
+  /// What does not fit is taken from the two columns of free text, then columns are left out.
+  void fit(std::vector<Column>& all) const {
+    const auto over = [&] {
+      size_t total = 0;
+      for (const Column& c : all) total += c.width + 2;
+      return total - 2 > width_ ? total - 2 - width_ : 0;
+    };
+    for (const size_t c : {size_t{3}, size_t{1}}) all[c].width -= std::min(over(), all[c].width > 12 ? all[c].width - 12 : 0);
+    for (const std::string title : {"bound", "class", "FLOPs"})
+      if (over() > 0) std::erase_if(all, [&](const Column& c) { return c.title == title; });
   }
 
   std::string line(const std::vector<Column>& all, size_t row, bool title) const {
@@ -167,7 +172,7 @@ class Table {
     std::string source;
     for (size_t i = 0; i < e_.steps.size(); ++i) {
       if (e_.steps[i].source != source && !(source = e_.steps[i].source).empty())
-        out_ += painted(kDim, "   " + clipped(source, width_ - 3)) + "\n";
+        out_ += painted(kDim, wrapped(clipped(source, 3 * (width_ - 3)), 3, width_));
       out_ += line(all, i, false);
       if (!e_.steps[i].note.empty()) out_ += painted(kDim, wrapped(e_.steps[i].note, all[0].width + 4, width_));
     }

@@ -3,7 +3,8 @@
   bash:  tenor completion bash > ~/.local/share/bash-completion/completions/tenor
   zsh:   tenor completion zsh > ~/.zfunc/_tenor        (with ~/.zfunc in fpath before compinit)
   fish:  tenor completion fish > ~/.config/fish/completions/tenor.fish"""
-from tenor._cli.arguments import UsageError
+from tenor._cli.arguments import UsageError, add_json
+from tenor._cli.output import print_json
 
 EXAMPLES = [
     "source <(tenor completion bash)       for this shell alone",
@@ -53,6 +54,7 @@ _VALUES = {"--device": ("cpu", "cuda"), "--vs": ("torch", "none"), "--strategy":
 
 def configure(parser):
     parser.add_argument("shell", nargs="?", choices=list(_SCRIPTS), metavar="SHELL", help="bash, zsh or fish")
+    add_json(parser)
 
 
 def parse(parser, words):
@@ -70,6 +72,8 @@ def execute(args):
         return 0
     if args.shell is None:
         raise UsageError("which shell? tenor completion bash, zsh or fish")
+    if args.json:
+        return print_json({"shell": args.shell, "script": _SCRIPTS[args.shell]})
     print(_SCRIPTS[args.shell], end="")
     return 0
 

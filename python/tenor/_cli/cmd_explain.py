@@ -5,12 +5,13 @@ The text is Python as people write it, with operators, methods and tenor., torch
 fine. Each name that it uses is given as name=DTYPE[SHAPE] (bf16, f32, f16, i64, bool, ...) or as name=FILE.npy."""
 from tenor._cli import specs
 from tenor._cli.arguments import UsageError, add_json, add_threads, use_threads
-from tenor._cli.output import Progress, finite
+from tenor._cli.output import Progress, finite, width
 
 EXAMPLES = [
     'tenor explain "x / x.sum(-1, keepdim=True)" "x=bf16[4096,8192]"',
     'tenor explain "F.silu(x[..., :d]) * x[..., d:]" "x=bf16[64,8192]" d=4096 --device=h200',
     'tenor explain "softmax(q @ k.mT)" "q=f32[8,128,64]" k=keys.npy --measure',
+    'tenor explain "x @ w" "x=bf16[64,4096]" "w=bf16[4096,4096]" --device=cuda --measure',
     'tenor explain "x.exp().sum(0)" "x=f32[4096,4096]" --json',
     'tenor explain "a @ b" "a=bf16[4096,4096]" "b=bf16[4096,4096]" --svg=roofline.svg',
     'tenor explain "a @ b" "f32[64,32]" "f32[32,8]"         unnamed: in the order of the names',
@@ -21,8 +22,8 @@ EXAMPLES = [
 def configure(parser):
     parser.add_argument("text", metavar="TEXT", help="the expression; - reads it from standard input")
     parser.add_argument("arrays", nargs="*", metavar="name=VALUE", help="DTYPE[SHAPE], a file, or a Python number")
-    parser.add_argument("--device", metavar="D", help="whose limits: cpu (this machine, measured), h200, h100, a100")
-    parser.add_argument("--measure", action="store_true", help="also run it: each step's time and share of the limit")
+    parser.add_argument("--device", metavar="D", help="whose limits and kernels: cpu or cuda (of this machine, measured), h200, h100, a100")
+    parser.add_argument("--measure", action="store_true", help="also run it on the device: each step's time and share of the limit")
     parser.add_argument("--svg", metavar="F", help="write a roofline with the steps as points")
     add_threads(parser)
     add_json(parser)
@@ -30,6 +31,7 @@ def configure(parser):
 
 def execute(args):
     import tenor
+    from tenor._explain import shown
 
     use_threads(args)
     text = _read_stdin() if args.text == "-" else args.text
@@ -46,7 +48,7 @@ def execute(args):
     if args.json:
         print(_json(explanation))
     else:
-        print(explanation)
+        print(shown(explanation, min(width(), 100)))
     return 0
 
 

@@ -1,11 +1,12 @@
 """Says what this installation and machine are: versions, what the build holds, devices, measured limits, cache folders.
 
-The limits are measured once a machine and thread count (a second or two), then read from the cache folder."""
+The limits are measured once a device and thread count (a few seconds: the best of several attempts), then read from the
+cache folder. Each says how it is known: measured (here; of the h200 on one), from a data sheet, or assumed from another."""
 import os
 import platform
 
 from tenor._cli.arguments import add_json, add_threads, use_threads
-from tenor._cli.output import Progress, paint, print_json
+from tenor._cli.output import Progress, paint, print_json, width
 
 EXAMPLES = [
     "tenor info                  everything",
@@ -30,7 +31,29 @@ def execute(args):
     for head, rows in facts.items():
         print(paint(head, "1"))
         for name, value in rows.items():
-            print(f"  {name:22} {said(value)}")
+            print_fact(name, limits_text(value) if head == "limits" else said(value))
+
+
+def print_fact(name, text):
+    """A line, or several within the terminal's width, beside the name."""
+    import textwrap
+
+    room = max(min(width(), 120) - 25, 30)
+    for number, line in enumerate(textwrap.wrap(text, room) or [""]):
+        print(f"  {name if number == 0 else '':22} {line}")
+
+
+def limits_text(rates):
+    """ "measured: memory copy 4.27 TB/s, ...; data sheet: float32 66.9 TFLOP/s" """
+    by_source = {}
+    for name, rate in rates.items():
+        by_source.setdefault(rate["source"], []).append(f"{name} {scaled(rate['value'], rate['unit'])}")
+    return "; ".join(f"{source}: {', '.join(parts)}" for source, parts in by_source.items())
+
+
+def scaled(value, unit):
+    prefix, factor = next(((p, f) for p, f in (("T", 1e12), ("G", 1e9)) if value >= f), ("M", 1e6))
+    return f"{value / factor:.3g} {prefix}{unit}" if value / factor < 1000 else f"{value / factor:.0f} {prefix}{unit}"
 
 
 def gather(limits=True, again=False):
@@ -50,12 +73,34 @@ def gather(limits=True, again=False):
         "cuda": cuda(build["cuda"]),
     }
     if limits:
-        with Progress("info: measuring this machine's limits"):
-            measured = tenor.device_limits(again=again)
-        facts["limits"] = {"copy (bytes/s)": measured.copy_bytes, "float32 (FLOP/s)": measured.float32_flops,
-                           "bfloat16 (FLOP/s)": measured.bfloat16_flops}
+        facts["limits"] = {name: measured_limits(name, again) for name in devices()}
+        facts["limits"].update({name: known_limits(name) for name in ("h200", "h100", "a100")})
     facts["caches"] = {"folder": cache_folder(), "memory kept for reuse": f"{tenor.cached_bytes()} B", **settings()}
     return facts
+
+
+def devices():
+    """Where operators can run."""
+    import tenor
+
+    return ["cpu", *(f"cuda:{i}" for i in range(tenor.cuda_device_count()))]
+
+
+def measured_limits(name, again):
+    """Of a device of this machine."""
+    import tenor
+
+    with Progress(f"info: measuring the limits of {name}"):
+        if again:
+            tenor.device_limits(again=True, device=name)
+        return known_limits(name)
+
+
+def known_limits(name):
+    """{rate: (value, unit, how it is known)}"""
+    from tenor._tenor import _limits
+
+    return {limit.name: {"value": limit.value, "unit": limit.unit, "source": limit.source} for limit in _limits(name)}
 
 
 def libraries():
@@ -80,17 +125,17 @@ def cpu_model():
 
 
 def cuda(built):
-    """What is known of CUDA devices without using one."""
+    """The devices with what measurements on them depend on."""
     import tenor
 
     if not built:
         return {"devices": "this build has no CUDA kernels"}
-    count = getattr(tenor, "cuda_device_count", lambda: None)()
-    return {"devices": count if count else "none found"}
+    count = tenor.cuda_device_count()
+    return {"devices": [tenor._tenor._machine_key(f"cuda:{i}") for i in range(count)] or "none found"}
 
 
 def cache_folder():
-    """Where limits and tuning are kept: as src/cpu/limits.cpp has it."""
+    """Where limits and tuning are kept: as src/core/cache_folder.cpp has it."""
     if os.environ.get("TENOR_CACHE_DIR"):
         return os.environ["TENOR_CACHE_DIR"]
     if os.environ.get("XDG_CACHE_HOME"):
@@ -107,8 +152,6 @@ def settings():
 def said(value):
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value / 1e9:,.1f} G"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
     return "none" if value is None else str(value)

@@ -1,8 +1,9 @@
 """Measures the strategies of operators that have several, on their benchmarks' shapes or on yours, and remembers the fastest
 of each in tuning.json in the cache folder. Programs use it where autotuning is on: tenor.autotune(True) or
-TENOR_AUTOTUNE=1. Only strategies that round alike compete. Where a shape was measured before, that is shown."""
+TENOR_AUTOTUNE=1. Only strategies that round alike compete. Where a shape was measured before, that is shown. What is
+remembered belongs to one version and machine and thread count, or GPU, driver and cuBLASLt."""
 from tenor._cli import specs
-from tenor._cli.arguments import UsageError, add_json, add_threads, operator_info, use_threads
+from tenor._cli.arguments import UsageError, add_device, add_json, add_threads, operator_info, require_device, use_threads
 from tenor._cli.output import Progress, print_json, table
 from tenor._cli.signature import signature
 
@@ -10,7 +11,8 @@ EXAMPLES = [
     "tenor tune matmul                                   the shapes of its benchmarks",
     'tenor tune linear "bf16[16,4096]" "bf16[14336,4096]"  your own',
     "tenor tune                                          every operator with several strategies",
-    "tenor tune --show                                   what is remembered for this machine",
+    "tenor tune matmul --device=cuda                     cuBLASLt, Tenor's own kernels, by events",
+    "tenor tune --show                                   what is remembered, by machine or GPU",
     "tenor tune matmul --again                           measure anew what is remembered",
     "tenor tune --forget",
 ]
@@ -22,6 +24,7 @@ def configure(parser):
     parser.add_argument("--show", action="store_true", help="print what is remembered, measure nothing")
     parser.add_argument("--forget", action="store_true", help="forget what is remembered (of OP, or everything)")
     parser.add_argument("--again", action="store_true", help="measure anew what is remembered")
+    add_device(parser, "where the operators run")
     add_threads(parser)
     add_json(parser)
 
@@ -34,6 +37,7 @@ def execute(args):
     if args.forget:
         forgotten = _forget(args.op)
         return print_json({"forgotten": forgotten}) if args.json else print(f"forgotten: {forgotten}")
+    require_device(args.device)
     rows = _tune(args, _cases(args, strategies))
     if args.json:
         return print_json(rows)
@@ -95,20 +99,21 @@ def _cases(args, strategies):
         import tenor
 
         needed = [p.name for p in signature(args.op).parameters if p.required]
-        tensors = [specs.draw(text, rng) for text in args.arrays]
+        tensors = [tenor.to(specs.draw(text, rng), device=args.device) for text in args.arrays]
         if len(tensors) < len(needed):
             raise UsageError(f"{args.op}: {needed[len(tensors)]} is missing: it takes {', '.join(needed)}")
         function = getattr(tenor, args.op)
         return [(args.op, ", ".join(args.arrays), str(tensors[0].dtype), lambda: function(*tensors))]
     from tenor import bench
 
-    cases = [c for c in bench.load_cases() if c["op"] in strategies and c.get("device", "cpu") == "cpu"]
+    kind = args.device.partition(":")[0]
+    cases = [c for c in bench.load_cases() if c["op"] in strategies and c.get("device", kind) == kind]
     if not cases:
         raise UsageError(f'{args.op} has no benchmark cases: give its arguments, as in tenor tune {args.op} "f32[64,64]" ...')
-    return [(c["op"], c["case"], c["dtype"], _lazy(bench, c)) for c in cases]
+    return [(c["op"], c["case"], c["dtype"], _lazy(bench, c, args.device)) for c in cases]
 
 
-def _lazy(bench, case):
+def _lazy(bench, case, device):
     """The case's call; its arrays are drawn at the first."""
     import numpy as np
 
@@ -119,7 +124,7 @@ def _lazy(bench, case):
     def run():
         if not made:
             inputs = case["make"](np.random.default_rng(0))
-            made.extend(bench.to_tenor(x) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs]))
+            made.extend(bench.to_tenor(x, device) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs]))
         return case["run"](tenor, *made)
 
     return run
@@ -134,30 +139,31 @@ def _tune(args, cases):
             progress.at(number, f"{op} {case} {dtype}")
             previous = tenor.autotune(True)
             try:
-                entries = _measured(run, args.again)
+                entries = _measured(run, args.again, args.device)
             finally:
                 tenor.autotune(previous)
             rows.append(_row(op, case, dtype, entries or _taken(op, run)))
     return rows
 
 
-def _measured(run, again):
+def _measured(run, again, device):
     """The store's entries of the choices that a call makes, measured now where they were not known (or again)."""
+    from tenor import __version__
     from tenor._tenor import _forget_tunings, _tuned_by, _tunings
 
+    machine = _machine(device)
     problems = set(_tuned_by(run))
     if again:
         for problem in problems:
-            _forget_tunings(*problem)
+            _forget_tunings(*problem, machine)
         run()
-    machine = _machine()
-    return [t for t in _tunings() if (t["op"], t["problem"]) in problems and t["machine"] == machine]
+    return [t for t in _tunings() if (t["op"], t["problem"]) in problems and (t["machine"], t["version"]) == (machine, __version__)]
 
 
-def _machine():
+def _machine(device):
     from tenor._tenor import _machine_key
 
-    return _machine_key()
+    return _machine_key(device)
 
 
 def _row(op, case, dtype, found):
