@@ -62,8 +62,11 @@ x = (x * weight).to(torch.bfloat16)""", dict(x="bf16[4096,8192]", weight="f32[81
     """## 4. Index steps copy, since no stride can express their order
 """,
     ("torch.gather(probs_idx, 1, sampled)", dict(probs_idx="i64[128,151936]", sampled="i64[128,1]")),
-    """The result has the shape of the index, and of the table no more is read than comes out. `sort` and `topk` return the indices that
-lead back to the order from before; top-p sampling sorts, scans, writes where a mask says, and gathers its way back to token ids:
+    """The result has the shape of the index, and of the table no more is counted than comes out, as for `index_select`, `embedding` and
+`x[idx]`: 1 KiB here of the table's 148 MiB. Memory comes in lines, so scattered single elements cost more than their bytes.
+
+`sort` and `topk` return the indices that lead back to the order from before; top-p sampling sorts, scans, writes where a mask says,
+and gathers its way back to token ids:
 """,
     ("""probs_sort, probs_idx = probs.sort(dim=-1, descending=True)
 probs_sum = torch.cumsum(probs_sort, dim=-1)
@@ -96,8 +99,8 @@ out, S""", STATE),
 ## More
 
 `explain(fn, *arrays)` takes a function instead of text, in C++ as well (`tenor/explain.h`). `measure=True` runs it and adds times;
-`device=None` takes this machine's measured limits; `to_json()` is for scripts, `to_svg(path)` draws the roofline, and a notebook shows
-both. On the command line: `tenor explain "x / x.sum(-1, keepdim=True)" x=bf16[4096,8192]`.
+without `device` it takes the measured limits of where the arrays are, `device="cuda"` those of this machine's GPU. `to_json()` is for
+scripts, `to_svg(path)` draws the roofline, and a notebook shows both. On the command line: `tenor explain "x / x.sum(-1, keepdim=True)" x=bf16[4096,8192]`.
 """,
 ]
 

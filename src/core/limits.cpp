@@ -23,6 +23,7 @@ using Table = std::map<std::string, DeviceLimits>;
 
 constexpr int kMostAttempts = 4, kMostRaises = 3;
 constexpr auto kPause = std::chrono::milliseconds(150);  // between attempts: what disturbed one may be over
+constexpr auto kPatience = std::chrono::seconds(5);      // the last attempt starts before; raise_limits() mends the rest
 constexpr double kSettled = 1.02;                        // an attempt that adds less than this is the last
 
 DeviceLimits attempt(Device device) {
@@ -49,8 +50,9 @@ double keep_greater(DeviceLimits& best, const DeviceLimits& next) {
 }
 
 DeviceLimits best_of_attempts(Device device) {
+  const auto start = std::chrono::steady_clock::now();
   DeviceLimits best = attempt(device);
-  for (int i = 1; i < kMostAttempts; ++i) {
+  for (int i = 1; i < kMostAttempts && std::chrono::steady_clock::now() - start < kPatience; ++i) {
     std::this_thread::sleep_for(kPause);
     if (keep_greater(best, attempt(device)) < kSettled) break;
   }

@@ -2,6 +2,7 @@
 
 #include "src/core/candidates.h"
 #include "src/core/check.h"
+#include "src/core/device_traits.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
@@ -109,6 +110,7 @@ int64_t visible_flops(const Problem& p) {
 }
 
 std::string stated_strategy(const char* name, const Problem& p) {
+  if (core::runs_on({DeviceType::kMeta}) != DeviceType::kCpu) return {};  // of a described GPU nothing is known here
   return std::string(name) + "\n" + core::declined<Problem>(kCandidates, p);
 }
 
