@@ -176,6 +176,19 @@ def test_info():
         assert f"\n{section}\n" in "\n" + text
 
 
+def test_output_that_goes_nowhere():
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "tenor"]
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command, "info", "--no-limits"], capture_output=True, text=True)
+    assert closed.returncode == 0 and closed.stderr == ""
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([*command, "ops"], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and done.stderr == "tenor ops: No space left on device\n"
+
+
 def test_info_states_the_threads_asked_for():
     assert spawn("info", "--threads=1", "--json", "--no-limits").json["cpu"]["threads used"] == 1
 

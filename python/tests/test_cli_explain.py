@@ -83,6 +83,7 @@ def test_a_narrow_terminal_and_one_without_colour(monkeypatch):
     (["x", "x=f33[2]"], ["f33"]),
     (["x", "x=f32[2"], ["f32[2"]),
     (["x.exp()", "x=f32[2]", "--device=h2000"], ["h2000", "h200"]),
+    (["x.exp()", "x=f32[2]", "--device="], ["'cuda'", "got ''"]),
     (["x.exp()", "x=f32[2]", "--device=a100", "--measure"], ["no a100", "'cpu' or 'cuda'"]),
     (["x.exp()", "x=f32[2]", "--device=cuda:99"], ["cuda:99", "h200, h100 or a100"]),
     (["x.exp()", "x=f32[2]", "--measur"], ["--measur", "'--measure'"]),

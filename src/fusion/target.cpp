@@ -127,7 +127,7 @@ const Model* find_model(const std::string& name) {
 
 /// The device of this machine that a name means.
 Device device_named(const std::string& name) {
-  if (name.empty() || name == "cpu") return kCpu;
+  if (name == "cpu") return kCpu;
   if (name.rfind("cuda", 0) == 0) {
     const Device device = device_from_name(name);
     core::backend(device);  // throws where it is not there

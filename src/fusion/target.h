@@ -35,7 +35,7 @@ struct Target {
   std::vector<Explanation::Limit> limits() const;
 };
 
-/// "" and "cpu": this machine's CPU, "cuda" and "cuda:1": its GPUs, measured both; "h200", "h100", "a100" from a table.
+/// "cpu": this machine's CPU, "cuda" and "cuda:1": its GPUs, measured both; "h200", "h100", "a100" from a table.
 /// @throws ValueError for an unknown name, which it says; DeviceError where this machine has no such GPU.
 Target target_of(const std::string& name);
 /// What the candidates of that target ask of it, without measuring anything.

@@ -44,6 +44,9 @@ Exit status: 0, 1 (a check failed), 2 (bad arguments). Every command has --json.
 def main(argv=None):
     """Runs the command line; the exit status. Whatever goes wrong is one line on stderr, never a traceback."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):  # Python has None for what the caller closed
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))
     for stream in (sys.stdout, sys.stderr):  # file names and arrays' names may be no text, and terminals ASCII
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -112,6 +115,9 @@ def _report(name, error):
         return 1
     if isinstance(error, OSError) and error.filename is not None:
         text = printable(f"{error.filename}: {error.strerror or text}")
+    elif isinstance(error, OSError) and not isinstance(error, (UsageError, tenor.Error)):  # a full disk: nobody's arguments
+        print(f"{prog}: {error.strerror or text}", file=sys.stderr)
+        return 1
     elif isinstance(error, TypeError) and "incompatible function arguments" in text:
         text = f"{text.partition('(')[0]}: the arguments do not fit: {text.partition('supported: ')[2].partition(' Invoked with')[0][:300]}"
     elif not isinstance(error, (UsageError, tenor.Error, OSError)):

@@ -40,9 +40,8 @@ def execute(args):
     named = dict(_named(word) for word in words)
     if len(named) < len(words):
         raise UsageError("a name is given twice: each array once, as name=DTYPE[SHAPE]")
-    options = {name: value for name, value in (("device", args.device), ("measure", args.measure)) if value}
     with Progress("explain: measuring"):
-        explanation = tenor.explain(text, *inputs, **options, **named)
+        explanation = tenor.explain(text, *inputs, device=args.device, measure=args.measure, **named)
     if args.svg:
         explanation.to_svg(args.svg)
     if args.json:
