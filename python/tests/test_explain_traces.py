@@ -38,7 +38,7 @@ class Both:
         return call
 
     def compare(self, name, fn, shapes, result):
-        recorder = _Recorder()
+        recorder = _Recorder("h200")
         args, kwargs = shapes
         if kwargs.get("device") is None and not tensors_of(args) + tensors_of(list(kwargs.values())):
             return  # creation: nothing says that shapes are meant
@@ -50,7 +50,7 @@ class Both:
         want = [tn.asarray(x) for x in arrays_of(result)]
         got = tensors_of(traced)
         assert [(x.shape, x.dtype) for x in got] == [(x.shape, x.dtype) for x in want], name
-        e = recorder.explain(got, "h200", [])
+        e = recorder.explain(got, [], None)
         assert e.bytes_needed <= e.bytes_moved <= sum(s.bytes_read + s.bytes_written for s in e.steps) + 2 * sum(c.bytes for c in e.copies), name
         assert sorted(i for k in e.kernels for i in k.steps) == list(range(len(e.steps))), name
         self.compared += 1
