@@ -54,7 +54,10 @@ struct AttentionResult {
 /// window hides, or whose score is -inf, is never part of a result, whatever its key and value hold. A row with nothing to
 /// attend gives 0 and lse -inf. lse [B, Hq, Sq] float32 is the natural logarithm of the sum of exp(s_j), without the sink.
 /// A row's bits depend on its own query, keys and values only: not on the batch, the other rows or the thread count.
-/// Cost: 2 (D + Dv) FLOPs a visible pair; workspace O(threads * Sk + B * Hkv * Sk * (D + Dv)), never Sq * Sk.
+/// flash_tensorcore (CUDA, 16 bits) rounds the weights to the operands' dtype, and unless batch_invariant() is in force its bits also
+/// depend on how many queries the sequence has (few: its keys are added up in parts).
+/// Cost: 2 (D + Dv) FLOPs a visible pair; workspace O(threads * Sk + B * Hkv * Sk * (D + Dv)), never Sq * Sk;
+/// on CUDA none but copies of operands whose strides the matrix unit cannot walk, and 64 partial results a row of few queries.
 /// @throws ShapeError, DTypeError, DeviceError, ValueError, UnsupportedError for a strategy that this device lacks.
 AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options = {});
 
@@ -72,7 +75,8 @@ struct AttentionVarlenOptions {
 
 /// attention() of N packed sequences: query [Tq, Hq, D], key [Tk, Hkv, D], value [Tk, Hkv, Dv]; sequence n has the queries
 /// cu_seqlens_q[n] .. cu_seqlens_q[n + 1] - 1 and likewise keys. cu_seqlens [N + 1], int32 or int64, rise from 0 to at most
-/// T; rows past the end give 0 and lse -inf. lse [Tq, Hq].
+/// T; rows past the end give 0 and lse -inf. lse [Tq, Hq]. On CUDA only kernels read cu_seqlens, so the call can be captured; entries that
+/// are not so raise the stream's flag (an error at the next synchronisation), and nothing is read out of bounds.
 AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& cu_seqlens_q,
                                  const Tensor& cu_seqlens_k, const AttentionVarlenOptions& options = {});
 

@@ -25,6 +25,11 @@ __device__ __forceinline__ void mbarrier_arrive_expect(uint64_t* barrier, uint32
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
+/// Arrives.
+__device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
 /// Arrives at the barrier at the same address in block `rank` of the cluster. It orders nothing but this block's own
 /// accesses (an explicit .release.cluster costs a full memory barrier each time): enough to say "I have read this stage",
 /// since what follows in the other block is a write by the copy engine into this block's own memory.

@@ -1,12 +1,13 @@
 #include "tenor/attention.h"
 
+#include "src/core/backend.h"
 #include "src/core/candidates.h"
 #include "src/core/check.h"
 #include "src/core/device_traits.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
-#include "src/ops/attention/attention_problem.h"
+#include "src/ops/attention/attention_cuda.h"
 
 namespace tenor {
 namespace {
@@ -28,14 +29,31 @@ const core::OpRegistration kOps({
      "q[Tq,Hq,D], k[Tk,Hkv,D], v[Tk,Hkv,Dv], cu_seqlens -> attention of each sequence [Tq,Hq,Dv]", kStrategies},
 });
 
-std::string not_on_cpu(const Problem&) { return "not built for the CPU yet"; }
+/// What a GPU strategy says of a problem: `of_cuda` where there is CUDA and the problem lies there.
+template <auto of_cuda>
+std::string gpu_why_not(const Problem& p) {
+  if (p.device.type != DeviceType::kCuda) return "not built for the CPU yet";
+  return of_cuda(p);
+}
 void never(const Problem&) {}
 
-constexpr core::Candidate<Problem> kCandidates[] = {
-    {"flash_tensorcore", &not_on_cpu, &never},
-    {"flash_unit", &not_on_cpu, &never},
-    {"fallback", &core::always<Problem>, &attn::run_cpu_fallback},
+template <bool kCuda>
+struct Candidates {
+  static constexpr core::Candidate<Problem> kList[] = {
+      {"flash_tensorcore", &gpu_why_not<&core::always<Problem>>, &never},
+      {"flash_unit", &gpu_why_not<&core::always<Problem>>, &never},
+      {"fallback", &core::always<Problem>, &attn::run_cpu_fallback},
+  };
 };
+template <>
+struct Candidates<true> {
+  static constexpr core::Candidate<Problem> kList[] = {
+      {"flash_tensorcore", &gpu_why_not<&attn::flash_tensorcore_why_not>, &attn::run_flash_tensorcore},
+      {"flash_unit", &gpu_why_not<&attn::flash_unit_why_not>, &attn::run_flash_unit},
+      {"fallback", &attn::fallback_why_not, &attn::run_cpu_fallback},
+  };
+};
+constexpr auto& kCandidates = Candidates<core::kHasCuda>::kList;
 
 /// Beyond any sequence, and small enough to add to a position.
 constexpr int64_t kUnlimited = int64_t{1} << 48;
@@ -50,12 +68,14 @@ int64_t checked_window(const char* op, const Window& window, int64_t side) {
 /// The options that both forms share, checked. `o` is AttentionOptions or AttentionVarlenOptions.
 template <class Options>
 Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv_heads, int64_t dim, int64_t value_dim,
-                     DType dtype) {
+                     const Tensor& query) {
+  const DType dtype = query.dtype();
   if (dim < 1) fail<ShapeError>("{}: query must have a head size of at least 1, got {}", op, dim);
   if (kv_heads == 0 || heads % kv_heads != 0)
     fail<ShapeError>("{}: key has {} heads, which does not divide query's {}", op, kv_heads, heads);
   Problem p{};
   p.heads = heads, p.kv_heads = kv_heads, p.dim = dim, p.value_dim = value_dim;
+  p.device = query.device(), p.q.dtype = dtype;
   p.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
   core::check_positive(op, "scale", p.scale);
   p.causal = o.causal.kind();
@@ -94,12 +114,18 @@ Dims score_strides(const char* op, Named x, const Dims& shape) {
   return core::broadcast_strides(x.tensor, shape);
 }
 
-Plane plane(const Tensor& x, int64_t head, int64_t row, int64_t col) {
-  return {x.numel() ? x.raw() : nullptr, x.dtype(), head, row, col};
+Plane plane(const Tensor& x, int64_t head, int64_t row, int64_t col, int64_t batch = 0) {
+  return {x.numel() ? x.raw() : nullptr, x.dtype(), head, row, col, batch};
 }
 
-/// FLOPs of the visible pairs, counted only when somebody asks.
+/// FLOPs of the visible pairs, counted only when somebody asks. Of packed sequences on CUDA, whose lengths the host
+/// does not know, the most there can be: all rows one sequence.
 int64_t visible_flops(const Problem& p) {
+  if (p.segments.empty() && p.cu_seqlens_q.defined()) {
+    Problem one = p;
+    one.segments.push_back({p.queries, p.keys, 0, 0, 0, 0, 0, 0, 0});
+    return visible_flops(one);
+  }
   int64_t pairs = 0;
   for (const Segment& s : p.segments)
     for (int64_t i = 0; i < s.queries; ++i) {
@@ -131,27 +157,29 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   const int64_t Hkv = key.shape(1), Sk = key.shape(2), Dv = value.shape(3);
   core::check_shape(kOp, {"key", key}, {B, Hkv, Sk, D});
   core::check_shape(kOp, {"value", value}, {B, Hkv, Sk, Dv});
-  Problem p = make_problem(kOp, o, Hq, Hkv, D, Dv, query.dtype());
+  Problem p = make_problem(kOp, o, Hq, Hkv, D, Dv, query);
+  p.batch = B, p.queries = Sq, p.keys = Sk;
   const Dims scores{B, Hq, Sq, Sk};
   Dims mask{0, 0, 0, 0}, bias = mask;
   if (o.mask.defined()) {
     core::check_dtype(kOp, {"mask", o.mask}, boolean);
     mask = score_strides(kOp, {"mask", o.mask}, scores);
-    p.mask = plane(o.mask, mask[1], mask[2], mask[3]);
+    p.mask = plane(o.mask, mask[1], mask[2], mask[3], mask[0]);
   }
   if (o.bias.defined()) {
     if (o.bias.dtype() != float32 && o.bias.dtype() != query.dtype())
       fail<DTypeError>("{}: bias must be float32 or query's {}, got {}", kOp, query.dtype(), o.bias.dtype());
     bias = score_strides(kOp, {"bias", o.bias}, scores);
-    p.bias = plane(o.bias, bias[1], bias[2], bias[3]);
+    p.bias = plane(o.bias, bias[1], bias[2], bias[3], bias[0]);
   }
   const auto& candidate = core::choose<Problem>(kOp, kCandidates, p, o.strategy);
 
   const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &o.mask, &o.bias, &o.sinks};
   if (o.return_lse) core::check_distinct_outputs(kOp, {&o.out, &o.out_lse});
-  Output out(kOp, o.out, {B, Hq, Sq, Dv}, query.dtype(), query, inputs);
+  Output out(kOp, o.out, {B, Hq, Sq, Dv}, query.dtype(), query, inputs, {.cuda = core::kHasCuda});
   std::optional<Output> lse;
-  if (o.return_lse) lse.emplace(kOp, o.out_lse, Dims{B, Hq, Sq}, float32, query, inputs);
+  if (o.return_lse)
+    lse.emplace(kOp, o.out_lse, Dims{B, Hq, Sq}, float32, query, inputs, core::OutputRules{.cuda = core::kHasCuda});
   const Tensor& y = out.target();
   const Tensor l = lse ? lse->target() : Tensor();
   for (int64_t b = 0; b < B; ++b)
@@ -162,11 +190,9 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
                 {y, l}, visible_flops(p),      stated_strategy(candidate.name, p)};
   });
   if (step.shape_only(y)) return {y, l};
-  p.q = plane(query, query.stride(1), query.stride(2), query.stride(3));
-  p.k = plane(key, key.stride(1), key.stride(2), key.stride(3));
-  p.v = plane(value, value.stride(1), value.stride(2), value.stride(3));
-  p.out = plane(y, y.stride(1), y.stride(2), y.stride(3));
-  if (lse) p.lse = plane(l, l.stride(1), l.stride(2), 0);
+  const auto dense = [](const Tensor& x) { return plane(x, x.stride(1), x.stride(2), x.stride(3), x.stride(0)); };
+  p.q = dense(query), p.k = dense(key), p.v = dense(value), p.out = dense(y);
+  if (lse) p.lse = plane(l, l.stride(1), l.stride(2), 0, l.stride(0));
   candidate.run(p);
   return finish(out, lse);
 }
@@ -210,17 +236,21 @@ AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const T
   const int64_t Tk = key.shape(0), Hkv = key.shape(1), Dv = value.shape(2);
   core::check_shape(kOp, {"key", key}, {Tk, Hkv, D});
   core::check_shape(kOp, {"value", value}, {Tk, Hkv, Dv});
-  Problem p = make_problem(kOp, o, Hq, Hkv, D, Dv, query.dtype());
+  Problem p = make_problem(kOp, o, Hq, Hkv, D, Dv, query);
+  p.cu_seqlens_q = cu_seqlens_q, p.cu_seqlens_k = cu_seqlens_k;
+  p.batch = 1, p.queries = Tq, p.keys = Tk;
   const auto& candidate = core::choose<Problem>(kOp, kCandidates, p, o.strategy);
   const bool traced = core::StepScope::shape_only(query);
+  const bool on_host = p.device.type == DeviceType::kCpu;
   std::vector<int64_t> at_q{0}, at_k{0};
-  if (!traced) at_q = read_cu_seqlens(kOp, cu_q, Tq), at_k = read_cu_seqlens(kOp, cu_k, Tk);
+  if (!traced && on_host) at_q = read_cu_seqlens(kOp, cu_q, Tq), at_k = read_cu_seqlens(kOp, cu_k, Tk);
 
   const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &cu_seqlens_q, &cu_seqlens_k, &o.sinks};
   if (o.return_lse) core::check_distinct_outputs(kOp, {&o.out, &o.out_lse});
-  Output out(kOp, o.out, {Tq, Hq, Dv}, query.dtype(), query, inputs);
+  Output out(kOp, o.out, {Tq, Hq, Dv}, query.dtype(), query, inputs, {.cuda = core::kHasCuda});
   std::optional<Output> lse;
-  if (o.return_lse) lse.emplace(kOp, o.out_lse, Dims{Tq, Hq}, float32, query, inputs);
+  if (o.return_lse)
+    lse.emplace(kOp, o.out_lse, Dims{Tq, Hq}, float32, query, inputs, core::OutputRules{.cuda = core::kHasCuda});
   const Tensor& y = out.target();
   const Tensor l = lse ? lse->target() : Tensor();
   const auto add_segment = [&](int64_t q, int64_t queries, int64_t k, int64_t keys) {
@@ -229,16 +259,14 @@ AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const T
   };
   for (size_t n = 1; n < at_q.size(); ++n)
     add_segment(at_q[n - 1], at_q[n] - at_q[n - 1], at_k[n - 1], at_k[n] - at_k[n - 1]);
-  add_segment(at_q.back(), Tq - at_q.back(), 0, 0);  // rows past the end are a sequence without keys
+  if (on_host) add_segment(at_q.back(), Tq - at_q.back(), 0, 0);  // rows past the end are a sequence without keys
   core::StepScope step([&] {
     return Step{kOp,    OpClass::kContraction, {query, key, value, cu_seqlens_q, cu_seqlens_k, o.sinks},
                 {y, l}, visible_flops(p),      stated_strategy(candidate.name, p)};
   });
   if (traced) return {y, l};
-  p.q = plane(query, query.stride(1), query.stride(0), query.stride(2));
-  p.k = plane(key, key.stride(1), key.stride(0), key.stride(2));
-  p.v = plane(value, value.stride(1), value.stride(0), value.stride(2));
-  p.out = plane(y, y.stride(1), y.stride(0), y.stride(2));
+  const auto packed = [](const Tensor& x) { return plane(x, x.stride(1), x.stride(0), x.stride(2)); };
+  p.q = packed(query), p.k = packed(key), p.v = packed(value), p.out = packed(y);
   if (lse) p.lse = plane(l, l.stride(1), l.stride(0), 0);
   candidate.run(p);
   return finish(out, lse);

@@ -2,17 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "tenor/attention.h"
 
 namespace tenor::attn {
 
-/// One operand: element (head, row, column) of a segment lies at data + offset + head * head_stride + ... elements.
+/// One operand: element (head, row, column) of a segment lies at data + offset + head * head_stride + ... elements. The
+/// segments of a batch lie `batch` apart; those of packed sequences follow one another along the rows.
 struct Plane {
   void* data = nullptr;
   DType dtype = DType::kFloat32;
-  int64_t head = 0, row = 0, col = 0;  // strides
+  int64_t head = 0, row = 0, col = 0, batch = 0;  // strides
 };
 
 /// One sequence (a batch entry): its sizes and where it starts in each operand, in elements.
@@ -27,8 +29,11 @@ struct Problem {
   int64_t heads, kv_heads, dim, value_dim;
   double scale, softcap;  // softcap 0: none
   Causal::Kind causal;
-  int64_t left, right;  // -1: unlimited
-  std::vector<Segment> segments;
+  int64_t left, right;            // -1: unlimited
+  std::vector<Segment> segments;  // of packed sequences on CUDA none: only kernels read cu_seqlens
+  Device device;
+  Tensor cu_seqlens_q, cu_seqlens_k;  // packed sequences
+  int64_t batch, queries, keys;       // of all: the batch and its sequences' lengths, or 1 and the packed rows
 
   int64_t group() const { return heads / kv_heads; }
 };
@@ -47,6 +52,10 @@ inline KeyRange visible_keys(const Problem& p, const Segment& s, int64_t i) {
   return {begin, std::max(begin, end)};
 }
 
+/// Why a problem is not for the CPU's strategy; empty where it is.
+inline std::string fallback_why_not(const Problem& problem) {
+  return problem.device.type == DeviceType::kCuda ? "is the CPU's; flash_unit takes every problem on CUDA" : "";
+}
 /// The CPU's "fallback": scores, softmax and the product with V as separate kernels over blocks of query rows.
 void run_cpu_fallback(const Problem& problem);
 

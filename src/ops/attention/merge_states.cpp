@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/numeric.h"
 #include "src/core/output.h"
@@ -7,6 +8,7 @@
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
+#include "src/ops/attention/attention_cuda.h"
 #include "tenor/attention.h"
 
 namespace tenor {
@@ -45,6 +47,8 @@ void merge_row(const T* a, int64_t col_a, float lse_a, const T* b, int64_t col_b
 
 void merge(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b, const Tensor& out,
            const Tensor& lse) {
+  if constexpr (core::kHasCuda)
+    if (core::on_cuda(out)) return attn::merge_states_cuda(out_a, lse_a, out_b, lse_b, out, lse);
   const Dims& shape = out.shape();
   const size_t dims = shape.size() - 1;
   const int64_t width = shape[dims];
@@ -79,8 +83,9 @@ AttentionResult merge_states(const Tensor& out_a, const Tensor& lse_a, const Ten
   if (o.out.defined() != o.out_lse.defined()) core::fail<ValueError>("{}: out must be the pair (out, lse)", kOp);
   core::check_distinct_outputs(kOp, {&o.out, &o.out_lse});
 
-  core::Output out(kOp, o.out, out_a.shape(), out_a.dtype(), out_a, {&out_a, &lse_a, &out_b, &lse_b});
-  core::Output lse(kOp, o.out_lse, rows, float32, lse_a, {&out_a, &lse_a, &out_b, &lse_b});
+  constexpr core::OutputRules kRules{.cuda = core::kHasCuda};
+  core::Output out(kOp, o.out, out_a.shape(), out_a.dtype(), out_a, {&out_a, &lse_a, &out_b, &lse_b}, kRules);
+  core::Output lse(kOp, o.out_lse, rows, float32, lse_a, {&out_a, &lse_a, &out_b, &lse_b}, kRules);
   core::StepScope step([&] {
     return core::Step{
         kOp, OpClass::kElementwise, {out_a, lse_a, out_b, lse_b}, {out.target(), lse.target()}, out_a.numel()};

@@ -1,0 +1,29 @@
+// Tensor maps: how TMA (ptx/tma.cuh) finds a box of a tensor of up to four dims.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace tenor::cuda {
+
+using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                                 const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/// The driver's function, found at run time so that the library loads where there is no driver; null there.
+EncodeTiled encode_tiled();
+
+/// A tensor of two-byte elements, innermost dim first and contiguous. The strides of dims of size 1 do not count.
+struct MapTensor {
+  const void* data;   ///< aligned to 16 bytes
+  bool bfloat16;      ///< else float16
+  int64_t size[4];    ///< at least 1, below 2^32
+  int64_t stride[3];  ///< of the outer dims in elements: positive multiples of 8
+};
+
+/// Boxes of lines of 64 elements, `lines` of them along the second and third dim, each line of 128 bytes swizzled; what
+/// lies outside arrives as zeros.
+bool make_line_map(CUtensorMap* map, const MapTensor& x, const int (&lines)[2]);
+
+}  // namespace tenor::cuda

@@ -1,0 +1,9 @@
+#include "src/ops/attention/flash_sm90_launch.cuh"
+
+namespace tenor::attn {
+
+void launch_flash_bfloat16(const FlashLaunch& l, int tiles, bool general) {
+  launch_flash<__nv_bfloat16>(l, tiles, general);
+}
+
+}  // namespace tenor::attn
