@@ -17,6 +17,7 @@
 #include "tenor/limits.h"
 #include "tenor/modes.h"
 #include "tenor/norm.h"
+#include "tenor/paged.h"
 #include "tenor/reduce.h"
 #include "tenor/rope.h"
 #include "tenor/sampling.h"

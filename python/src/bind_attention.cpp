@@ -1,12 +1,7 @@
-#include "call.h"
+#include "bind_attention.h"
 #include "src/core/text.h"
-#include "tenor/attention.h"
 
 namespace tenor::python {
-namespace {
-
-/// causal=, window=: any Python object, checked with the operator's name.
-struct Object { nb::handle object; };
 
 Causal to_causal(const char* op, nb::handle x) {
   if (PyBool_Check(x.ptr())) return x.ptr() == Py_True;
@@ -27,15 +22,7 @@ Window to_window(const char* op, nb::handle x) {
   return {sides[0], sides[1]};
 }
 
-/// (out, lse) as AttentionResult, or out alone.
-template <class F>
-nb::object run_attention(Call& call, nb::handle type, bool with_lse, F&& fn) {
-  if (!with_lse) return call.run([&] { return fn().out; });
-  return call.run_named(type, [&] {
-    AttentionResult r = fn();
-    return std::vector<Tensor>{std::move(r.out), std::move(r.lse)};
-  });
-}
+namespace {
 
 /// The options that both forms share.
 template <class Options>
@@ -53,21 +40,8 @@ void set_options(Call& call, const char* op, Options& o, OptionalReal scale, nb:
 }
 
 }  // namespace
-}  // namespace tenor::python
-
-template <>
-struct nanobind::detail::type_caster<tenor::python::Object> {
-  NB_TYPE_CASTER(tenor::python::Object, const_name("object"))
-  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
-    value.object = src;
-    return true;
-  }
-};
-
-namespace tenor::python {
-
 void bind_attention(nb::module_& m) {
-  const nb::object type = named_tuple("AttentionResult", {"out", "lse"});
+  const nb::object type = attention_result();
   m.attr("AttentionResult") = type;
   const nb::handle result = type;
 

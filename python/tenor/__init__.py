@@ -11,6 +11,9 @@ from tenor._io import load, save
 from tenor._explain import explain
 from tenor._workspace import workspace_size
 
+if hasattr(_tenor, "_PagedHostPlan"):  # a build may leave families out
+    from tenor import paged
+
 # What a Tensor does through NumPy is written in Python and attached here.
 Tensor.__repr__ = _printing.tensor_repr  # noqa: F405
 Tensor.__format__ = _printing.tensor_format  # noqa: F405

@@ -96,6 +96,9 @@ class Fallback {
   int64_t panels(const Unit& u) const { return round_up(u.segment->keys, kPanel) / kPanel; }
   int64_t key_panel_bytes() const { return p_.dim * kPanel * static_cast<int64_t>(k_.packed_item); }
   int64_t value_panel_bytes() const { return columns_ * kPanel * static_cast<int64_t>(k_.packed_item); }
+  /// A panel of a thread's own, with room behind it for rows that pages scatter.
+  int64_t own_panel_bytes() const { return gather_at() + gathered_bytes(p_, kPanel); }
+  int64_t gather_at() const { return round_up(std::max(key_panel_bytes(), value_panel_bytes()), 64); }
   int64_t pack_bytes(const Unit& u) const {
     return u.blocks > 1 ? panels(u) * (key_panel_bytes() + value_panel_bytes() + kPanel) : 0;
   }
@@ -132,7 +135,7 @@ class Fallback {
     b.top = reinterpret_cast<double*>(take(rows * 8));
     b.sum = reinterpret_cast<double*>(take(rows * 8));
     Placed placed{};
-    placed.panel = take(std::max(key_panel_bytes(), value_panel_bytes()));
+    placed.panel = take(own_panel_bytes());
     placed.poisoned = reinterpret_cast<uint8_t*>(take(round_up(b.stride, kPanel)));
     placed.bytes = at;
     return placed;
@@ -194,7 +197,7 @@ class Fallback {
       for (int64_t j = b.key_begin; j < b.key_end; j = end_of_split(b, j)) items.push_back({i, j, end_of_split(b, j)});
     }
     // Each item has sums of its own, and a panel for what its block has not packed.
-    const int64_t panel = round_up(std::max(key_panel_bytes(), value_panel_bytes()), 64),
+    const int64_t panel = round_up(own_panel_bytes(), 64),
                   count = static_cast<int64_t>(items.size());
     const Tensor memory = Tensor::empty({count * (part + panel)}, uint8);
     const auto part_of = [&](int64_t n) { return memory.data<char>() + n * (part + panel); };
@@ -241,15 +244,25 @@ class Fallback {
     }
     cpu::parallel_for(static_cast<int64_t>(items.size()), cpu::grain_of(key_panel_bytes()),
                       [&](int64_t begin, int64_t end) {
-                        for (int64_t i = begin; i < end; ++i) pack_panel(*items[i].unit, items[i].panel);
+                        std::vector<char> buffer(static_cast<size_t>(gathered_bytes(p_, kPanel)));
+                        for (int64_t i = begin; i < end; ++i) pack_panel(*items[i].unit, items[i].panel, buffer.data());
                       });
   }
 
-  void pack_panel(const Unit& unit, int64_t panel) const {
-    const int64_t j = panel * kPanel, n = std::min(kPanel, unit.segment->keys - j);
-    k_.pack.keys(p_, *unit.segment, unit.kv_head, j, n, unit.keys + panel * key_panel_bytes());
-    k_.pack.values(p_, *unit.segment, unit.kv_head, j, n, columns_, unit.values + panel * value_panel_bytes(),
-                   unit.poisoned + j);
+  void pack_panel(const Unit& unit, int64_t panel, char* buffer) const {
+    const int64_t j = panel * kPanel;
+    pack_keys(unit, j, unit.keys + panel * key_panel_bytes(), buffer);
+    pack_values(unit, j, unit.values + panel * value_panel_bytes(), unit.poisoned + j, buffer);
+  }
+
+  /// The panel of keys from j on, up to the last of the segment.
+  void pack_keys(const Unit& unit, int64_t j, char* panel, char* buffer) const {
+    const int64_t n = std::min(kPanel, unit.segment->keys - j);
+    k_.pack.keys(key_rows(p_, *unit.segment, unit.kv_head, j, n, buffer), p_.dim, n, panel);
+  }
+  void pack_values(const Unit& unit, int64_t j, char* panel, uint8_t* poisoned, char* buffer) const {
+    const int64_t n = std::min(kPanel, unit.segment->keys - j);
+    k_.pack.values(value_rows(p_, *unit.segment, unit.kv_head, j, n, buffer), p_.value_dim, n, columns_, panel, poisoned);
   }
 
   static int64_t end_of_split(const Block& b, int64_t j) { return std::min(b.key_end, (j / kSplit + 1) * kSplit); }
@@ -269,7 +282,7 @@ class Fallback {
   /// Scores of keys [begin, end).
   void score(const Block& b, const Unit& unit, char* panel, int64_t begin, int64_t end) const {
     for (int64_t j = begin; j < end; j += kPanel) {
-      if (!unit.keys) k_.pack.keys(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), panel);
+      if (!unit.keys) pack_keys(unit, j, panel, panel + gather_at());
       k_.scores(b, unit.keys ? unit.keys + j / kPanel * key_panel_bytes() : panel, j);
     }
   }
@@ -278,9 +291,7 @@ class Fallback {
   void accumulate(const Block& b, const Unit& unit, char* panel, uint8_t* poisoned, int64_t begin, int64_t end) const {
     for (int64_t j = begin, n; j < end; j += n) {
       n = std::min(unit.keys ? 2 * kPanel : kPanel, end - j);
-      if (!unit.keys)
-        k_.pack.values(p_, *unit.segment, unit.kv_head, j, std::min(kPanel, unit.segment->keys - j), columns_, panel,
-                       poisoned + j - b.key_begin);
+      if (!unit.keys) pack_values(unit, j, panel, poisoned + j - b.key_begin, panel + gather_at());
       k_.accumulate(b, unit.keys ? unit.values + j / kPanel * value_panel_bytes() : panel, j, n, j == begin);
     }
   }

@@ -295,9 +295,9 @@ double SplitWeight(const Block& b, int64_t r, int64_t place) {
 // ---- results
 // ----------------------------------------------------------------------------------------------------------
 
-template <class T>
+/// O is out's dtype: the queries', or float32 for partial states.
+template <class C, class O>
 void Finish(const Block& b) {
-  using C = core::Compute<T>;
   const Problem& p = *b.problem;
   for (int64_t r = 0; r < b.rows(); ++r) {
     const bool empty = b.top[r] == -kInfinity<double>;
@@ -305,12 +305,12 @@ void Finish(const Block& b) {
     if (empty) std::fill(total, total + b.columns, C(0));
     const double sink = b.sinks && !empty ? std::exp(b.sinks[b.head(r)] - b.top[r]) : 0.0;
     const C whole = empty ? C(1) : static_cast<C>(b.sum[r] + sink);
-    T* out = static_cast<T*>(p.out.data) + b.segment->out + b.head(r) * p.out.head + b.row(r) * p.out.row;
+    O* out = static_cast<O*>(p.out.data) + b.segment->out + b.head(r) * p.out.head + b.row(r) * p.out.row;
     const auto divide = [whole](auto d, auto x) HWY_ATTR { return hn::Div(x, hn::Set(d, whole)); };
-    if (p.out.col == 1) {
-      map_row(total, out, static_cast<size_t>(p.value_dim), divide);
+    if (std::is_same_v<core::Compute<O>, C> && p.out.col == 1) {
+      if constexpr (std::is_same_v<core::Compute<O>, C>) map_row(total, out, static_cast<size_t>(p.value_dim), divide);
     } else {
-      for (int64_t c = 0; c < p.value_dim; ++c) out[c * p.out.col] = core::cast<T>(total[c] / whole);
+      for (int64_t c = 0; c < p.value_dim; ++c) out[c * p.out.col] = core::cast<O>(total[c] / whole);
     }
     if (!p.lse.data) continue;
     static_cast<float*>(p.lse.data)[b.segment->lse + b.head(r) * p.lse.head + b.row(r) * p.lse.row] =
@@ -319,7 +319,7 @@ void Finish(const Block& b) {
 }
 
 template <class T>
-Kernels kernels_of(DType dtype) {
+Kernels kernels_of(DType dtype, bool to_float) {
   using C = core::Compute<T>;
   return {sizeof(C),
           sizeof(C),
@@ -330,14 +330,14 @@ Kernels kernels_of(DType dtype) {
           &Softmax<PlainWeights, C>,
           &Accumulate<C>,
           &Fold<C>,
-          &Finish<T>,
+          to_float ? &Finish<C, float> : &Finish<C, T>,
           &Weight<C>};
 }
 
 #if TENOR_ATTENTION_TILES
 /// Products on the matrix unit, which takes 16 rows and 32 summed elements at a time.
 bool takes_tiles(const Problem& p) { return p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0 && cpu::has_amx(); }
-Kernels tile_kernels() {
+Kernels tile_kernels(bool to_float) {
   return {sizeof(float),
           sizeof(BFloat16),
           16,
@@ -347,17 +347,18 @@ Kernels tile_kernels() {
           &Softmax<SplitWeights, float>,
           &amx_accumulate,
           &Fold<float>,
-          &Finish<BFloat16>,
+          to_float ? &Finish<float, float> : &Finish<float, BFloat16>,
           &SplitWeight};
 }
 #else
 bool takes_tiles(const Problem&) { return false; }
-Kernels tile_kernels() { return {}; }
+Kernels tile_kernels(bool) { return {}; }
 #endif
 
 Kernels KernelsFor(const Problem& p) {
-  if (takes_tiles(p)) return tile_kernels();
-  return core::visit_float(p.q.dtype, [&]<class T>() { return kernels_of<T>(p.q.dtype); });
+  const bool to_float = p.out.dtype == DType::kFloat32;
+  if (takes_tiles(p)) return tile_kernels(to_float);
+  return core::visit_float(p.q.dtype, [&]<class T>() { return kernels_of<T>(p.q.dtype, to_float); });
 }
 
 }  // namespace tenor::attn::HWY_NAMESPACE

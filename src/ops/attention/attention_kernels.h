@@ -9,7 +9,7 @@
 // A hidden key has p = 0 and a finite value, so visiting it changes no bit.
 #pragma once
 
-#include "src/ops/attention/attention_problem.h"
+#include "src/ops/attention/attention_keys.h"
 
 namespace tenor::attn {
 
@@ -46,13 +46,11 @@ inline constexpr int64_t kRowPad = 16;  // rows that tiles may compute beyond th
 struct Packers {
   /// block.query = q's rows, converted.
   void (*query)(const Block&);
-  /// panel = keys j .. j + n - 1 transposed, [dim][kPanel], zeros up to a whole kKeyStep.
-  void (*keys)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, void* panel);
-  /// values = rows j .. j + n - 1 as [kPanel][columns], zeros up to a whole kKeyStep of rows and vector
-  /// of columns and for every NaN or infinity,
-  /// whose keys are marked in `poisoned`. Returns whether there were any.
-  bool (*values)(const Problem&, const Segment&, int64_t kv_head, int64_t j, int64_t n, int64_t columns, void* values,
-                 uint8_t* poisoned);
+  /// panel = n keys transposed, [dim][kPanel], zeros up to a whole kKeyStep.
+  void (*keys)(const Rows& rows, int64_t dim, int64_t n, void* panel);
+  /// values = n rows as [kPanel][columns], zeros up to a whole kKeyStep of rows and vector of columns and for every NaN
+  /// or infinity, whose keys are marked in `poisoned`. Returns whether there were any.
+  bool (*values)(const Rows& rows, int64_t dim, int64_t n, int64_t columns, void* values, uint8_t* poisoned);
 };
 /// `pairs`: bfloat16 as it is, two elements along the summed dim side by side: query [rows, dim], panel
 /// [dim / 2][kPanel] pairs, values [kPanel / 2][columns] pairs.

@@ -56,24 +56,23 @@ HWY_INLINE void transpose_square(const T* from, int64_t row, core::Compute<T>* t
 #endif
 
 template <class T>
-void PackKeys(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, void* panel) {
+void PackKeys(const Rows& rows, int64_t dim, int64_t n, void* panel) {
   using C = core::Compute<T>;
-  const T* from = element<T>(p.k, s.k, kv_head, j);
+  const T* from = static_cast<const T*>(rows.from);
   C* to = static_cast<C*>(panel);
-  const int64_t squares = p.k.col == 1 ? p.dim / kSquare<C> * kSquare<C> : 0, whole = n / kSquare<C> * kSquare<C>;
+  const int64_t squares = rows.col == 1 ? dim / kSquare<C> * kSquare<C> : 0, whole = n / kSquare<C> * kSquare<C>;
   for (int64_t i = 0; i < whole; i += kSquare<C>)
     for (int64_t c = 0; c < squares; c += kSquare<C>)
-      transpose_square(from + i * p.k.row + c, p.k.row, to + c * kPanel + i);
-  for (int64_t c = 0; c < p.dim; ++c) {
+      transpose_square(from + i * rows.row + c, rows.row, to + c * kPanel + i);
+  for (int64_t c = 0; c < dim; ++c) {
     for (int64_t i = c < squares ? whole : 0; i < n; ++i)
-      to[c * kPanel + i] = core::widen(from[i * p.k.row + c * p.k.col]);
+      to[c * kPanel + i] = core::widen(from[i * rows.row + c * rows.col]);
     std::fill(to + c * kPanel + n, to + c * kPanel + whole_steps(n), C(0));
   }
 }
 
 template <class T>
-bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, int64_t columns,
-                void* values, uint8_t* poisoned) {
+bool PackValues(const Rows& rows, int64_t dim, int64_t n, int64_t columns, void* values, uint8_t* poisoned) {
   using C = core::Compute<T>;
   const Tag<C> d;
   C* to = static_cast<C*>(values);
@@ -81,14 +80,14 @@ bool PackValues(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, 
   std::fill(poisoned, poisoned + kPanel, uint8_t{0});
   std::fill(to + n * columns, to + whole_steps(n) * columns, C(0));
   for (int64_t i = 0; i < n; ++i, to += columns) {
-    load_row(element<T>(p.v, s.v, kv_head, j + i), p.v.col, p.value_dim, to);
-    std::fill(to + p.value_dim, to + columns, C(0));
+    load_row(static_cast<const T*>(rows.from) + i * rows.row, rows.col, dim, to);
+    std::fill(to + dim, to + columns, C(0));
     auto bad = hn::Zero(d);  // 0 * x is NaN for a NaN or infinity
     for (int64_t c = 0; c < columns; c += static_cast<int64_t>(hn::Lanes(d)))
       bad = hn::MulAdd(hn::LoadU(d, to + c), hn::Zero(d), bad);
     if (hn::AllFalse(d, hn::IsNaN(bad))) continue;
     poisoned[i] = any = true;
-    for (int64_t c = 0; c < p.value_dim; ++c)
+    for (int64_t c = 0; c < dim; ++c)
       if (!std::isfinite(to[c])) to[c] = 0;
   }
   return any;
@@ -112,39 +111,38 @@ void PackQueryPairs(const Block& b) {
 HWY_INLINE uint32_t pair_of(BFloat16 low, BFloat16 high) { return low.bits | static_cast<uint32_t>(high.bits) << 16; }
 
 /// panel[d / 2][key] = (k[key][d], k[key][d + 1]). Pairs of a dense row move as floats do; nothing is computed.
-void PackKeyPairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, void* panel) {
-  const BFloat16* from = element<BFloat16>(p.k, s.k, kv_head, j);
-  const bool dense = p.k.col == 1 && p.k.row % 2 == 0;
+void PackKeyPairs(const Rows& rows, int64_t dim, int64_t n, void* panel) {
+  const BFloat16* from = static_cast<const BFloat16*>(rows.from);
+  const bool dense = rows.col == 1 && rows.row % 2 == 0;
   constexpr int64_t kStep = kSquare<float>;
   const int64_t whole = dense ? n / kStep * kStep : 0;
   for (int64_t i = 0; i < whole; i += kStep)
-    for (int64_t c = 0; c < p.dim / 2; c += kStep)
-      transpose_square(reinterpret_cast<const float*>(from + i * p.k.row) + c, p.k.row / 2,
+    for (int64_t c = 0; c < dim / 2; c += kStep)
+      transpose_square(reinterpret_cast<const float*>(from + i * rows.row) + c, rows.row / 2,
                        static_cast<float*>(panel) + c * kPanel + i);
-  for (int64_t c = 0; c < p.dim / 2; ++c) {
+  for (int64_t c = 0; c < dim / 2; ++c) {
     uint32_t* to = static_cast<uint32_t*>(panel) + c * kPanel;
     for (int64_t i = whole; i < n; ++i) {
-      const BFloat16* row = from + i * p.k.row + 2 * c * p.k.col;
-      to[i] = pair_of(row[0], row[p.k.col]);
+      const BFloat16* row = from + i * rows.row + 2 * c * rows.col;
+      to[i] = pair_of(row[0], row[rows.col]);
     }
     std::fill(to + n, to + whole_steps(n), 0u);
   }
 }
 
 /// values[key / 2][c] = (v[key][c], v[key + 1][c]), non-finite ones as 0.
-bool PackValuePairs(const Problem& p, const Segment& s, int64_t kv_head, int64_t j, int64_t n, int64_t columns,
-                    void* values, uint8_t* poisoned) {
+bool PackValuePairs(const Rows& rows, int64_t dim, int64_t n, int64_t columns, void* values, uint8_t* poisoned) {
   uint32_t* to = static_cast<uint32_t*>(values);
   bool any = false;
   std::fill(poisoned, poisoned + kPanel, uint8_t{0});
   std::fill(to, to + whole_steps(n) / 2 * columns, 0u);
   for (int64_t i = 0; i < n; ++i) {
-    const BFloat16* from = element<BFloat16>(p.v, s.v, kv_head, j + i);
+    const BFloat16* from = static_cast<const BFloat16*>(rows.from) + i * rows.row;
     uint32_t* row = to + i / 2 * columns;
     const int shift = i % 2 * 16;
     uint32_t bad = 0;
-    for (int64_t c = 0; c < p.value_dim; ++c) {
-      const uint32_t bits = from[c * p.v.col].bits, junk = (bits & 0x7F80u) == 0x7F80u;
+    for (int64_t c = 0; c < dim; ++c) {
+      const uint32_t bits = from[c * rows.col].bits, junk = (bits & 0x7F80u) == 0x7F80u;
       bad |= junk;
       row[c] |= (junk ? 0u : bits) << shift;
     }

@@ -20,10 +20,12 @@ bool attends(const Block& b, int64_t r, int64_t j) {
   if (p.mask.data && !static_cast<const bool*>(p.mask.data)[s.mask + h * p.mask.head + i * p.mask.row + j * p.mask.col])
     return false;
   const T* q = static_cast<const T*>(p.q.data) + s.q + h * p.q.head + i * p.q.row;
-  const T* k = static_cast<const T*>(p.k.data) + s.k + b.kv_head * p.k.head + j * p.k.row;
+  std::vector<char> buffer(static_cast<size_t>(gathered_bytes(p, 1)));
+  const Rows key = key_rows(p, s, b.kv_head, j, 1, buffer.data());
+  const T* k = static_cast<const T*>(key.from);
   double score = 0;
   for (int64_t d = 0; d < p.dim; ++d)
-    score += static_cast<double>(core::widen(q[d * p.q.col])) * core::widen(k[d * p.k.col]);
+    score += static_cast<double>(core::widen(q[d * p.q.col])) * core::widen(k[d * key.col]);
   if (p.softcap > 0) score = std::tanh(score);  // only whether it is -inf matters below
   if (p.bias.data) {
     core::visit_float(p.bias.dtype, [&]<class U>() {
@@ -42,7 +44,7 @@ void add_poisoned(const Block& b, const Kernels& kernels) {
     using C = core::Compute<T>;
     for (int64_t j = b.key_begin; j < b.key_end; ++j) {
       if (!b.poisoned[j - b.key_begin]) continue;
-      const T* v = static_cast<const T*>(p.v.data) + b.segment->v + b.kv_head * p.v.head + j * p.v.row;
+      const T* v = static_cast<const T*>(value_rows(p, *b.segment, b.kv_head, j, 1, nullptr).from);  // one row is one run
       for (int64_t r = 0; r < b.rows(); ++r) {
         const C weight = static_cast<C>(kernels.weight(b, r, j - b.key_begin));
         if (weight == 0 && !attends<T>(b, r, j)) continue;

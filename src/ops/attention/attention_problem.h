@@ -21,6 +21,17 @@ struct Plane {
 struct Segment {
   int64_t queries, keys;
   int64_t q, k, v, mask, bias, out, lse;
+  int64_t shift = 0;               // added to the diagonal
+  int64_t first = 0;               // keys before it are hidden
+  const int32_t* table = nullptr;  // of keys in pages
+};
+
+/// Keys in the pages of a cache: key j of a segment is row j % size of page table[j / size].
+struct Pages {
+  int64_t size = 0;         // keys of a page; 0: keys lie in one piece
+  int64_t k = 0, v = 0;     // strides between pages
+  Plane tail = {};          // whose rows continue those of the keys (the position part of latent attention)
+  int64_t tail_page = 0, tail_dim = 0;
 };
 
 struct Problem {
@@ -34,6 +45,7 @@ struct Problem {
   Device device;
   Tensor cu_seqlens_q, cu_seqlens_k;  // packed sequences
   int64_t batch, queries, keys;       // of all: the batch and its sequences' lengths, or 1 and the packed rows
+  Pages pages = {};
 
   int64_t group() const { return heads / kv_heads; }
 };
@@ -43,8 +55,8 @@ struct KeyRange {
   int64_t begin, end;
 };
 inline KeyRange visible_keys(const Problem& p, const Segment& s, int64_t i) {
-  const int64_t at = p.causal == Causal::kTopLeft ? i : i + s.keys - s.queries;
-  int64_t begin = 0, end = s.keys;
+  const int64_t at = (p.causal == Causal::kTopLeft ? i : i + s.keys - s.queries) + s.shift;
+  int64_t begin = s.first, end = s.keys;
   if (p.causal != Causal::kOff) end = std::min(end, at + 1);
   if (p.left >= 0) begin = std::max(begin, at - p.left);
   if (p.right >= 0) end = std::min(end, at + p.right + 1);

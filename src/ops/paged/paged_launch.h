@@ -1,0 +1,36 @@
+// Between the choice of kernels and their launches.
+#pragma once
+
+#include <cuda.h>
+
+#include "src/ops/paged/paged_problem.cuh"
+#include "tenor/device.h"
+
+namespace tenor::cuda::paged {
+
+/// What the general kernel reads besides: everything at any stride, and latent attention's position parts.
+struct General : Decode {
+  const void *k, *v, *q_tail, *k_tail;
+  int64_t q_col, k_at[4], v_at[4], q_tail_at[3], k_tail_at[4];
+  int tail_dim;
+  double score_scale, score_cap;
+  const void* sink;  // [heads] of the compute type, or null
+};
+
+/// `split_slots` blocks of each (row, head) share its splits. Writes results where a row has one split at most, else
+/// partial states that launch_merge adds up.
+void launch_general(const char* op, const General& problem, DType dtype, int split_slots, Device device);
+void launch_merge(const char* op, const General& problem, DType dtype, Device device);
+
+/// The Hopper decode kernel for heads of up to 64, 128 or 256.
+struct DecodeLaunch {
+  CUtensorMap k, v;
+  Decode problem;
+  Device device;
+};
+void launch_decode_bfloat16(const char* op, const DecodeLaunch& launch);
+void launch_decode_float16(const char* op, const DecodeLaunch& launch);
+/// Keys of a stage for heads of up to `dim`.
+constexpr int decode_keys(int dim) { return dim <= 128 ? 64 : 32; }
+
+}  // namespace tenor::cuda::paged

@@ -1,0 +1,53 @@
+// What a DevicePlan holds.
+#pragma once
+
+#include "src/core/check.h"
+#include "tenor/paged.h"
+
+namespace tenor::paged {
+
+struct DevicePlan::State {
+  Device device;
+  Capacity size;
+  Tensor memory;  // int32, one allocation for the four below
+  Tensor tables, lengths, sequence_ids,
+      positions;                         // [sequences, pages_per_sequence], [sequences], [queries], [queries]
+  Tensor counters;                       // on CUDA: [queries, kMostUnits] of splits done, zeros between calls
+  std::shared_ptr<const HostPlan> host;  // the schedule, where the host knows it
+  int64_t longest = 0;                   // keys that a sequence can have
+};
+
+/// The largest length, position, page count: device arrays are int32.
+inline constexpr int64_t kMostKeys = INT32_MAX;
+
+/// Key heads, times blocks of 16 query heads of each, that a plan counts splits of.
+inline constexpr int64_t kMostUnits = 128;
+
+/// `host` as the int32 words of a plan's memory, unused ones filled up.
+std::vector<int32_t> words_of(const HostPlan& host, const Capacity& size);
+
+/// The operands of attention and mla, checked.
+struct Call {
+  const DevicePlan::State* plan;
+  Tensor q, k, v, q_tail, k_tail;  // tails: latent attention's position parts; undefined otherwise
+  Tensor sinks, out, lse;          // lse undefined when it is not asked for
+  int64_t heads, kv_heads, dim, value_dim;
+  double scale, softcap;  // softcap 0: none
+  bool causal;
+  Window window;
+  int64_t splits;    // asked for by a SplitWorkspace; 0: as the plan chooses
+  Tensor workspace;  // bytes for partial states; undefined: taken as needed
+};
+
+/// The kernels of the CPU.
+void run_cpu(const Call& call);
+
+/// Whether two Tensors or more hold x's storage, where the caller itself has `handles` of them.
+inline bool is_shared(const Tensor& x, long handles) { return x.storage().use_count() > handles; }
+/// append and append_: each cache copied first or not.
+Caches append_to(const DevicePlan::State& plan, const char* op, const Tensor& k, const Tensor& v,
+                 const Tensor& key_cache, const Tensor& value_cache, bool copy_key, bool copy_value);
+Tensor copy_pages_of(const char* op, const Tensor& cache, const std::vector<int64_t>& src,
+                     const std::vector<int64_t>& dst, bool copy);
+
+}  // namespace tenor::paged
