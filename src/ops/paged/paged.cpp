@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/core/backend.h"
+#include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
@@ -65,7 +66,7 @@ void take_workspace(const char* op, const DevicePlan& plan, const std::optional<
     if (splits->queries() != rows || splits->heads() != c.heads || splits->value_dim() != c.value_dim)
       fail<ShapeError>("{}: workspace was made for (queries, heads, value_dim) = ({}, {}, {}), expected ({}, {}, {})",
                        op, splits->queries(), splits->heads(), splits->value_dim(), rows, c.heads, c.value_dim);
-    core::check_same_device(op, {{"q", c.q}, {"workspace", splits->memory()}});
+    if (!core::StepScope::shape_only(c.q)) core::check_same_device(op, {{"q", c.q}, {"workspace", splits->memory()}});
     c.splits = splits->splits();
     c.workspace = splits->memory();
   }
@@ -149,8 +150,9 @@ AttentionResult run(const char* op, Call& c, const Tensor& out_given, const Tens
   return result;
 }
 
+/// Traced operands have no device of their own.
 void check_plan_device(const char* op, const DevicePlan& plan, const Tensor& q) {
-  if (plan.device() != q.device())
+  if (!core::StepScope::shape_only(q) && plan.device() != q.device())
     fail<DeviceError>("{}: the plan is on {}, but q on {}", op, plan.device(), q.device());
 }
 

@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "src/core/backend.h"
+#include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
@@ -91,7 +92,8 @@ Caches append_to(const DevicePlan::State& plan, const char* op, const Tensor& k,
     fail<ShapeError>("{}: value_cache must have key_cache's {} heads, got {}", op, key_cache.shape(2),
                      value_cache.shape(2));
   core::check_same_device(op, {{"k", k}, {"v", v}, {"key_cache", key_cache}, {"value_cache", value_cache}});
-  if (plan.device != k.device()) fail<DeviceError>("{}: the plan is on {}, but k on {}", op, plan.device, k.device());
+  if (!core::StepScope::shape_only(k) && plan.device != k.device())
+    fail<DeviceError>("{}: the plan is on {}, but k on {}", op, plan.device, k.device());
   if (!copy_key) core::check_writable(op, "key_cache", key_cache);
   if (!copy_value) core::check_writable(op, "value_cache", value_cache);
   if (!copy_key && !copy_value) core::check_distinct_outputs(op, {&key_cache, &value_cache});

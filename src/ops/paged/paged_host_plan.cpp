@@ -1,3 +1,4 @@
+#include "src/core/check.h"
 #include "src/ops/paged/paged_plan.h"
 
 namespace tenor::paged {

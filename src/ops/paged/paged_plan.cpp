@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/core/backend.h"
+#include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"

@@ -1,7 +1,6 @@
 // What a DevicePlan holds.
 #pragma once
 
-#include "src/core/check.h"
 #include "tenor/paged.h"
 
 namespace tenor::paged {
@@ -12,16 +11,12 @@ struct DevicePlan::State {
   Tensor memory;  // int32, one allocation for the four below
   Tensor tables, lengths, sequence_ids,
       positions;                         // [sequences, pages_per_sequence], [sequences], [queries], [queries]
-  Tensor counters;                       // on CUDA: [queries, kMostUnits] of splits done, zeros between calls
   std::shared_ptr<const HostPlan> host;  // the schedule, where the host knows it
   int64_t longest = 0;                   // keys that a sequence can have
 };
 
 /// The largest length, position, page count: device arrays are int32.
 inline constexpr int64_t kMostKeys = INT32_MAX;
-
-/// Key heads, times blocks of 16 query heads of each, that a plan counts splits of.
-inline constexpr int64_t kMostUnits = 128;
 
 /// `host` as the int32 words of a plan's memory, unused ones filled up.
 std::vector<int32_t> words_of(const HostPlan& host, const Capacity& size);

@@ -1,0 +1,267 @@
+// Paged attention on CUDA against the float64 reference.
+#include "src/ops/paged/paged_cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include "src/core/output.h"
+#include "src/cuda/testing.h"
+#include "src/ops/paged/paged_testing.h"
+#include "tenor/create.h"
+#include "tenor/paged.h"
+
+namespace tenor {
+namespace {
+
+using paged::DevicePlan;
+using paged::HostPlan;
+using paged::SplitWorkspace;
+using reference::PagedProblem;
+using testing::expect_values;
+using testing::full;
+using testing::kGpu;
+using testing::kNan;
+using testing::on_cpu;
+using testing::on_gpu;
+using testing::same_bits;
+using testing::Schedules;
+
+class PagedCuda : public testing::CudaTest {};
+
+/// Weights of 16-bit operands are rounded to 16 bits on the tensor cores.
+constexpr double kUnits16 = 1.5;
+
+struct Run {
+  Tensor out, lse;
+};
+Run run(const PagedProblem& p, int64_t splits = 0) {
+  const Tensor q = on_gpu(p.q);
+  const DevicePlan plan = DevicePlan::upload(p.plan, q);
+  paged::AttentionOptions o;
+  o.scale = p.scale, o.causal = p.causal, o.window = p.window, o.sinks = on_gpu(p.sinks), o.return_lse = true;
+  if (p.softcap > 0) o.softcap = p.softcap;
+  const int64_t rows = p.q.shape(0), Hq = p.q.shape(1), Dv = p.v.shape(3);
+  if (splits) o.split_workspace.emplace(q, rows, Hq, Dv, splits);
+  o.out = on_gpu(full({rows, Hq, Dv}, p.q.dtype(), kNan));
+  o.out_lse = on_gpu(full({rows, Hq}, float32, kNan));
+  const AttentionResult got = plan.attention(q, on_gpu(p.k), on_gpu(p.v), o);
+  return {on_cpu(got.out), on_cpu(got.lse)};
+}
+
+void check(const PagedProblem& p, int64_t splits = 0) {
+  const Run got = run(p, splits);
+  const reference::Attention want = reference::paged_attention(p);
+  expect_values(splits && p.q.dtype() == float64 ? got.out.to(float32) : got.out, want.out, "out", kUnits16);
+  expect_values(got.lse, want.lse, "lse");
+}
+
+/// A dense cache, poisoned behind the lengths.
+Tensor dense_cache(Schedules& random, const HostPlan& plan, int64_t heads, int64_t dim, DType dtype) {
+  const Tensor any = random.cache(plan, heads, dim, dtype);
+  return any.contiguous();
+}
+
+TEST_F(PagedCuda, MatchesTheReferenceOnRandomSchedules) {
+  for (const DType dtype : testing::kFloats) {
+    Schedules random(1);
+    for (int round = 0; round < 24; ++round) {
+      const int64_t size = (int64_t[]){1, 3, 16, 64, 256}[round % 5], G = random.from_one_to(3),
+                    Hq = G * random.from_one_to(4);
+      const HostPlan plan = random.schedule(size, random.from_one_to(5), round % 4 ? 60 : 700);
+      const int64_t D = round % 3 ? random.from_one_to(20) : 32 * random.from_one_to(3),
+                    Dv = random.from_one_to(round % 5 ? 12 : 130);
+      PagedProblem p{plan, random.view({plan.queries(), Hq, D}, dtype), random.cache(plan, G, D, dtype),
+                     random.cache(plan, G, Dv, dtype)};
+      p.scale = round % 7 < 2 ? 0.3 : 1 / std::sqrt(static_cast<double>(D));
+      p.causal = round % 4 != 1;
+      if (round % 3 == 0) p.window = {random.upto(30) - 1, random.upto(30) - 1};
+      if (round % 5 == 0) p.softcap = 2.5;
+      if (round % 5 == 2) p.sinks = random.dense({Hq}, round % 2 ? float32 : dtype);
+      SCOPED_TRACE(::testing::Message() << name(dtype) << " round " << round << ": page " << size << " Hq" << Hq << " G"
+                                        << G << " D" << D << " Dv" << Dv);
+      check(p);
+      check(p, 2 + round % 5);
+    }
+  }
+}
+
+TEST_F(PagedCuda, TensorCoresMatchTheReference) {
+  for (const DType dtype : {bfloat16, float16}) {
+    Schedules random(2);
+    int round = 0;
+    for (const int64_t D : {64, 128, 96, 256, 8})
+      for (const int64_t group : {1, 4, 3, 20}) {
+        const HostPlan plan = random.schedule((int64_t[]){16, 64, 8, 48, 256}[round % 5], 4, round % 3 ? 100 : 1400);
+        PagedProblem p{plan, random.dense({plan.queries(), 2 * group, D}, dtype),
+                       dense_cache(random, plan, 2, D, dtype), dense_cache(random, plan, 2, D, dtype)};
+        p.scale = 1 / std::sqrt(static_cast<double>(D)), p.causal = round % 4 != 3;
+        if (round % 3 == 1) p.window = {random.upto(90) - 1, random.upto(20) - 1};
+        if (round % 4 == 2) p.softcap = 2.5;
+        if (round % 2) p.sinks = random.dense({2 * group}, float32);
+        SCOPED_TRACE(::testing::Message()
+                     << name(dtype) << " D" << D << " group " << group << " page " << plan.page_size());
+        check(p);
+        check(p, 3);
+        ++round;
+      }
+  }
+}
+
+TEST_F(PagedCuda, MlaMatchesTheReference) {
+  for (const DType dtype : {float32, bfloat16, float16}) {
+    Schedules random(3);
+    for (int round = 0; round < 8; ++round) {
+      const int64_t H = round % 2 ? 16 : random.from_one_to(5), R = round % 2 ? 512 : 7, P = round % 2 ? 64 : 3;
+      const HostPlan plan = random.schedule(round % 2 ? 64 : 5, 3, round % 4 ? 90 : 700);
+      PagedProblem p{plan, random.dense({plan.queries(), H, R}, dtype), dense_cache(random, plan, 1, R, dtype), {}};
+      p.v = p.k, p.qp = random.dense({plan.queries(), H, P}, dtype), p.kp = dense_cache(random, plan, 1, P, dtype);
+      p.scale = 0.07, p.causal = round % 4 != 0;
+      const Tensor q = on_gpu(p.q);
+      const AttentionResult got = DevicePlan::upload(plan, q).mla(q, on_gpu(p.qp), on_gpu(p.k), on_gpu(p.kp), p.scale,
+                                                                  p.causal, {.return_lse = true});
+      const reference::Attention want = reference::paged_attention(p);
+      SCOPED_TRACE(::testing::Message() << name(dtype) << " round " << round);
+      expect_values(on_cpu(got.out), want.out, "out", kUnits16);
+      expect_values(on_cpu(got.lse), want.lse, "lse");
+    }
+  }
+}
+
+// Each row as its own decode step, in other company, has the bits that it has in a prefill of all.
+TEST_F(PagedCuda, BitsOfARowDependOnItselfAlone) {
+  constexpr int64_t kKeys = 1300;
+  for (const DType dtype : {float32, bfloat16}) {
+    Schedules random(4);
+    const std::vector<int64_t> table = [] {
+      std::vector<int64_t> pages(82);
+      for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int64_t>((i * 37) % 82);
+      return pages;
+    }();
+    const Tensor k = on_gpu(random.dense({90, 16, 2, 64}, dtype)), v = on_gpu(random.dense({90, 16, 2, 64}, dtype)),
+                 q = on_gpu(random.dense({9, 8, 64}, dtype));
+    const HostPlan all(16, 90, {table}, {kKeys}, std::vector<int64_t>(9, 0),
+                       {1291, 1292, 1293, 1294, 1295, 1296, 1297, 1298, 1299});
+    const Tensor want = on_cpu(DevicePlan::upload(all, q).attention(q, k, v).out);
+    for (int64_t i = 0; i < 9; ++i) {
+      const HostPlan step(16, 90, {{83, 84}, table, {85}}, {20, 1292 + i, 3}, {0, 1, 2, -1}, {19, 1291 + i, 2, 0});
+      const Tensor rows = on_gpu(random.dense({4, 8, 64}, dtype));
+      core::copy_into(narrow(q, 0, i, 1), narrow(rows, 0, 1, 1));
+      const Tensor got = on_cpu(DevicePlan::upload(step, rows).attention(rows, k, v).out);
+      EXPECT_TRUE(same_bits(narrow(got, 0, 1, 1), narrow(want, 0, i, 1))) << name(dtype) << " row " << i;
+    }
+  }
+}
+
+// What a later row sees, NaN for one, changes no bit of the rows before it in the same tile.
+TEST_F(PagedCuda, HiddenValuesChangeNoBit) {
+  Schedules random(5);
+  const HostPlan plan(16, 10, {{3, 1, 4, 0, 5, 9, 2, 6}}, {120}, {0, 0, 0, 0}, {100, 101, 102, 103});
+  const Tensor q = on_gpu(random.dense({4, 4, 64}, bfloat16)), k = random.dense({10, 16, 1, 64}, bfloat16),
+               v = random.dense({10, 16, 1, 64}, bfloat16);
+  const Tensor clean = on_cpu(DevicePlan::upload(plan, q).attention(q, on_gpu(k), on_gpu(v)).out);
+  for (const int64_t row : {7, 8})
+    testing::put(v, (2 * 16 + row) * 64 + 5, kNan), testing::put(k, (2 * 16 + row) * 64, kNan);  // keys 103, 104
+  const Tensor got = on_cpu(DevicePlan::upload(plan, q).attention(q, on_gpu(k), on_gpu(v)).out);
+  EXPECT_TRUE(same_bits(narrow(got, 0, 0, 3), narrow(clean, 0, 0, 3)));
+  EXPECT_TRUE(std::isnan(testing::get(got, 3 * 4 * 64)));
+}
+
+TEST_F(PagedCuda, AWorkspaceOfItsSizeIsEnough) {
+  Schedules random(6);
+  const HostPlan plan(16, 100, {std::vector<int64_t>(100, 1)}, {1600}, {0}, {1599});
+  const Tensor q = on_gpu(random.dense({1, 4, 64}, bfloat16)), k = on_gpu(random.dense({100, 16, 2, 64}, bfloat16));
+  const DevicePlan device = DevicePlan::upload(plan, q);
+  const int64_t bytes = device.workspace_size("attention", 4, 64);
+  EXPECT_GT(bytes, 0);
+  const Tensor want = on_cpu(device.attention(q, k, k).out);
+  EXPECT_TRUE(same_bits(on_cpu(device.attention(q, k, k, {.workspace = on_gpu(full({bytes}, uint8, 255))}).out), want));
+  EXPECT_THROW(device.attention(q, k, k, {.workspace = on_gpu(full({bytes - 1}, uint8, 0))}), ShapeError);
+}
+
+TEST_F(PagedCuda, ACapturedGraphReplaysNewSchedules) {
+  Schedules random(7);
+  const Tensor q = on_gpu(random.dense({5, 4, 64}, bfloat16)), k = on_gpu(random.dense({60, 16, 2, 64}, bfloat16));
+  DevicePlan plan =
+      DevicePlan::reserve(q, {.page_size = 16, .pages = 60, .queries = 5, .sequences = 4, .pages_per_sequence = 60});
+  const Tensor out = on_gpu(full({5, 4, 64}, bfloat16, kNan));
+  const Tensor workspace = on_gpu(full({plan.workspace_size("attention", 4, 64)}, uint8, 0));
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  synchronize(kGpu);
+  const StreamGuard on(stream);
+  plan.attention(q, k, k, {.workspace = workspace, .out = out});
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  plan.attention(q, k, k, {.workspace = workspace, .out = out});
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  for (int step = 0; step < 3; ++step) {
+    std::vector<int64_t> table;
+    for (int64_t i = 0; i < 60; ++i) table.push_back((i * 7 + step) % 60);
+    const HostPlan host(16, 60, {table, {5, 4}}, {900 + step, 20}, {1, 0, 0}, {19, 898 + step, 899 + step});
+    if (step == 1) {
+      plan.update_(host);
+    } else {
+      std::vector<double> flat(table.begin(), table.end());
+      flat.insert(flat.end(), {5, 4});
+      flat.resize(120, -1);
+      plan.update_(on_gpu(testing::tensor_of({2, 60}, int32, flat)), on_gpu(testing::list({900.0 + step, 20}, int64)),
+                   on_gpu(testing::list({1, 0, 0}, int32)),
+                   on_gpu(testing::list({19, 898.0 + step, 899.0 + step}, int32)));
+    }
+    ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+    synchronize(kGpu);
+    const Tensor rows = narrow(q, 0, 0, 3), want = DevicePlan::upload(host, rows).attention(rows, k, k).out;
+    EXPECT_TRUE(same_bits(on_cpu(narrow(out, 0, 0, 3)), on_cpu(want))) << "step " << step;
+    EXPECT_TRUE(same_bits(on_cpu(narrow(out, 0, 3, 2)), zeros({2, 4, 64}, {.dtype = bfloat16}))) << "step " << step;
+  }
+  cudaGraphExecDestroy(exec), cudaGraphDestroy(graph);
+  synchronize(kGpu);
+  cudaStreamDestroy(stream);
+}
+
+TEST_F(PagedCuda, BadEntriesOfDeviceArraysAreDroppedAndReported) {
+  Schedules random(8);
+  const Tensor q = on_gpu(random.dense({2, 1, 8}, float32)), k = on_gpu(random.dense({3, 4, 1, 8}, float32));
+  DevicePlan plan =
+      DevicePlan::reserve(q, {.page_size = 4, .pages = 3, .queries = 2, .sequences = 2, .pages_per_sequence = 2});
+  const auto update = [&](std::vector<double> tables, std::vector<double> lengths, std::vector<double> ids,
+                          std::vector<double> positions) {
+    plan.update_(on_gpu(testing::tensor_of({2, 2}, int32, tables)), on_gpu(testing::list(lengths, int32)),
+                 on_gpu(testing::list(ids, int32)), on_gpu(testing::list(positions, int32)));
+    return on_cpu(plan.attention(q, k, k).out.clone());
+  };
+  const auto refused = [&](auto... arrays) {
+    plan.update_(HostPlan(4, 3, {}, {}, {}, {}));
+    EXPECT_THROW(update(arrays...), IndexError);
+    const Tensor out = on_cpu(plan.attention(q, k, k).out);
+    EXPECT_TRUE(same_bits(narrow(out, 0, 1, 1), zeros({1, 1, 8})));
+    EXPECT_FALSE(same_bits(narrow(out, 0, 0, 1), zeros({1, 1, 8})));
+  };
+  using List = std::vector<double>;
+  refused(List{0, 1, 3, 0}, List{5, 4}, List{0, 1}, List{4, 3});
+  refused(List{0, 1, 2, 0}, List{5, 9}, List{0, 1}, List{4, 3});
+  refused(List{0, 1, 2, 0}, List{5, 4}, List{0, 2}, List{4, 3});
+  refused(List{0, 1, 2, 0}, List{5, 4}, List{0, 1}, List{4, -1});
+}
+
+TEST_F(PagedCuda, AppendWritesItsRowsAlone) {
+  for (const DType dtype : testing::kFloats) {
+    Schedules random(9);
+    const HostPlan host(4, 3, {{2}, {0, 1}}, {2, 6}, {0, -1, 1}, {1, 0, 5});
+    const Tensor k = random.view({3, 2, 5}, dtype), v = random.view({3, 2, 3}, dtype);
+    const Tensor keys = random.view({3, 4, 2, 5}, dtype), values = random.view({3, 4, 2, 3}, dtype);
+    const Tensor gpu_keys = on_gpu(keys), gpu_values = on_gpu(values);
+    DevicePlan::upload(host, on_gpu(k)).append_(on_gpu(k), on_gpu(v), gpu_keys, gpu_values);
+    DevicePlan::upload(host, k).append_(k, v, keys, values);
+    EXPECT_TRUE(same_bits(on_cpu(gpu_keys), keys) && same_bits(on_cpu(gpu_values), values)) << name(dtype);
+    EXPECT_THROW(DevicePlan::upload(HostPlan(4, 3, {{2}, {0, 1}}, {2, 6}, {0, -1, 1}, {2, 0, 5}), on_gpu(k))
+                     .append_(on_gpu(k), on_gpu(v), gpu_keys, gpu_values),
+                 IndexError);
+    const Tensor copied = paged::copy_pages(on_gpu(keys), {0, 1}, {1, 0});
+    EXPECT_TRUE(same_bits(on_cpu(copied), paged::copy_pages(keys.clone(), {0, 1}, {1, 0})));
+  }
+}
+
+}  // namespace
+}  // namespace tenor

@@ -1,0 +1,487 @@
+// The Hopper decode kernel: up to 16 (row, head) pairs that share keys, against one split of the keys an item.
+//
+// A block is one loading warp and kConsumers computing warps over a ring of stages of kKeys keys and values that TMA fills from the
+// pages. Blocks are persistent; item i goes to block i mod grid. A computing warp takes every kConsumers-th stage, its states are
+// added up at the end of the item in the order of the warps, and a second kernel adds up the splits in their order. So bits depend
+// on a row's own keys alone: split and stage boundaries lie at fixed places of the sequence, and a hidden key adds exactly nothing.
+// What an item needs of the schedule is read once, into shared memory: a chain of loads from memory an item would empty the ring.
+#pragma once
+
+#include <cuda.h>
+
+#include "src/cuda/ptx/mbarrier.cuh"
+#include "src/cuda/ptx/mma.cuh"
+#include "src/cuda/ptx/tma.cuh"
+#include "src/ops/paged/paged_problem.cuh"
+
+namespace tenor::cuda::paged {
+
+inline constexpr int kTileRows = 16;
+
+/// The schedule's part of a launch: rows [0, rows) of at most kMostRows, as a prefix sum of their items.
+inline constexpr int kMostRows = 512;
+
+template <class T_, int kDim_, int kKeys_, int kStages_, int kConsumers_>
+struct DecodeConfig {
+  using T = T_;
+  static constexpr int kDim = kDim_;        // of keys and values, padded
+  static constexpr int kKeys = kKeys_;      // of a stage
+  static constexpr int kStages = kStages_;
+  static constexpr int kConsumers = kConsumers_;
+  static constexpr int kThreads = 32 * (kConsumers + 1);
+  static constexpr int kHalf = kKeys * 128;           // bytes of 64 columns of a stage
+  static constexpr int kTileBytes = kKeys * kDim * 2;  // of keys or values
+};
+
+/// A row of the launch.
+struct Row {
+  Range seen;
+  int own;       // keys that splits go by
+  int sequence;  // -1: padding
+};
+
+template <class Config>
+struct DecodeShared {
+  alignas(1024) char keys[Config::kStages][Config::kTileBytes];
+  alignas(1024) char values[Config::kStages][Config::kTileBytes];
+  float total[Config::kConsumers][kTileRows][Config::kDim + 4];
+  float top[Config::kConsumers][kTileRows], sum[Config::kConsumers][kTileRows];
+  uint64_t full[Config::kStages], empty[Config::kStages];
+  Row rows[kMostRows];
+  int first_item[kMostRows + 1];  // of each row
+  unsigned short tile_rows[kMostRows];  // of the tile that starts there; 0: the row continues one
+  int scan[32];
+};
+
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x4_transposed(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+/// Where 16-byte chunk `chunk` of key `key` lies in a tile of 64-column halves with TMA's 128-byte swizzle.
+template <int kHalf>
+__device__ __forceinline__ uint32_t swizzled(int key, int chunk) {
+  return (chunk >> 3) * kHalf + key * 128 + (((chunk & 7) ^ (key & 7)) << 4);
+}
+template <class T>
+__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
+  uint32_t out;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  }
+  return out;
+}
+__device__ __forceinline__ void consumers_sync(int threads) { asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory"); }
+
+/// What an item is: splits of the keys of a tile, rows row .. row + rows - 1 of one sequence and the heads of one key head.
+struct Item {
+  int row, rows;
+  int kv_head, chunk;   // chunk: of 16 heads, where a group has more
+  int split, length;    // number split of the sequence's, each of `length` keys
+  int begin, end;       // stages of keys: begin a multiple of kKeys
+};
+
+/// Whether a row belongs to the tile of the row before.
+__device__ __forceinline__ bool continues_tile(const Decode& p, const Row* rows, int row) {
+  if (row == 0 || row % p.rows_of_tile == 0) return false;
+  const Row &a = rows[row - 1], &b = rows[row];
+  if (b.sequence < 0 || a.sequence != b.sequence || p.positions[row] != p.positions[row - 1] + 1) return false;
+  return split_length(a.own, p.asked) == split_length(b.own, p.asked);
+}
+
+/// Splits [first, last) of a tile.
+struct Splits {
+  int first, last, length;
+};
+__device__ __forceinline__ Splits splits_of(const Decode& p, const Row& top, const Row& bottom) {
+  const int length = split_length(top.own, p.asked);
+  if (bottom.seen.end <= top.seen.begin) return {0, 0, length};
+  return {top.seen.begin / length, (bottom.seen.end + length - 1) / length, length};
+}
+
+/// Those of one row of it: partial states are kept of these alone.
+struct OwnSplits {
+  int first, last;
+};
+__device__ __forceinline__ OwnSplits own_splits(const Range& seen, int length) {
+  if (seen.begin >= seen.end) return {0, 0};
+  return {seen.begin / length, (seen.end + length - 1) / length};
+}
+
+template <class Config, class Shared>
+__device__ __forceinline__ Item item_at(const Decode& p, const Shared& shared, int index) {
+  int low = 0, high = p.rows;  // the last row whose first item is at most `index`
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (shared.first_item[middle] <= index ? low : high) = middle;
+  }
+  Item item;
+  item.row = low;
+  item.rows = shared.tile_rows[low];
+  const Row &top = shared.rows[low], &bottom = shared.rows[low + item.rows - 1];
+  const Splits splits = splits_of(p, top, bottom);
+  const int local = index - shared.first_item[low], units = p.kv_heads * p.chunks;
+  item.split = splits.first + local / units;
+  item.length = splits.length;
+  const int unit = local % units;
+  item.kv_head = unit / p.chunks;
+  item.chunk = unit - item.kv_head * p.chunks;
+  const int from = item.split * splits.length;
+  item.begin = max(from, top.seen.begin / Config::kKeys * Config::kKeys);
+  item.end = min(from + splits.length, bottom.seen.end);
+  return item;
+}
+
+/// Fills rows, tile_rows and first_item: of each row, the items of those before it.
+template <class Shared>
+__device__ void read_schedule(const Decode& p, Shared& shared, int threads) {
+  for (int row = threadIdx.x; row < p.rows; row += threads) shared.rows[row] = {visible(p, row), own_keys(p, row), p.ids[row]};
+  __syncthreads();
+  const int units = p.kv_heads * p.chunks, each = (p.rows + threads - 1) / threads;
+  const int begin = min(p.rows, static_cast<int>(threadIdx.x) * each), end = min(p.rows, begin + each);
+  int sum = 0;
+  for (int row = begin; row < end; ++row) {
+    int rows = 0;
+    if (!continues_tile(p, shared.rows, row))
+      for (rows = 1; row + rows < p.rows && continues_tile(p, shared.rows, row + rows);) ++rows;
+    shared.tile_rows[row] = static_cast<unsigned short>(rows);
+    shared.first_item[row] = sum;
+    if (rows == 0) continue;
+    const Splits splits = splits_of(p, shared.rows[row], shared.rows[row + rows - 1]);
+    sum += (splits.last - splits.first) * units;
+  }
+  int prefix = sum;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(~0u, prefix, step);
+    if (lane >= step) prefix += other;
+  }
+  if (lane == 31) shared.scan[warp] = prefix;
+  __syncthreads();
+  int before = prefix - sum;
+  for (int w = 0; w < warp; ++w) before += shared.scan[w];
+  for (int row = begin; row < end; ++row) shared.first_item[row] += before;
+  if (threadIdx.x == threads - 1) shared.first_item[p.rows] = before + sum;
+}
+
+/// Zeros and -inf in the rows whose tile has no item, where no second kernel does it.
+template <class T, class Shared>
+__device__ void write_empty(const Decode& p, const Shared& shared) {
+  for (int row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    int first = row;
+    while (shared.tile_rows[first] == 0) --first;
+    if (shared.first_item[first + shared.tile_rows[first]] > shared.first_item[first]) continue;
+    for (int i = threadIdx.x; i < p.heads * p.value_dim; i += blockDim.x) {
+      const int head = i / p.value_dim, d = i - head * p.value_dim;
+      static_cast<T*>(p.out)[row * p.out_row + head * p.out_head + d * p.out_col] = T{};
+    }
+    if (p.lse)
+      for (int head = threadIdx.x; head < p.heads; head += blockDim.x) p.lse[row * p.lse_row + head * p.lse_head] = -INFINITY;
+  }
+}
+
+/// The loading warp: boxes of p.box keys by 64 columns, one a lane.
+template <class Config, class Shared>
+__device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUtensorMap* v_map, Shared& shared) {
+  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows];
+  constexpr int kHalves = Config::kDim / 64;
+  const int boxes = Config::kKeys / p.box, total = boxes * kHalves * 2;  // of a stage: in each half, and of keys and values
+  // Lane l holds the page of keys from + l * box; a page that is not there arrives as zeros.
+  const auto page_of = [&](const Item& item, int from) {
+    const int key = from + lane * p.box;
+    return key < item.end ? p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + key / p.page_size] : p.pages;
+  };
+  int stage = 0, phase = 0, index = blockIdx.x;
+  if (index >= items) return;
+  Item item = item_at<Config>(p, shared, index);
+  int next_page = page_of(item, item.begin);
+  while (index < items) {
+    const Item now = item;
+    int page = next_page, held = now.begin;
+    index += gridDim.x;
+    const bool more = now.end > held + 32 * p.box;
+    if (!more && index < items) item = item_at<Config>(p, shared, index);
+    next_page = more ? page_of(now, held + 32 * p.box) : index < items ? page_of(item, item.begin) : 0;  // on its way meanwhile
+    for (int key = now.begin; key < now.end; key += Config::kKeys) {
+      if (key >= held + 32 * p.box) {
+        held = key, page = next_page;
+        const bool further = now.end > held + 32 * p.box;
+        if (!further && index < items) item = item_at<Config>(p, shared, index);
+        next_page = further ? page_of(now, held + 32 * p.box) : index < items ? page_of(item, item.begin) : 0;
+      }
+      ptx::mbarrier_wait(&shared.empty[stage], phase ^ 1);
+      if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[stage], 2 * Config::kTileBytes);
+      __syncwarp();
+      for (int i = 0; i < total; i += 32) {
+        const int n = i + lane, box = n % boxes, half = n / boxes % kHalves;
+        const int at = key + box * p.box, from = __shfl_sync(~0u, page, (at - held) / p.box & 31);
+        if (n >= total) continue;
+        const bool values = n >= boxes * kHalves;
+        char* to = (values ? shared.values[stage] : shared.keys[stage]) + half * Config::kHalf + box * p.box * 128;
+        ptx::tma_load_4d(to, values ? v_map : k_map, half * 64, at % p.page_size, now.kv_head, from, &shared.full[stage]);
+      }
+      if (++stage == Config::kStages) stage = 0, phase ^= 1;
+    }
+  }
+}
+
+/// One computing warp's state of an item: lane 4g + t holds rows g and g + 8.
+template <class Config>
+struct WarpState {
+  static constexpr int kColumns = Config::kDim / 8;
+  float out[kColumns][4];
+  float top[2], sum[2];
+};
+
+/// Queries as the left operand.
+template <class Config>
+__device__ __forceinline__ void load_query(const Decode& p, const Item& item, uint32_t (&q)[Config::kDim / 16][4]) {
+  using T = typename Config::T;
+  const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    const int i = g + 8 * side, row = p.chunks > 1 ? 0 : i / p.group, head = p.chunks > 1 ? item.chunk * kTileRows + i : i % p.group;
+    const bool real = row < item.rows && head < p.group;
+    const T* from = static_cast<const T*>(p.q) + (item.row + (real ? row : 0)) * p.q_row + (item.kv_head * p.group + (real ? head : 0)) * p.q_head;
+#pragma unroll
+    for (int k = 0; k < Config::kDim / 16; ++k)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int d = k * 16 + half * 8 + 2 * t;
+        q[k][side + 2 * half] = real && d < p.dim ? *reinterpret_cast<const uint32_t*>(from + d) : 0u;
+      }
+  }
+}
+
+/// Scores of a stage, hidden ones -inf.
+template <class Config>
+__device__ __forceinline__ void score(const Decode& p, uint32_t keys, const uint32_t (&q)[Config::kDim / 16][4], int first,
+                                      const Range (&seen)[2], bool whole, float (&s)[Config::kKeys / 8][4]) {
+  const int lane = threadIdx.x & 31, t = lane & 3;
+#pragma unroll
+  for (int n = 0; n < Config::kKeys / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[n][e] = 0;
+#pragma unroll
+  for (int k = 0; k < Config::kDim / 16; k += 2)
+#pragma unroll
+    for (int n = 0; n < Config::kKeys / 8; ++n) {
+      uint32_t b[4];
+      ldmatrix_x4(b, keys + swizzled<Config::kHalf>(n * 8 + (lane & 7), k * 2 + (lane >> 3)));
+      ptx::mma_m16n8k16<typename Config::T>(s[n], q[k][0], q[k][1], q[k][2], q[k][3], b[0], b[1]);
+      ptx::mma_m16n8k16<typename Config::T>(s[n], q[k + 1][0], q[k + 1][1], q[k + 1][2], q[k + 1][3], b[2], b[3]);
+    }
+#pragma unroll
+  for (int n = 0; n < Config::kKeys / 8; ++n) {
+    if (p.softcap > 0)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[n][e] = p.softcap * tanhf(s[n][e] * p.scale / p.softcap) / p.scale;
+    if (!whole)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int key = first + n * 8 + 2 * t + (e & 1);
+        if (key < seen[e >> 1].begin || key >= seen[e >> 1].end) s[n][e] = -INFINITY;
+      }
+  }
+}
+
+/// s becomes the weights exp(scale (s - top)); the state's sums shrink to the new top.
+template <class Config>
+__device__ __forceinline__ void soften(const Decode& p, float (&s)[Config::kKeys / 8][4], WarpState<Config>& state) {
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    float top = state.top[side];
+#pragma unroll
+    for (int n = 0; n < Config::kKeys / 8; ++n) top = fmaxf(top, fmaxf(s[n][2 * side], s[n][2 * side + 1]));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    const float base = top == -INFINITY ? 0.0f : top, shrink = exp2_fast((state.top[side] - base) * p.scale_log2);
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < Config::kKeys / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) sum += s[n][2 * side + e] = exp2_fast((s[n][2 * side + e] - base) * p.scale_log2);
+    state.sum[side] = state.sum[side] * shrink + sum;
+    state.top[side] = top;
+#pragma unroll
+    for (int c = 0; c < WarpState<Config>::kColumns; ++c) state.out[c][2 * side] *= shrink, state.out[c][2 * side + 1] *= shrink;
+  }
+}
+
+/// Two bits of 16 where keys first + 2t, + 1 are in the range.
+__device__ __forceinline__ uint32_t pair_mask(const Range& seen, int key) {
+  return (key >= seen.begin && key < seen.end ? 0xFFFFu : 0u) | (key + 1 >= seen.begin && key + 1 < seen.end ? 0xFFFF0000u : 0u);
+}
+
+/// out += weights * values. Where some key is hidden from a row, its values count as zeros for that row, whatever they hold.
+template <class Config>
+__device__ __forceinline__ void accumulate(const Decode& p, const Item& item, const Row* rows, uint32_t values, const float (&s)[Config::kKeys / 8][4],
+                                           int first, bool whole, WarpState<Config>& state) {
+  using T = typename Config::T;
+  const int lane = threadIdx.x & 31, t = lane & 3;
+  uint32_t weights[Config::kKeys / 16][4];
+#pragma unroll
+  for (int k = 0; k < Config::kKeys / 16; ++k)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) weights[k][e] = pack_pair<T>(s[2 * k + (e >> 1)][2 * (e & 1)], s[2 * k + (e >> 1)][2 * (e & 1) + 1]);
+  if (whole) {
+#pragma unroll
+    for (int k = 0; k < Config::kKeys / 16; ++k)
+#pragma unroll
+      for (int c = 0; c < Config::kDim / 8; c += 2) {
+        uint32_t b[4];
+        ldmatrix_x4_transposed(b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
+        ptx::mma_m16n8k16<T>(state.out[c], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0], b[1]);
+        ptx::mma_m16n8k16<T>(state.out[c + 1], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[2], b[3]);
+      }
+    return;
+  }
+  for (int row = 0; row < item.rows; ++row) {
+    const Range seen = rows[item.row + row].seen;
+    const bool mine[2] = {p.chunks > 1 || (lane >> 2) / p.group == row, p.chunks > 1 || ((lane >> 2) + 8) / p.group == row};
+#pragma unroll
+    for (int c = 0; c < Config::kDim / 8; c += 2) {
+      float low[4], high[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) low[e] = state.out[c][e], high[e] = state.out[c + 1][e];
+#pragma unroll
+      for (int k = 0; k < Config::kKeys / 16; ++k) {
+        uint32_t b[4];
+        ldmatrix_x4_transposed(b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
+        const uint32_t m0 = pair_mask(seen, first + k * 16 + 2 * t), m1 = pair_mask(seen, first + k * 16 + 8 + 2 * t);
+        ptx::mma_m16n8k16<T>(low, weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0] & m0, b[1] & m1);
+        ptx::mma_m16n8k16<T>(high, weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[2] & m0, b[3] & m1);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (mine[e >> 1]) state.out[c][e] = low[e], state.out[c + 1][e] = high[e];
+    }
+  }
+}
+
+/// Row i of an item's tile.
+__device__ __forceinline__ Place place_of(const Decode& p, const Item& item, int i) {
+  const int row = p.chunks > 1 ? 0 : i / p.group, head = p.chunks > 1 ? item.chunk * kTileRows + i : i % p.group;
+  if (row >= item.rows || head >= p.group) return {0, -1};
+  return {item.row + row, item.kv_head * p.group + head};
+}
+
+/// Adds up the warps' states and writes the result where no row has a second split, else this split's partial state.
+template <class Config, class Shared>
+__device__ void finish_item(const Decode& p, const Item& item, const WarpState<Config>& state, Shared& shared) {
+  using T = typename Config::T;
+  constexpr int kWorkers = 32 * Config::kConsumers;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    float sum = state.sum[side];
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (t == 0) shared.top[warp][g + 8 * side] = state.top[side], shared.sum[warp][g + 8 * side] = sum;
+#pragma unroll
+    for (int c = 0; c < Config::kDim / 8; ++c)
+      *reinterpret_cast<float2*>(&shared.total[warp][g + 8 * side][c * 8 + 2 * t]) = make_float2(state.out[c][2 * side], state.out[c][2 * side + 1]);
+  }
+  consumers_sync(kWorkers);
+  const int used = p.chunks > 1 ? min(kTileRows, p.group - item.chunk * kTileRows) : item.rows * p.group;
+  for (int i = threadIdx.x; i < used * Config::kDim; i += kWorkers) {
+    const int r = i / Config::kDim, d = i % Config::kDim;
+    float top = -INFINITY, sum = 0, total = 0;
+#pragma unroll
+    for (int w = 0; w < Config::kConsumers; ++w) top = fmaxf(top, shared.top[w][r]);
+    const float base = top == -INFINITY ? 0.0f : top;
+#pragma unroll
+    for (int w = 0; w < Config::kConsumers; ++w) {
+      const float weight = exp2_fast((shared.top[w][r] - base) * p.scale_log2);
+      sum += weight * shared.sum[w][r];
+      total += weight * shared.total[w][r][d];
+    }
+    const Place at = place_of(p, item, r);
+    if (p.most_splits == 1) {
+      if (d < p.value_dim) write_result<T>(p, at, d, total, whole_of(p, at.head, top, sum));
+      if (d == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
+    } else if (const OwnSplits own = own_splits(shared.rows[at.row].seen, item.length); item.split >= own.first && item.split < own.last) {
+      const int64_t part = part_of(p, at) + item.split - own.first;
+      if (d < p.value_dim) p.part_out[part * p.value_dim + d] = total;
+      if (d == 0) p.part_state[part] = make_float2(top, sum);
+    }
+  }
+}
+
+template <class Config, class Shared>
+__device__ void compute_items(const Decode& p, Shared& shared) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, items = shared.first_item[p.rows];
+  int count = 0;  // stages that the block has been given
+  for (int index = blockIdx.x; index < items; index += gridDim.x) {
+    const Item item = item_at<Config>(p, shared, index);
+    uint32_t q[Config::kDim / 16][4];
+    load_query<Config>(p, item, q);
+    WarpState<Config> state;
+#pragma unroll
+    for (int c = 0; c < Config::kDim / 8; ++c)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) state.out[c][e] = 0;
+    Range seen[2];
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      state.top[side] = -INFINITY, state.sum[side] = 0;
+      const int i = (lane >> 2) + 8 * side;
+      seen[side] = shared.rows[item.row + (p.chunks > 1 ? 0 : min(i / p.group, item.rows - 1))].seen;
+    }
+    const Range first_row = shared.rows[item.row].seen, last_row = shared.rows[item.row + item.rows - 1].seen;
+    // Warps take stages by their place in the split, whatever a window leaves out, so that a row's sums do not depend on it.
+    for (int key = item.begin; key < item.end; key += Config::kKeys, ++count) {
+      if (key / Config::kKeys % Config::kConsumers != warp) continue;
+      const int stage = count % Config::kStages;
+      const uint32_t phase = count / Config::kStages & 1;
+      ptx::mbarrier_wait(&shared.full[stage], phase);
+      const bool whole = key >= last_row.begin && key + Config::kKeys <= first_row.end;
+      float s[Config::kKeys / 8][4];
+      score<Config>(p, ptx::shared_address(shared.keys[stage]), q, key, seen, whole, s);
+      soften<Config>(p, s, state);
+      accumulate<Config>(p, item, shared.rows, ptx::shared_address(shared.values[stage]), s, key, whole, state);
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(&shared.empty[stage]);
+    }
+    finish_item<Config>(p, item, state, shared);
+    consumers_sync(32 * Config::kConsumers);
+  }
+}
+
+/// A warp a (row, head): its splits.
+inline constexpr int kMergeThreads = 128;
+template <class T>
+__global__ void __launch_bounds__(kMergeThreads) merge_decoded(const __grid_constant__ Decode p) {
+  const int64_t i = int64_t{blockIdx.x} * (kMergeThreads / 32) + threadIdx.x / 32;
+  if (i >= int64_t{p.rows} * p.heads) return;
+  const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
+  const OwnSplits own = own_splits(visible(p, at.row), split_length(own_keys(p, at.row), p.asked));
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  merge_parts<T>(p, at, own.last - own.first);
+}
+
+template <class Config>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map, const __grid_constant__ Decode p) {
+  extern __shared__ char memory[];
+  auto& shared = *reinterpret_cast<DecodeShared<Config>*>((reinterpret_cast<uintptr_t>(memory) + 1023) & ~uintptr_t{1023});
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < Config::kStages; ++s) ptx::mbarrier_init(&shared.full[s], 1), ptx::mbarrier_init(&shared.empty[s], 1);
+    ptx::mbarrier_init_fence();
+  }
+  read_schedule(p, shared, Config::kThreads);
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // merge_decoded waits for the end of all blocks
+  __syncthreads();
+  if (threadIdx.x >= 32 * Config::kConsumers) {
+    load_items<Config>(p, &k_map, &v_map, shared);
+  } else {
+    compute_items<Config>(p, shared);
+  }
+  if (p.most_splits == 1) write_empty<typename Config::T>(p, shared);
+}
+
+}  // namespace tenor::cuda::paged

@@ -1,0 +1,7 @@
+#include "src/ops/paged/paged_decode_launch.cuh"
+
+namespace tenor::cuda::paged {
+
+void launch_decode_bfloat16(const char* op, const DecodeLaunch& launch) { launch_decode<BFloat16>(op, launch); }
+
+}  // namespace tenor::cuda::paged

@@ -1,0 +1,28 @@
+// The decode kernel's instantiations: one table of configurations, compiled once for each operand type.
+#pragma once
+
+#include "src/cuda/launch_early.h"
+#include "src/ops/paged/paged_decode.cuh"
+#include "src/ops/paged/paged_launch.h"
+
+namespace tenor::cuda::paged {
+
+template <class Config>
+void launch_config(const char* op, const DecodeLaunch& l) {
+  launch(op, decode_kernel<Config>, Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(Config::kThreads), sizeof(DecodeShared<Config>) + 1024},
+         l.device, l.k, l.v, l.problem);
+  if (l.problem.most_splits == 1) return;
+  const int64_t pairs = int64_t{l.problem.rows} * l.problem.heads, warps = kMergeThreads / 32;
+  launch_early(op, merge_decoded<typename Config::T>, Grid{dim3(static_cast<unsigned>((pairs + warps - 1) / warps)), dim3(kMergeThreads)},
+               l.device, l.problem);
+}
+
+template <class T>
+void launch_decode(const char* op, const DecodeLaunch& l) {
+  const int dim = std::max(l.problem.dim, l.problem.value_dim);
+  if (dim <= 64) return launch_config<DecodeConfig<T, 64, decode_keys(64), 6, 4>>(op, l);
+  if (dim <= 128) return launch_config<DecodeConfig<T, 128, decode_keys(128), 5, 4>>(op, l);
+  launch_config<DecodeConfig<T, 256, decode_keys(256), 4, 4>>(op, l);
+}
+
+}  // namespace tenor::cuda::paged

@@ -1,0 +1,136 @@
+// What the CUDA kernels of paged attention are given, and which keys a row sees.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "src/cuda/convert.cuh"
+#include "tenor/dtype.h"
+
+namespace tenor::cuda::paged {
+
+/// Strides count elements.
+struct Decode {
+  const void* q;
+  int64_t q_row, q_head;
+  void* out;
+  int64_t out_row, out_head, out_col;
+  float* lse;  // or null
+  int64_t lse_row, lse_head;
+  const float* sinks;  // [heads] or null
+  const int *tables, *lengths, *ids, *positions;
+  int64_t table_stride;
+  int rows, heads, kv_heads, group, chunks, rows_of_tile;
+  int dim, value_dim, pages, page_size, box;
+  float scale, scale_log2, softcap;
+  bool causal;
+  int left, right;  // -1: unlimited
+  int asked;        // splits that a SplitWorkspace asks for; 0: by split_length
+  int most_splits;  // of a row
+  float* part_out;     // [rows, heads, most_splits, value_dim]
+  float2* part_state;  // [rows, heads, most_splits]: top, sum
+};
+
+struct Range {
+  int begin, end;
+};
+
+/// Keys of the row's sequence that a row without a window sees: what splits go by.
+__device__ __forceinline__ int own_keys(const Decode& p, int row) {
+  const int s = p.ids[row];
+  if (s < 0) return 0;
+  const int length = p.lengths[s];
+  return p.causal ? min(length, p.positions[row] + 1) : length;
+}
+__device__ __forceinline__ Range visible(const Decode& p, int row) {
+  const int s = p.ids[row];
+  if (s < 0) return {0, 0};
+  const int at = p.positions[row];
+  int begin = 0, end = own_keys(p, row);
+  if (p.left >= 0) begin = max(0, at - min(p.left, at));
+  if (p.right >= 0) end = static_cast<int>(min(static_cast<int64_t>(end), int64_t{at} + p.right + 1));
+  return {min(begin, end), end};
+}
+
+/// Keys of a split, by the row's own number of keys: few enough that a row has at most kMostSplits. `asked` for that many of
+/// them, whole stages.
+#ifndef PAGED_SPLIT
+#define PAGED_SPLIT 512
+#endif
+inline constexpr int kMostSplits = 64, kShortSplit = PAGED_SPLIT, kAskedStep = 64;
+__host__ __device__ inline int split_length(int keys, int asked = 0) {
+  if (asked > 0) return max(1, (keys + asked * kAskedStep - 1) / (asked * kAskedStep)) * kAskedStep;
+  int length = kShortSplit;
+  while (keys / length >= kMostSplits) length *= 2;
+  return length;
+}
+/// Of a row with at most `keys` keys.
+inline int most_splits(int64_t keys, int asked) {
+  if (asked > 0) return asked;
+  return static_cast<int>(min(int64_t{kMostSplits}, max(int64_t{1}, (keys + kShortSplit - 1) / kShortSplit)));
+}
+
+/// The denominator, with the sink; 0 for a row that saw nothing.
+__device__ __forceinline__ float whole_of(const Decode& p, int head, float top, float sum) {
+  if (top == -INFINITY && sum == 0) return 0;
+  return p.sinks ? sum + expf(p.sinks[head] - top * p.scale) : sum;
+}
+__device__ __forceinline__ float lse_of(const Decode& p, float top, float sum) {
+  return top == -INFINITY && sum == 0 ? -INFINITY : top * p.scale + logf(sum);
+}
+
+/// One (row, head); head < 0: none.
+struct Place {
+  int row, head;
+};
+template <class T>
+__device__ __forceinline__ void write_result(const Decode& p, const Place& at, int d, float value, float whole) {
+  static_cast<T*>(p.out)[at.row * p.out_row + at.head * p.out_head + d * p.out_col] = convert<T>(whole == 0 ? 0.0f : value / whole);
+}
+__device__ __forceinline__ int64_t part_of(const Decode& p, const Place& at) {
+  return (static_cast<int64_t>(at.row) * p.heads + at.head) * p.most_splits;
+}
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// A warp adds up the first `splits` partial states of one (row, head), in order, and writes the result.
+template <class T>
+__device__ void merge_parts(const Decode& p, const Place& at, int splits) {
+  constexpr int kEach = 4;
+  const int lane = threadIdx.x & 31;
+  const int64_t part = part_of(p, at);
+  float top = -INFINITY;
+  for (int n = lane; n < splits; n += 32) top = fmaxf(top, __ldcg(&p.part_state[part + n]).x);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+  const float base = top == -INFINITY ? 0.0f : top;
+  for (int column = lane; column - lane < p.value_dim; column += 32 * kEach) {
+    float total[kEach] = {}, sum = 0;
+    for (int first = 0; first < splits; first += 32) {
+      float2 mine = make_float2(-INFINITY, 0.0f);
+      if (first + lane < splits) mine = __ldcg(&p.part_state[part + first + lane]);
+      const float weight = exp2_fast((mine.x - base) * p.scale_log2);
+      const int count = min(32, splits - first);
+#pragma unroll 4
+      for (int n = 0; n < count; ++n) {
+        const float w = __shfl_sync(~0u, weight, n);
+        sum += w * __shfl_sync(~0u, mine.y, n);
+        const float* from = p.part_out + (part + first + n) * p.value_dim;
+#pragma unroll
+        for (int e = 0; e < kEach; ++e)
+          if (column + 32 * e < p.value_dim) total[e] += w * __ldcg(from + column + 32 * e);
+      }
+    }
+    const float whole = whole_of(p, at.head, top, sum);
+#pragma unroll
+    for (int e = 0; e < kEach; ++e)
+      if (column + 32 * e < p.value_dim) write_result<T>(p, at, column + 32 * e, total[e], whole);
+    if (column == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
+  }
+}
+
+}  // namespace tenor::cuda::paged
