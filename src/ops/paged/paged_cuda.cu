@@ -38,6 +38,24 @@ bool is_hopper(Device device) {
   return major == 9;
 }
 
+bool queries_fit(const Tensor& x, int64_t elements) {
+  return x.stride(2) == 1 && x.stride(0) % elements == 0 && x.stride(1) % elements == 0 && reinterpret_cast<uintptr_t>(x.raw()) % (2 * elements) == 0;
+}
+
+/// Why the kernel of latent attention cannot do it; null: it can.
+const char* why_not_latent(const Call& c) {
+  if (!is_sixteen_bits(c.q.dtype())) return "takes float16 and bfloat16";
+  if (!c.q_tail.defined()) return "takes latent attention";
+  const int64_t tail = c.k_tail.shape(3);
+  if (c.value_dim > paged::kLatentLaunchRank || tail > paged::kLatentLaunchTail) return "takes ranks up to 512 and position parts up to 64";
+  if (c.value_dim % 8 != 0 || tail % 8 != 0) return "takes ranks and position parts that are multiples of 8";
+  if (c.plan->size.page_size % 8 != 0) return "takes page sizes that are multiples of 8";
+  if (c.k.numel() == 0) return "there is no page";
+  if (!boxes_fit(c.k) || !boxes_fit(c.k_tail)) return "takes caches at multiples of 16 bytes with contiguous rows";
+  if (!queries_fit(c.q, 8) || !queries_fit(c.q_tail, 8)) return "takes queries at multiples of 16 bytes";
+  return is_hopper(c.q.device()) ? nullptr : "takes Hopper GPUs";
+}
+
 /// Why the decode kernel cannot do it; null: it can.
 const char* why_not_decode(const Call& c) {
   if (!is_sixteen_bits(c.q.dtype())) return "takes float16 and bfloat16";
@@ -46,8 +64,7 @@ const char* why_not_decode(const Call& c) {
   if (c.plan->size.page_size % 8 != 0) return "takes page sizes that are multiples of 8";
   if (c.k.numel() == 0 || c.v.numel() == 0) return "there is no page";
   if (!boxes_fit(c.k) || !boxes_fit(c.v)) return "takes caches at multiples of 16 bytes with contiguous heads";
-  const bool pairs = c.q.stride(2) == 1 && c.dim % 2 == 0 && c.q.stride(0) % 2 == 0 && c.q.stride(1) % 2 == 0;
-  if (!pairs || reinterpret_cast<uintptr_t>(c.q.raw()) % 4 != 0) return "takes queries at multiples of 4 bytes";
+  if (c.dim % 2 != 0 || !queries_fit(c.q, 2)) return "takes queries at multiples of 4 bytes";
   return is_hopper(c.q.device()) ? nullptr : "takes Hopper GPUs";
 }
 
@@ -69,7 +86,9 @@ General problem_of(const Call& c, const Tensor& sinks, int splits, float* parts,
   p.ids = plan.sequence_ids.data<int>(), p.positions = plan.positions.data<int>();
   p.table_stride = plan.size.pages_per_sequence;
   p.heads = static_cast<int>(c.heads), p.kv_heads = static_cast<int>(c.kv_heads), p.group = p.heads / p.kv_heads;
-  p.chunks = (p.group + 15) / 16, p.rows_of_tile = c.splits > 0 ? 1 : std::max(1, 16 / p.group);
+  p.latent = !why_not_latent(c);
+  p.chunks = p.latent ? (p.group + static_cast<int>(paged::kLatentLaunchHeads) - 1) / static_cast<int>(paged::kLatentLaunchHeads) : (p.group + 15) / 16;
+  p.rows_of_tile = c.splits > 0 ? 1 : std::max(1, 16 / p.group);
   p.dim = static_cast<int>(c.dim), p.value_dim = static_cast<int>(c.value_dim);
   p.pages = static_cast<int>(plan.size.pages), p.page_size = static_cast<int>(plan.size.page_size);
   p.causal = c.causal;
@@ -112,6 +131,17 @@ void run_decode(const char* op, const Call& c, General& p, int64_t each) {
   }
 }
 
+void run_latent(const char* op, const Call& c, General& p, int64_t each) {
+  p.scale = static_cast<float>(c.scale), p.scale_log2 = static_cast<float>(c.scale * 1.4426950408889634);
+  p.box = std::gcd(p.page_size, 64);
+  paged::LatentLaunch launch{map_of(op, c.k, p.box), map_of(op, c.k_tail, p.box), {}, nullptr, c.q_tail.stride(0), c.q_tail.stride(1), p.tail_dim, c.q.device()};
+  for (int64_t first = 0; first < c.plan->size.queries; first += each) {
+    const General part = rows_from(p, c.q.dtype(), first, std::min(each, c.plan->size.queries - first));
+    launch.problem = part, launch.q_tail = part.q_tail;
+    paged::launch_latent(op, launch, c.q.dtype());
+  }
+}
+
 void run_general(const char* op, const Call& c, General& p, int64_t each) {
   p.scale = 1, p.scale_log2 = 1.4426950408889634f;  // scores come scaled
   p.sinks = static_cast<const float*>(p.sink);
@@ -126,29 +156,37 @@ void run_general(const char* op, const Call& c, General& p, int64_t each) {
 
 }  // namespace
 
-const char* paged_strategy(const Call& call) { return why_not_decode(call) ? "fallback" : "flash_tensorcore"; }
+const char* paged_strategy(const Call& call) {
+  return why_not_decode(call) && why_not_latent(call) ? "fallback" : "flash_tensorcore";
+}
 
 int64_t paged_workspace_bytes(const DevicePlan::State& plan, int64_t heads, int64_t value_dim) {
-  const int splits = paged::most_splits(plan.longest, 0);
-  const int64_t row = part_bytes_of_row(heads, value_dim, splits);
-  return splits == 1 ? 0 : row * std::min(plan.size.queries, rows_at_once(plan, row));
+  int64_t most = 0;
+  for (const bool latent : {false, true}) {
+    const int splits = paged::most_splits(plan.longest, 0, latent);
+    const int64_t row = part_bytes_of_row(heads, value_dim, splits);
+    if (splits > 1) most = std::max(most, row * std::min(plan.size.queries, rows_at_once(plan, row)));
+  }
+  return most;
 }
 
 void paged_run(const char* op, const Call& c) {
   const auto& plan = *c.plan;
   if (plan.size.queries == 0 || c.heads == 0 || c.value_dim == 0) return;
   const DeviceGuard guard(c.q.device());
-  const bool decode = !why_not_decode(c);
+  const bool decode = !why_not_decode(c), latent = !why_not_latent(c);
   // Partial states are float32, so float64 goes without unless they are asked for.
-  const int splits = c.q.dtype() == float64 && c.splits == 0 ? 1 : paged::most_splits(plan.longest, static_cast<int>(c.splits));
+  const int splits = c.q.dtype() == float64 && c.splits == 0 ? 1 : paged::most_splits(plan.longest, static_cast<int>(c.splits), latent);
   const int64_t row = part_bytes_of_row(c.heads, c.value_dim, splits);
-  const int64_t each = c.splits > 0 ? std::min(plan.size.queries, kMostRowsAtOnce) : rows_at_once(plan, row);
+  int64_t each = c.splits > 0 ? std::min(plan.size.queries, kMostRowsAtOnce) : rows_at_once(plan, row);
+  if (latent) each = std::min(each, paged::kLatentLaunchRows);
   Tensor parts = c.workspace;
   if (!parts.defined() && splits > 1) parts = Tensor::empty({row * std::min(each, plan.size.queries)}, uint8, c.q.device());
   Tensor sinks = c.sinks;
   if (sinks.defined()) sinks = sinks.to(c.q.dtype() == float64 && splits == 1 ? float64 : float32).contiguous();
   float* memory = parts.defined() && parts.numel() > 0 ? parts.data<float>() : nullptr;
   General p = problem_of(c, sinks, splits, memory, std::min(each, plan.size.queries));
+  if (latent) return run_latent(op, c, p, each);
   decode ? run_decode(op, c, p, each) : run_general(op, c, p, each);
 }
 

@@ -1,6 +1,6 @@
 // The Hopper decode kernel: up to 16 (row, head) pairs that share keys, against one split of the keys an item.
 //
-// A block is one loading warp and kConsumers computing warps over a ring of stages of kKeys keys and values that TMA fills from the
+// A block is kProducers loading and kConsumers computing warps over a ring of stages of kKeys keys and values that TMA fills from the
 // pages. Blocks are persistent; item i goes to block i mod grid. A computing warp takes every kConsumers-th stage, its states are
 // added up at the end of the item in the order of the warps, and a second kernel adds up the splits in their order. So bits depend
 // on a row's own keys alone: split and stage boundaries lie at fixed places of the sequence, and a hidden key adds exactly nothing.
@@ -28,7 +28,8 @@ struct DecodeConfig {
   static constexpr int kKeys = kKeys_;      // of a stage
   static constexpr int kStages = kStages_;
   static constexpr int kConsumers = kConsumers_;
-  static constexpr int kThreads = 32 * (kConsumers + 1);
+  static constexpr int kProducers = 4;
+  static constexpr int kThreads = 32 * (kConsumers + kProducers);
   static constexpr int kHalf = kKeys * 128;           // bytes of 64 columns of a stage
   static constexpr int kTileBytes = kKeys * kDim * 2;  // of keys or values
 };
@@ -100,15 +101,6 @@ __device__ __forceinline__ Splits splits_of(const Decode& p, const Row& top, con
   const int length = split_length(top.own, p.asked);
   if (bottom.seen.end <= top.seen.begin) return {0, 0, length};
   return {top.seen.begin / length, (bottom.seen.end + length - 1) / length, length};
-}
-
-/// Those of one row of it: partial states are kept of these alone.
-struct OwnSplits {
-  int first, last;
-};
-__device__ __forceinline__ OwnSplits own_splits(const Range& seen, int length) {
-  if (seen.begin >= seen.end) return {0, 0};
-  return {seen.begin / length, (seen.end + length - 1) / length};
 }
 
 template <class Config, class Shared>
@@ -184,45 +176,61 @@ __device__ void write_empty(const Decode& p, const Shared& shared) {
   }
 }
 
-/// The loading warp: boxes of p.box keys by 64 columns, one a lane.
+/// A loading warp: boxes of p.box keys by 64 columns, one a lane, into the stages that are its own. Issuing a stage's boxes takes
+/// about as long as memory takes to deliver one, hence several such warps.
 template <class Config, class Shared>
-__device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUtensorMap* v_map, Shared& shared) {
-  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows];
+__device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUtensorMap* v_map, Shared& shared, int warp) {
   constexpr int kHalves = Config::kDim / 64;
-  const int boxes = Config::kKeys / p.box, total = boxes * kHalves * 2;  // of a stage: in each half, and of keys and values
-  // Lane l holds the page of keys from + l * box; a page that is not there arrives as zeros.
+  static_assert(Config::kKeys / 8 * kHalves * 2 <= 64);
+  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], boxes = Config::kKeys / p.box, total = boxes * kHalves * 2;
+  // The box that this lane fetches of each stage, and the second one that small pages need.
+  struct Box {
+    int box, half, to;
+    const CUtensorMap* map;
+  };
+  const auto box_of = [&](int n) {
+    const int half = n / boxes % kHalves, box = n % boxes;
+    const bool values = n >= boxes * kHalves;
+    return Box{box, half * 64, static_cast<int>(values ? sizeof(shared.keys) : 0) + half * Config::kHalf + box * p.box * 128, values ? v_map : k_map};
+  };
+  const Box mine[2] = {box_of(min(lane, total - 1)), box_of(min(lane + 32, total - 1))};
+  // Lane l holds page and row of keys from + l * box; a page that is not there arrives as zeros.
+  struct Page {
+    int page, row;
+  };
   const auto page_of = [&](const Item& item, int from) {
-    const int key = from + lane * p.box;
-    return key < item.end ? p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + key / p.page_size] : p.pages;
+    const int key = from + lane * p.box, number = key / p.page_size;
+    if (key >= item.end) return Page{p.pages, 0};
+    return Page{p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + number], key - number * p.page_size};
   };
   int stage = 0, phase = 0, index = blockIdx.x;
   if (index >= items) return;
   Item item = item_at<Config>(p, shared, index);
-  int next_page = page_of(item, item.begin);
+  Page next = page_of(item, item.begin);
   while (index < items) {
     const Item now = item;
-    int page = next_page, held = now.begin;
+    Page page{};
+    int held = now.begin - 32 * p.box;
     index += gridDim.x;
-    const bool more = now.end > held + 32 * p.box;
-    if (!more && index < items) item = item_at<Config>(p, shared, index);
-    next_page = more ? page_of(now, held + 32 * p.box) : index < items ? page_of(item, item.begin) : 0;  // on its way meanwhile
     for (int key = now.begin; key < now.end; key += Config::kKeys) {
-      if (key >= held + 32 * p.box) {
-        held = key, page = next_page;
-        const bool further = now.end > held + 32 * p.box;
-        if (!further && index < items) item = item_at<Config>(p, shared, index);
-        next_page = further ? page_of(now, held + 32 * p.box) : index < items ? page_of(item, item.begin) : 0;
+      if (key >= held + 32 * p.box) {  // what comes next is on its way meanwhile
+        held = key, page = next;
+        const bool more = now.end > held + 32 * p.box;
+        if (!more && index < items) item = item_at<Config>(p, shared, index);
+        if (more || index < items) next = more ? page_of(now, held + 32 * p.box) : page_of(item, item.begin);
       }
-      ptx::mbarrier_wait(&shared.empty[stage], phase ^ 1);
-      if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[stage], 2 * Config::kTileBytes);
-      __syncwarp();
-      for (int i = 0; i < total; i += 32) {
-        const int n = i + lane, box = n % boxes, half = n / boxes % kHalves;
-        const int at = key + box * p.box, from = __shfl_sync(~0u, page, (at - held) / p.box & 31);
-        if (n >= total) continue;
-        const bool values = n >= boxes * kHalves;
-        char* to = (values ? shared.values[stage] : shared.keys[stage]) + half * Config::kHalf + box * p.box * 128;
-        ptx::tma_load_4d(to, values ? v_map : k_map, half * 64, at % p.page_size, now.kv_head, from, &shared.full[stage]);
+      if (stage % Config::kProducers == warp) {
+        const int first = (key - held) / p.box;
+        ptx::mbarrier_wait(&shared.empty[stage], phase ^ 1);
+        if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[stage], 2 * Config::kTileBytes);
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if (i * 32 >= total) break;
+          const int from = __shfl_sync(~0u, page.page, first + mine[i].box), row = __shfl_sync(~0u, page.row, first + mine[i].box);
+          if (i * 32 + lane < total)
+            ptx::tma_load_4d(shared.keys[0] + stage * Config::kTileBytes + mine[i].to, mine[i].map, mine[i].half, row, now.kv_head, from, &shared.full[stage]);
+        }
       }
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
@@ -435,10 +443,10 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
     const Range first_row = shared.rows[item.row].seen, last_row = shared.rows[item.row + item.rows - 1].seen;
     // Warps take stages by their place in the split, whatever a window leaves out, so that a row's sums do not depend on it.
     for (int key = item.begin; key < item.end; key += Config::kKeys, ++count) {
-      if (key / Config::kKeys % Config::kConsumers != warp) continue;
       const int stage = count % Config::kStages;
       const uint32_t phase = count / Config::kStages & 1;
-      ptx::mbarrier_wait(&shared.full[stage], phase);
+      ptx::mbarrier_wait(&shared.full[stage], phase);  // of every stage: a parity tells two rounds apart, not three
+      if (key / Config::kKeys % Config::kConsumers != warp) continue;
       const bool whole = key >= last_row.begin && key + Config::kKeys <= first_row.end;
       float s[Config::kKeys / 8][4];
       score<Config>(p, ptx::shared_address(shared.keys[stage]), q, key, seen, whole, s);
@@ -450,18 +458,6 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
     finish_item<Config>(p, item, state, shared);
     consumers_sync(32 * Config::kConsumers);
   }
-}
-
-/// A warp a (row, head): its splits.
-inline constexpr int kMergeThreads = 128;
-template <class T>
-__global__ void __launch_bounds__(kMergeThreads) merge_decoded(const __grid_constant__ Decode p) {
-  const int64_t i = int64_t{blockIdx.x} * (kMergeThreads / 32) + threadIdx.x / 32;
-  if (i >= int64_t{p.rows} * p.heads) return;
-  const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
-  const OwnSplits own = own_splits(visible(p, at.row), split_length(own_keys(p, at.row), p.asked));
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  merge_parts<T>(p, at, own.last - own.first);
 }
 
 template <class Config>
@@ -477,7 +473,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // merge_decoded waits for the end of all blocks
   __syncthreads();
   if (threadIdx.x >= 32 * Config::kConsumers) {
-    load_items<Config>(p, &k_map, &v_map, shared);
+    load_items<Config>(p, &k_map, &v_map, shared, static_cast<int>(threadIdx.x) / 32 - Config::kConsumers);
   } else {
     compute_items<Config>(p, shared);
   }

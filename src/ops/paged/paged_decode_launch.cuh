@@ -12,9 +12,7 @@ void launch_config(const char* op, const DecodeLaunch& l) {
   launch(op, decode_kernel<Config>, Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(Config::kThreads), sizeof(DecodeShared<Config>) + 1024},
          l.device, l.k, l.v, l.problem);
   if (l.problem.most_splits == 1) return;
-  const int64_t pairs = int64_t{l.problem.rows} * l.problem.heads, warps = kMergeThreads / 32;
-  launch_early(op, merge_decoded<typename Config::T>, Grid{dim3(static_cast<unsigned>((pairs + warps - 1) / warps)), dim3(kMergeThreads)},
-               l.device, l.problem);
+  launch_early(op, merge_decoded<typename Config::T>, Grid{dim3(merge_blocks(l.problem)), dim3(kMergeThreads)}, l.device, l.problem);
 }
 
 template <class T>

@@ -30,6 +30,18 @@ struct DecodeLaunch {
 };
 void launch_decode_bfloat16(const char* op, const DecodeLaunch& launch);
 void launch_decode_float16(const char* op, const DecodeLaunch& launch);
+/// The Hopper kernel of latent attention: ranks up to 512, position parts up to 64; at most kLatentLaunchRows rows.
+struct LatentLaunch {
+  CUtensorMap map, tail_map;
+  Decode problem;
+  const void* q_tail;
+  int64_t q_tail_row, q_tail_head;
+  int tail_dim;
+  Device device;
+};
+inline constexpr int64_t kLatentLaunchRows = 256, kLatentLaunchRank = 512, kLatentLaunchTail = 64, kLatentLaunchHeads = 64;
+void launch_latent(const char* op, const LatentLaunch& launch, DType dtype);
+
 /// Keys of a stage for heads of up to `dim`.
 constexpr int decode_keys(int dim) { return dim <= 128 ? 64 : 32; }
 

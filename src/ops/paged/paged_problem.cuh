@@ -26,6 +26,7 @@ struct Decode {
   float scale, scale_log2, softcap;
   bool causal;
   int left, right;  // -1: unlimited
+  bool latent;      // splits by latent_split_length
   int asked;        // splits that a SplitWorkspace asks for; 0: by split_length
   int most_splits;  // of a row
   float* part_out;     // [rows, heads, most_splits, value_dim]
@@ -65,10 +66,31 @@ __host__ __device__ inline int split_length(int keys, int asked = 0) {
   while (keys / length >= kMostSplits) length *= 2;
   return length;
 }
+/// The same for latent attention, whose partial states are large beside its keys.
+inline constexpr int kLatentSplit = 2048, kLongLatentSplit = 1024, kLongLatent = 16384;
+__host__ __device__ inline int latent_split_length(int keys, int asked = 0) {
+  if (asked > 0) return split_length(keys, asked);
+  int length = keys > kLongLatent ? kLongLatentSplit : kLatentSplit;
+  while (keys / length >= kMostSplits) length *= 2;
+  return length;
+}
 /// Of a row with at most `keys` keys.
-inline int most_splits(int64_t keys, int asked) {
+inline int most_splits(int64_t keys, int asked, bool latent) {
   if (asked > 0) return asked;
-  return static_cast<int>(min(int64_t{kMostSplits}, max(int64_t{1}, (keys + kShortSplit - 1) / kShortSplit)));
+  const int64_t length = !latent ? kShortSplit : keys > kLongLatent ? kLongLatentSplit : kLatentSplit;
+  return static_cast<int>(min(int64_t{kMostSplits}, max(int64_t{1}, (keys + length - 1) / length)));
+}
+
+__device__ __forceinline__ int length_of_splits(const Decode& p, int own) {
+  return p.latent ? latent_split_length(own, p.asked) : split_length(own, p.asked);
+}
+/// Splits that hold something of a row: partial states are kept of these alone.
+struct OwnSplits {
+  int first, last;
+};
+__device__ __forceinline__ OwnSplits own_splits(const Range& seen, int length) {
+  if (seen.begin >= seen.end) return {0, 0};
+  return {seen.begin / length, (seen.end + length - 1) / length};
 }
 
 /// The denominator, with the sink; 0 for a row that saw nothing.
@@ -131,6 +153,21 @@ __device__ void merge_parts(const Decode& p, const Place& at, int splits) {
       if (column + 32 * e < p.value_dim) write_result<T>(p, at, column + 32 * e, total[e], whole);
     if (column == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
   }
+}
+
+/// A warp a (row, head): its splits.
+inline constexpr int kMergeThreads = 128;
+inline unsigned merge_blocks(const Decode& p) {
+  return static_cast<unsigned>((int64_t{p.rows} * p.heads + kMergeThreads / 32 - 1) / (kMergeThreads / 32));
+}
+template <class T>
+__global__ void __launch_bounds__(kMergeThreads) merge_decoded(const __grid_constant__ Decode p) {
+  const int64_t i = int64_t{blockIdx.x} * (kMergeThreads / 32) + threadIdx.x / 32;
+  if (i >= int64_t{p.rows} * p.heads) return;
+  const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
+  const OwnSplits own = own_splits(visible(p, at.row), length_of_splits(p, own_keys(p, at.row)));
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  merge_parts<T>(p, at, own.last - own.first);
 }
 
 }  // namespace tenor::cuda::paged
