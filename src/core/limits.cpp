@@ -23,8 +23,8 @@ using Table = std::map<std::string, DeviceLimits>;
 
 constexpr int kMostAttempts = 4, kMostRaises = 3;
 constexpr auto kPause = std::chrono::milliseconds(150);  // between attempts: what disturbed one may be over
-constexpr auto kPatience = std::chrono::seconds(5);      // the last attempt starts before; raise_limits() mends the rest
-constexpr double kSettled = 1.02;                        // an attempt that adds less than this is the last
+constexpr auto kPatience = std::chrono::seconds(5);  // the last attempt starts before; raise_limits() mends the rest
+constexpr double kSettled = 1.02;                    // an attempt that adds less than this is the last
 
 DeviceLimits attempt(Device device) {
   return device.type == DeviceType::kCpu ? cpu::measure_limits() : core::instruments(device).measure_limits(device);

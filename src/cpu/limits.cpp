@@ -36,7 +36,7 @@ double measure_copy() {
   const Tensor from = Tensor::empty({kBytes}, uint8), to = Tensor::empty({kBytes}, uint8);
   std::memset(from.raw(), 1, kBytes), std::memset(to.raw(), 1, kBytes);
   double best = 0;
-  for (int64_t run = 0; run < 96; ++run)
+  for (int64_t run = 0; run < 48; ++run)
     best = std::max(best, best_rate(1, num_threads(), [&](int64_t slot, int64_t threads) {
                       const int64_t start = run * kPiece % kBytes;
                       const int64_t begin = start + kPiece * slot / threads, end = start + kPiece * (slot + 1) / threads;
@@ -48,12 +48,12 @@ double measure_copy() {
 
 /// Rates of going through `size` bytes again and again, 16 MiB at a time, the threads' start and end included, as an
 /// operator pays them. Short pieces and many: on a busy machine some are left alone. Every other one goes to this
-/// thread by itself, for all threads together are no slower than one.
+/// thread by itself, for all threads together are no slower than one. The best of several attempts counts.
 MemoryRate measure_memory(int64_t size) {
   const Tensor data = Tensor::empty({size}, uint8);
   std::memset(data.raw(), 1, static_cast<size_t>(size));
   const int64_t piece = std::min(size, int64_t{16} << 20), pieces = size / piece;
-  const auto runs = std::clamp<int64_t>((int64_t{1} << 30) / piece, 3 * pieces, 200);
+  const auto runs = std::clamp<int64_t>((int64_t{1} << 29) / piece, 3 * pieces, 200);
   const auto rate = [&](auto&& pass) {
     double best = 0;
     for (int64_t run = 0; run < 2 * runs; ++run)
@@ -86,11 +86,11 @@ DeviceLimits measure_limits() {
     less.copy_bytes = std::max(less.copy_bytes, more.copy_bytes);
   }
   limits.float32_flops =
-      best_rate(24, num_threads(), [](int64_t, int64_t) { return static_cast<double>(multiply_adds(1 << 20)); });
+      best_rate(12, num_threads(), [](int64_t, int64_t) { return static_cast<double>(multiply_adds(1 << 20)); });
   limits.bfloat16_flops = limits.float32_flops;
   if (has_amx())
     limits.bfloat16_flops =
-        best_rate(24, num_threads(), [](int64_t, int64_t) { return static_cast<double>(amx_products(1 << 18)); });
+        best_rate(12, num_threads(), [](int64_t, int64_t) { return static_cast<double>(amx_products(1 << 18)); });
   return limits;
 }
 
