@@ -217,7 +217,7 @@ class GpuLimits:
     """Rates of the GPU as tenor.device_limits() names the CPU's."""
 
     def __init__(self):
-        x, y = (tn.zeros((1 << 29,), "uint8", device=PLACE) for _ in range(2))
+        x, y = (tn.zeros(1 << 29, dtype="uint8", device=PLACE) for _ in range(2))
         self.copy_bytes = 2 * (1 << 29) / best_time(lambda: y.copy_(x))
         self.float32_flops, self.bfloat16_flops = (self.matmul(dtype) for dtype in ("float32", "bfloat16"))
 

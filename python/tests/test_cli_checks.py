@@ -91,6 +91,16 @@ def test_failures_of_every_process_are_told(monkeypatch):
     assert "no kernel on cpu yet: rope (2 draws)" in done.out
 
 
+def test_a_process_that_crashes_is_a_failure(monkeypatch):
+    from tenor._cli import check_jobs
+
+    stderr = 'Fatal Python error: Segmentation fault\n  File "/x/device.py", line 3 in _call\n  File "/x/check_row.py", line 9 in softmaxes\n'
+    done = type("Done", (), {"returncode": -11, "stdout": "", "stderr": stderr})
+    monkeypatch.setattr(check_jobs.subprocess, "run", lambda *_a, **_o: done)
+    told = run("check", "--draws=700", "--jobs=2")
+    assert told.status == 1 and "FAILED row.softmaxes seed 0: a process that began with this seed ended with signal 11" in told.out
+
+
 def test_a_process_that_cannot_run_is_told():
     run("check", "softmax", "--device=cuda:99", "--jobs=2").refused("cuda:99")
 

@@ -1,5 +1,7 @@
 """`tenor check --jobs=N`: the draws dealt to N processes, each a `tenor check` of its own, and what they came to as one tally."""
 import json
+import os
+import re
 import subprocess
 import sys
 import time
@@ -40,8 +42,21 @@ def check_in_jobs(args, properties, on_failure, on_done):
 def _run(args, seed, draws):
     words = [sys.executable, "-m", "tenor", "check", *([args.op] if args.op else []), f"--device={args.device}", f"--draws={draws}", f"--seed={seed}",
              f"--only={args.only}", f"--most={args.most}", f"--threads={args.threads or 1}", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode not in (0, 1) or not done.stdout:
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONFAULTHANDLER": "1"})
+    if done.returncode < 0 or not done.stdout and done.returncode == 1:
+        return dict(_NOTHING, draws=draws, failures=[_crash(args, seed, done)])
+    if done.returncode not in (0, 1):
         said = done.stderr.strip().splitlines() or [f"a process ended with status {done.returncode}"]
         raise UsageError(f"draws {seed} to {seed + draws - 1}: {said[-1].removeprefix('tenor check: ')}")
     return json.loads(done.stdout)
+
+
+_NOTHING = {"passed": 0, "refused": 0, "missing": {}}
+
+
+def _crash(args, seed, done):
+    """A process that a signal ended: a failure, with the property that Python's fault handler saw it in."""
+    place = re.search(r'check_(\w+)\.py", line \d+ in (\w+)', done.stderr)
+    family, name = place.groups() if place else (args.op or "all", "unknown")
+    signal = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+    return {"family": family, "name": name, "seed": seed, "error": f"a process that began with this seed ended with {signal}: {done.stderr.strip()[:200]}"}
