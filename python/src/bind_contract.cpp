@@ -9,12 +9,16 @@ using Contraction = Tensor (*)(const Tensor&, const Tensor&, const ContractOptio
 
 /// A function of two arrays with dtype= and out=.
 void pairwise(nb::module_& m, const char* name, const char* second, Contraction fn, const char* doc) {
-  def_method(m, name, [name, second, fn](Array x, Array other, DTypeLike dtype, Out out, Workspace workspace) {
-    Call call(name, out, workspace);
-    const Tensor a = call.array("x", x), b = call.array(second, other);
-    const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};
-    return call.run([&] { return fn(a, b, options); });
-  }, "x"_a, nb::arg(second), nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(), doc);
+  def_method(
+      m, name,
+      [name, second, fn](Array x, Array other, DTypeLike dtype, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
+        const Tensor a = call.array("x", x), b = call.array(second, other);
+        const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};
+        return call.run([&] { return fn(a, b, options); });
+      },
+      "x"_a, nb::arg(second), nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      doc);
 }
 
 /// a @ b, or NotImplemented for what is no array.
@@ -60,27 +64,43 @@ void bind_contract(nb::module_& m) {
   pairwise(m, "bmm", "mat2", &bmm, "[b, m, k] @ [b, k, n] -> [b, m, n], without broadcasting. ShapeError; otherwise as matmul.");
   pairwise(m, "dot", "tensor", &dot, "x [k], tensor [k] -> 0-d: their inner product. ShapeError unless both are 1-d of one size.");
   pairwise(m, "outer", "vec2", &outer, "x [m], vec2 [n] -> [m, n]: x[i] * vec2[j]. ShapeError unless both are 1-d.");
-  m.def("linear", [](Array x, Array weight, OptionalArray bias, DTypeLike dtype, Out out, Workspace workspace) {
-    Call call("linear", out, workspace);
-    const Tensor a = call.array("x", x), w = call.array("weight", weight), b = call.array("bias", bias);
-    const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};
-    return call.run([&] { return linear(a, w, b, options); });
-  }, "x"_a, "weight"_a, "bias"_a = nb::none(), nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-        "x [*, k], weight [n, k], bias [n] -> [*, n]: x @ weight^T + bias; the bias joins before the one rounding. ShapeError.");
-  m.def("einsum", [](nb::str subscripts, nb::args operands, DTypeLike dtype, Out out, Workspace workspace) {
-    Call call("einsum", out, workspace);
-    const std::string equation = ascii_equation(subscripts);
-    const nb::object given = nb::len(operands) == 1 && PyList_Check(nb::object(operands[0]).ptr()) ? nb::object(operands[0]) : nb::object(operands);
-    const std::vector<Tensor> xs = call.arrays("operands", ArrayList{given});
-    const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};
-    return call.run([&] { return einsum(equation, xs, options); });
-  }, "equation"_a, "operands"_a, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-        "Einstein summation, einsum('bij,bjk->bik', x, y): a letter names a dim, '...' those between, a letter twice in one operand\n"
-        "its diagonal; a letter that the output lacks is summed; without '->' the output is '...' and the letters that occur once,\n"
-        "in order. Size 1 broadcasts. Several operands meet in pairs in the cheapest order. ShapeError names the subscript, the\n"
-        "operand and both sizes; ValueError for a malformed equation.");
-  m.def("tensordot", &tensordot_of, "x"_a, "b"_a, "dims"_a = 2, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-        "Sums over the last `dims` dims of x and the first of b, or over the pairs of a (dims of x, dims of b). ValueError for a\n"
+  m.def(
+      "linear",
+      [](Array x, Array weight, OptionalArray bias, DTypeLike dtype, Out out, Workspace workspace) {
+        Call call("linear", out, workspace);
+        const Tensor a = call.array("x", x), w = call.array("weight", weight), b = call.array("bias", bias);
+        const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};
+        return call.run([&] { return linear(a, w, b, options); });
+      },
+      "x"_a, "weight"_a, "bias"_a = nb::none(), nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
+      "x [*, k], weight [n, k], bias [n] -> [*, n]: x @ weight^T + bias; the bias joins before the one rounding. "
+      "ShapeError.");
+  m.def(
+      "einsum",
+      [](nb::str subscripts, nb::args operands, DTypeLike dtype, Out out, Workspace workspace) {
+        Call call("einsum", out, workspace);
+        const std::string equation = ascii_equation(subscripts);
+        const nb::object given = nb::len(operands) == 1 && PyList_Check(nb::object(operands[0]).ptr())
+                                     ? nb::object(operands[0])
+                                     : nb::object(operands);
+        const std::vector<Tensor> xs = call.arrays("operands", ArrayList{given});
+        const ContractOptions options{.dtype = call.dtype(dtype), .out = call.out()};
+        return call.run([&] { return einsum(equation, xs, options); });
+      },
+      "equation"_a, "operands"_a, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
+      "Einstein summation, einsum('bij,bjk->bik', x, y): a letter names a dim, '...' those between, a letter twice in "
+      "one operand\n"
+      "its diagonal; a letter that the output lacks is summed; without '->' the output is '...' and the letters that "
+      "occur once,\n"
+      "in order. Size 1 broadcasts. Several operands meet in pairs in the cheapest order. ShapeError names the "
+      "subscript, the\n"
+      "operand and both sizes; ValueError for a malformed equation.");
+  m.def("tensordot", &tensordot_of, "x"_a, "b"_a, "dims"_a = 2, nb::kw_only(), "dtype"_a = nb::none(),
+        "out"_a = nb::none(), "workspace"_a = nb::none(),
+        "Sums over the last `dims` dims of x and the first of b, or over the pairs of a (dims of x, dims of b). "
+        "ValueError for a\n"
         "count out of range, ShapeError for unequal sizes.");
   nb::handle tensor = m.attr("Tensor");
   tensor.attr("__matmul__") = nb::cpp_function([](nb::handle x, nb::handle other) { return matmul_operator(x, other); }, nb::is_method(), nb::is_operator());

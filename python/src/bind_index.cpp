@@ -98,8 +98,8 @@ void bind_scatter(nb::module_& m, const char* name,
         const Operand s = source_of(call, name, src, value);
         return call.run([&] { return fn(t, dim, i, s, {.out = call.out()}); });
       },
-      "x"_a, "dim"_a, "index"_a, "src"_a = nb::none(), nb::kw_only(), "value"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-      doc);
+      "x"_a, "dim"_a, "index"_a, "src"_a = nb::none(), nb::kw_only(), "value"_a = nb::none(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(), doc);
 }
 
 void bind_scatter_in_place(nb::module_& m, const char* name,
@@ -126,14 +126,16 @@ void bind_writes(nb::module_& m) {
   bind_scatter_in_place(m, "scatter_add_", &scatter_add_);
   def_method(
       m, "scatter_reduce",
-      [](Array x, Int dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self, Out out, Workspace workspace) {
+      [](Array x, Int dim, Array index, ArrayOrScalar src, const std::string& reduce, bool include_self, Out out,
+         Workspace workspace) {
         Call call("scatter_reduce", out, workspace);
         const Tensor t = call.array("x", x), i = call.array("index", index);
         const Operand s = call.operand("src", src);
         return call.run(
             [&] { return scatter_reduce(t, dim, i, s, reduce, {.include_self = include_self, .out = call.out()}); });
       },
-      "x"_a, "dim"_a, "index"_a, "src"_a, "reduce"_a, nb::kw_only(), "include_self"_a = true, "out"_a = nb::none(), "workspace"_a = nb::none(),
+      "x"_a, "dim"_a, "index"_a, "src"_a, "reduce"_a, nb::kw_only(), "include_self"_a = true, "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
       "As scatter, combining by reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'; include_self: whether x's own value "
       "takes part.");
   def_method(
@@ -154,7 +156,8 @@ void bind_writes(nb::module_& m) {
         const Scalar a = number_of("index_add", "alpha", alpha);
         return call.run([&] { return index_add(t, dim, i, s, {.alpha = a, .out = call.out()}); });
       },
-      "x"_a, "dim"_a, "index"_a, "source"_a, nb::kw_only(), "alpha"_a = 1, "out"_a = nb::none(), "workspace"_a = nb::none(),
+      "x"_a, "dim"_a, "index"_a, "source"_a, nb::kw_only(), "alpha"_a = 1, "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
       "x with alpha * source[..., i, ...] added to x[..., index[i], ...], in index order; 16-bit data in float32, "
       "rounded once.");
   def_method(
@@ -176,7 +179,8 @@ void bind_writes(nb::module_& m) {
         const Operand v = call.operand("values", values);
         return call.run([&] { return index_put(t, entries, v, {.accumulate = accumulate, .out = call.out()}); });
       },
-      "x"_a, "indices"_a, "values"_a, "accumulate"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      "x"_a, "indices"_a, "values"_a, "accumulate"_a = false, nb::kw_only(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
       "x with x[indices] = values (the last write wins), or += values with accumulate. indices: integer arrays, masks "
       "or None, one a dim.");
   def_method(

@@ -30,7 +30,8 @@ void bind_total(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, co
         const SumOptions o{call.optional_dims("dim", dim), keepdim, call.dtype(dtype), call.out()};
         return call.run([&] { return fn(t, o); });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "dtype"_a = nb::none(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
       lasting(std::string(doc) + " dtype: what the elements are converted to, and the result's." + kDimsDoc));
 }
 
@@ -56,7 +57,8 @@ void bind_variance(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&,
         const VarOptions o{call.optional_dims("dim", dim), keepdim, correction, call.out()};
         return call.run([&] { return fn(t, o); });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, "correction"_a = 1.0, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, "correction"_a = 1.0, nb::kw_only(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
       lasting(std::string(doc) + " NaN where N - correction <= 0. Integers give float32." + kDimsDoc));
 }
 
@@ -69,7 +71,8 @@ void bind_arg(nb::module_& m, const char* name, Tensor (*fn)(const Tensor&, cons
         const ArgOptions o{dim, keepdim, call.out()};
         return call.run([&] { return fn(t, o); });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(), doc);
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      doc);
 }
 
 /// NumPy's integers, which name a dim; an array without dims is an array.
@@ -102,7 +105,8 @@ void bind_extreme(nb::module_& m, const char* name, bool largest, const char* do
           return std::vector<Tensor>{r.values, r.indices};
         });
       },
-      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(), doc);
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      doc);
 }
 
 double to_power(nb::handle p) {

@@ -45,42 +45,63 @@ nb::object run_unique(Array x, bool sorted, bool inverse, bool counts, OptionalI
 
 void bind_sort(nb::module_& m) {
   const nb::object result = named_tuple("SortResult", {"values", "indices"});
-  def_method(m, "sort", [result](Array x, Int dim, bool descending, bool stable, Out out, Workspace workspace) {
-    Call call("sort", out, workspace);
-    const Tensor t = call.array("x", x);
-    const SortResult outs = out_pair(call);
-    return call.run_named(result, [&] { return both(sort(t, {dim, descending, stable, outs})); });
-  }, "x"_a, "dim"_a = -1, "descending"_a = false, "stable"_a = true, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-     "x sorted along dim: (values of x's shape and dtype, indices int64). Always stable: of equal elements the lower index\n"
-     "comes first, in both directions. NaN is the greatest whatever its sign bit, -0 equals +0. out= takes (values, indices).\n"
-     "IndexError for a dim out of range, DTypeError for an 8-bit float.");
-  def_method(m, "argsort", [](Array x, Int dim, bool descending, bool stable, Out out, Workspace workspace) {
-    Call call("argsort", out, workspace);
-    const Tensor t = call.array("x", x), into = call.out();
-    return call.run([&] { return argsort(t, {dim, descending, stable, into}); });
-  }, "x"_a, "dim"_a = -1, "descending"_a = false, "stable"_a = true, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-     "The indices of sort, int64 of x's shape.");
-  def_method(m, "topk", [result](Array x, Int k, Int dim, bool largest, bool sorted, Out out, Workspace workspace) {
-    Call call("topk", out, workspace);
-    const Tensor t = call.array("x", x);
-    const SortResult outs = out_pair(call);
-    return call.run_named(result, [&] { return both(topk(t, k, {dim, largest, sorted, outs})); });
-  }, "x"_a, "k"_a, "dim"_a = -1, "largest"_a = true, "sorted"_a = true, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-     "The k largest (or smallest) elements along dim, (values, indices int64), in sort's order: lower index first on ties,\n"
-     "NaN the greatest. sorted=False gives the same. ValueError unless 0 <= k <= x.shape[dim].");
-  def_method(m, "kthvalue", [result](Array x, Int k, Int dim, bool keepdim, Out out, Workspace workspace) {
-    Call call("kthvalue", out, workspace);
-    const Tensor t = call.array("x", x);
-    const SortResult outs = out_pair(call);
-    return call.run_named(result, [&] { return both(kthvalue(t, k, {dim, keepdim, outs})); });
-  }, "x"_a, "k"_a, "dim"_a = -1, "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-     "The k-th smallest element along dim, k counted from 1, and its index: element k - 1 of sort(x).\n"
-     "ValueError unless 1 <= k <= x.shape[dim].");
-  def_method(m, "median", [result](Array x, OptionalInt dim, bool keepdim, Out out, Workspace workspace) {
-    return run_median(x, dim, keepdim, out, workspace, result);
-  }, "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
-     "The lower of the two middle elements, or the first NaN: over all elements one value, along dim (values, indices int64).\n"
-     "ShapeError over an empty dim.");
+  def_method(
+      m, "sort",
+      [result](Array x, Int dim, bool descending, bool stable, Out out, Workspace workspace) {
+        Call call("sort", out, workspace);
+        const Tensor t = call.array("x", x);
+        const SortResult outs = out_pair(call);
+        return call.run_named(result, [&] { return both(sort(t, {dim, descending, stable, outs})); });
+      },
+      "x"_a, "dim"_a = -1, "descending"_a = false, "stable"_a = true, nb::kw_only(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
+      "x sorted along dim: (values of x's shape and dtype, indices int64). Always stable: of equal elements the lower "
+      "index\n"
+      "comes first, in both directions. NaN is the greatest whatever its sign bit, -0 equals +0. out= takes (values, "
+      "indices).\n"
+      "IndexError for a dim out of range, DTypeError for an 8-bit float.");
+  def_method(
+      m, "argsort",
+      [](Array x, Int dim, bool descending, bool stable, Out out, Workspace workspace) {
+        Call call("argsort", out, workspace);
+        const Tensor t = call.array("x", x), into = call.out();
+        return call.run([&] { return argsort(t, {dim, descending, stable, into}); });
+      },
+      "x"_a, "dim"_a = -1, "descending"_a = false, "stable"_a = true, nb::kw_only(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(), "The indices of sort, int64 of x's shape.");
+  def_method(
+      m, "topk",
+      [result](Array x, Int k, Int dim, bool largest, bool sorted, Out out, Workspace workspace) {
+        Call call("topk", out, workspace);
+        const Tensor t = call.array("x", x);
+        const SortResult outs = out_pair(call);
+        return call.run_named(result, [&] { return both(topk(t, k, {dim, largest, sorted, outs})); });
+      },
+      "x"_a, "k"_a, "dim"_a = -1, "largest"_a = true, "sorted"_a = true, nb::kw_only(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
+      "The k largest (or smallest) elements along dim, (values, indices int64), in sort's order: lower index first on "
+      "ties,\n"
+      "NaN the greatest. sorted=False gives the same. ValueError unless 0 <= k <= x.shape[dim].");
+  def_method(
+      m, "kthvalue",
+      [result](Array x, Int k, Int dim, bool keepdim, Out out, Workspace workspace) {
+        Call call("kthvalue", out, workspace);
+        const Tensor t = call.array("x", x);
+        const SortResult outs = out_pair(call);
+        return call.run_named(result, [&] { return both(kthvalue(t, k, {dim, keepdim, outs})); });
+      },
+      "x"_a, "k"_a, "dim"_a = -1, "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      "The k-th smallest element along dim, k counted from 1, and its index: element k - 1 of sort(x).\n"
+      "ValueError unless 1 <= k <= x.shape[dim].");
+  def_method(
+      m, "median",
+      [result](Array x, OptionalInt dim, bool keepdim, Out out, Workspace workspace) {
+        return run_median(x, dim, keepdim, out, workspace, result);
+      },
+      "x"_a, "dim"_a = nb::none(), "keepdim"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
+      "The lower of the two middle elements, or the first NaN: over all elements one value, along dim (values, indices "
+      "int64).\n"
+      "ShapeError over an empty dim.");
   def_method(m, "unique", &run_unique, "x"_a, "sorted"_a = true, "return_inverse"_a = false, "return_counts"_a = false,
      "dim"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),
      "The distinct elements (or slices along dim, in lexicographic order), ascending. With return_inverse and return_counts a\n"

@@ -75,7 +75,9 @@ void bind_stream(nb::module_& m) {
     return nb::none();
   }, "device"_a = nb::none(), "What a kernel found wrong so far, or None; clears it and does not wait.");
   m.def("cuda_device_count", &cuda_device_count, "CUDA devices that this build and machine have.");
-  m.def("_workspace_size", [](nb::handle device, nb::callable prepare, nb::callable run) {
+  m.def(
+      "_workspace_size",
+      [](nb::handle device, nb::callable prepare, nb::callable run) {
         const auto locked = [](nb::callable& fn) {
           return [&fn] {
             nb::gil_scoped_acquire gil;
@@ -85,7 +87,8 @@ void bind_stream(nb::module_& m) {
         const Device where = to_device(device);
         nb::gil_scoped_release unlocked;
         return workspace_size(where, locked(run), locked(prepare));
-      }, "device"_a, "prepare"_a, "run"_a);
+      },
+      "device"_a, "prepare"_a, "run"_a);
 }
 
 }  // namespace tenor::python

@@ -449,7 +449,8 @@ std::unique_ptr<AllocatorGuard> Call::allocator_guard() const {
 std::unique_ptr<WorkspaceGuard> Call::workspace_guard() const {
   if (workspace_.is_none()) return nullptr;
   const Tensor workspace = to_tensor(op_, "workspace", workspace_);
-  if (workspace.device() != device_) fail<DeviceError>("{}: workspace is on {}, its input on {}", op_, workspace.device(), device_);
+  if (workspace.device() != device_)
+    fail<DeviceError>("{}: workspace is on {}, its input on {}", op_, workspace.device(), device_);
   return std::make_unique<WorkspaceGuard>(workspace, op_);
 }
 

@@ -49,7 +49,9 @@ struct DTypeLike { nb::handle object; };      ///< tenor.float32, a NumPy dtype,
 struct DeviceLike { nb::handle object; };     ///< "cpu", "cuda", "cuda:1"; or None
 struct Out { nb::handle object; };            ///< out=: a writable array, a tuple of them, or None
 
-struct Workspace { nb::handle object = nb::handle(Py_None); };  ///< workspace=: a uint8 array on the operator's device, or None
+struct Workspace {
+  nb::handle object = nb::handle(Py_None);
+};  ///< workspace=: a uint8 array on the operator's device, or None
 
 /// Which library an array belongs to, and how its results are made.
 /// A masked array is NumPy's by its base, but its mask lies outside of what Tenor reads.
@@ -122,7 +124,7 @@ class Call {
   nb::handle out_, workspace_;
   ArrayKind kind_ = ArrayKind::kNone;
   nb::handle like_;  // the first array: results are of its library
-  Device device_;  // of the first array
+  Device device_;    // of the first array
   std::optional<Stream> stream_;  // its library's current stream, when it is on a CUDA device
 };
 

@@ -38,7 +38,8 @@ size_t Arena::place(size_t bytes) {
     start = end;
   }
   if (base_ && start + size > bytes_)
-    fail<ShapeError>("{}: workspace has {} bytes, expected {} at least (tenor.workspace_size says how many)", op_, bytes_, start + size);
+    fail<ShapeError>("{}: workspace has {} bytes, expected {} at least (tenor.workspace_size says how many)", op_,
+                     bytes_, start + size);
   used_[start] = start + size;
   peak_ = std::max(peak_, start + size);
   return start;
@@ -65,8 +66,8 @@ WorkspaceGuard::WorkspaceGuard(const Tensor& workspace, const char* op) : previo
   if (workspace.device().type != DeviceType::kCuda) return;
   if (reinterpret_cast<uintptr_t>(workspace.raw()) % core::kAlignment != 0)
     core::fail<ValueError>("{}: workspace must start at a multiple of {} bytes", op, core::kAlignment);
-  arena_ = std::make_shared<core::Arena>(op, workspace.device(), workspace.raw(), static_cast<size_t>(workspace.numel()),
-                                         core::result_allocator());
+  arena_ = std::make_shared<core::Arena>(op, workspace.device(), workspace.raw(),
+                                         static_cast<size_t>(workspace.numel()), core::result_allocator());
   core::current_arena = arena_;
   allocator_ = std::make_unique<AllocatorGuard>(arena_.get());
 }

@@ -1,5 +1,5 @@
-// Memory dealt out of one piece, by places that depend on the sequence of calls alone: what a measuring run counts is what the run
-// with a workspace takes.
+// Memory dealt out of one piece, by places that depend on the sequence of calls alone: what a measuring run counts is
+// what the run with a workspace takes.
 #pragma once
 
 #include <map>
@@ -30,8 +30,8 @@ class Arena final : public Allocator, public std::enable_shared_from_this<Arena>
   char* base_;
   size_t bytes_;
   Allocator& outer_;
-  std::mutex mutex_;                  // a block may be dropped by another thread
-  std::map<size_t, size_t> used_;     // start: end
+  std::mutex mutex_;               // a block may be dropped by another thread
+  std::map<size_t, size_t> used_;  // start: end
   size_t peak_ = 0;
 };
 

@@ -1,8 +1,7 @@
-#include "src/cuda/row.h"
-
 #include <algorithm>
 
 #include "src/cuda/capability.h"
+#include "src/cuda/row.h"
 #include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
@@ -53,7 +52,8 @@ RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int mos
   length = std::max<int64_t>(length, 1);  // empty rows have a plan that never runs
   const int64_t share = held_elements(item), by_warp = columns ? share : share * kWarp;
   const int64_t warps = (length + by_warp - 1) / by_warp;
-  RowPlan plan{.columns = columns, .held = warps <= kMost * most_blocks, .cluster = std::min(kLoopCluster, most_blocks)};
+  RowPlan plan{
+      .columns = columns, .held = warps <= kMost * most_blocks, .cluster = std::min(kLoopCluster, most_blocks)};
   plan.wide = plan.held && !columns && dense && length * static_cast<int64_t>(item) % kVectorBytes == 0;
   if (plan.held) plan.cluster = static_cast<int>(round_up((warps + kMost - 1) / kMost));
   const int in_block = plan.held ? static_cast<int>((warps + plan.cluster - 1) / plan.cluster) : kMost;

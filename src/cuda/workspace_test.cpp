@@ -48,7 +48,8 @@ class CudaWorkspace : public testing::CudaCaptureTest {
     EXPECT_EQ(counting.count, 0) << what << " allocates beside its workspace";
     EXPECT_TRUE(same_bits(on_cpu(out), want)) << what;
     for (const Tensor& edge : {narrow(memory, 0, 0, 256), narrow(memory, 0, 256 + bytes, 256)})
-      EXPECT_TRUE(same_bits(on_cpu(edge), testing::full({256}, uint8, 0xAB))) << what << " writes outside of its workspace";
+      EXPECT_TRUE(same_bits(on_cpu(edge), testing::full({256}, uint8, 0xAB)))
+          << what << " writes outside of its workspace";
     if (bytes == 0) return;
     const WorkspaceGuard guard(narrow(memory, 0, 256, bytes - 1), what.c_str());
     EXPECT_THROW(run(), ShapeError) << what;
@@ -67,7 +68,8 @@ TEST_F(CudaWorkspace, IsExactAndAllThatIsAllocated) {
   const std::vector<Tensor> operands = {normal({20, 30}), normal({30, 40}), normal({40, 50})};
   const Tensor chain = result({20, 50});
   expect_exact("einsum", chain, [&] { einsum("ij,jk,kl->il", operands, {.out = chain}); });
-  const Tensor rows = normal({500, 64}), index = integers({500}, 40), table = normal({40, 64}), added = result({40, 64});
+  const Tensor rows = normal({500, 64}), index = integers({500}, 40), table = normal({40, 64}),
+               added = result({40, 64});
   expect_exact("index_add", added, [&] { index_add(table, 0, index, rows, {.out = added}); });
   const Tensor probs = probabilities({2, 5000}), ids = result({2, 8}, int64);
   expect_exact("multinomial", ids, [&] { multinomial(probs, 8, {.seed = 3, .out = ids}); });
@@ -101,7 +103,8 @@ TEST_F(CudaWorkspace, WhatIsNone) {
   const Tensor x = integers({100}, 7);
   EXPECT_THROW(workspace_size(kGpu, [&] { unique(x); }), UnsupportedError);
   EXPECT_NO_THROW(synchronize(kGpu));
-  testing::expect_error<DTypeError>([&] { const WorkspaceGuard guard(x, "sort"); }, "sort: workspace must be uint8, got int64");
+  testing::expect_error<DTypeError>([&] { const WorkspaceGuard guard(x, "sort"); },
+                                    "sort: workspace must be uint8, got int64");
   const Tensor bytes = Tensor::empty({1000}, uint8, kGpu);
   testing::expect_error<ValueError>([&] { const WorkspaceGuard guard(narrow(bytes, 0, 1, 100), "sort"); },
                                     "sort: workspace must start at a multiple of 256 bytes");

@@ -39,21 +39,23 @@ __device__ __forceinline__ void cluster_wait() {
 /// Stores to the place in block `rank` of the cluster that `p` is in this block's shared memory.
 __device__ __forceinline__ void store_remote(float* p, uint32_t rank, float value) {
   if constexpr (!kHasClusters) *p = value;
-  if constexpr (kHasClusters) asm volatile(
-      "{\n.reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "st.shared::cluster.f32 [remote], %2;\n}" ::"r"(shared_address(p)),
-      "r"(rank), "f"(value)
-      : "memory");
+  if constexpr (kHasClusters)
+    asm volatile(
+        "{\n.reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "st.shared::cluster.f32 [remote], %2;\n}" ::"r"(shared_address(p)),
+        "r"(rank), "f"(value)
+        : "memory");
 }
 __device__ __forceinline__ void store_remote(double* p, uint32_t rank, double value) {
   if constexpr (!kHasClusters) *p = value;
-  if constexpr (kHasClusters) asm volatile(
-      "{\n.reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "st.shared::cluster.f64 [remote], %2;\n}" ::"r"(shared_address(p)),
-      "r"(rank), "d"(value)
-      : "memory");
+  if constexpr (kHasClusters)
+    asm volatile(
+        "{\n.reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "st.shared::cluster.f64 [remote], %2;\n}" ::"r"(shared_address(p)),
+        "r"(rank), "d"(value)
+        : "memory");
 }
 
 }  // namespace tenor::cuda::ptx

@@ -1,5 +1,5 @@
-// Programmatic dependent launch: a kernel that starts while the one before it ends. PTX ISA, "griddepcontrol". Code for devices
-// without it is launched in the ordinary way (capability.h), and has nothing to say or to wait for.
+// Programmatic dependent launch: a kernel that starts while the one before it ends. PTX ISA, "griddepcontrol". Code for
+// devices without it is launched in the ordinary way (capability.h), and has nothing to say or to wait for.
 #pragma once
 
 #include "src/cuda/ptx/target.cuh"

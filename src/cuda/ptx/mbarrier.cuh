@@ -66,13 +66,14 @@ __device__ __forceinline__ void cluster_sync() {
 /// The float at the address of `local` in block `rank` of the cluster.
 __device__ __forceinline__ float cluster_load(const float* local, uint32_t rank) {
   float value = *local;
-  if constexpr (kHasClusters) asm volatile(
-      "{\n.reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %1, %2;\n"
-      "ld.shared::cluster.f32 %0, [remote];\n}"
-      : "=f"(value)
-      : "r"(shared_address(local)), "r"(rank)
-      : "memory");
+  if constexpr (kHasClusters)
+    asm volatile(
+        "{\n.reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %1, %2;\n"
+        "ld.shared::cluster.f32 %0, [remote];\n}"
+        : "=f"(value)
+        : "r"(shared_address(local)), "r"(rank)
+        : "memory");
   return value;
 }
 

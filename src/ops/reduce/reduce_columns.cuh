@@ -119,8 +119,7 @@ __global__ void __launch_bounds__(kThreads, kColumnResidents<T, Op, V>)
 #pragma unroll
   for (int v = 0; v < V; ++v) shift[v] = op.shift(valid ? output + v : 0, from + v, valid && shape.count > 0);
 
-  if (grid.splits > 1)
-    cuda::ptx::launch_dependents();  // the second stage may take its place, and wait
+  if (grid.splits > 1) cuda::ptx::launch_dependents();  // the second stage may take its place, and wait
   A acc[V], value[V];
   Counter<typename Op::Core, kStepLevels> counter[V];
 #pragma unroll

@@ -128,8 +128,7 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
   if (valid) offsets(shape.kept, row, at);
   const T* from = x + at[0];
   const auto shift = op.shift(valid ? row : 0, from, valid && shape.count > 0);
-  if (grid.splits > 1)
-    cuda::ptx::launch_dependents();  // the second stage may take its place, and wait
+  if (grid.splits > 1) cuda::ptx::launch_dependents();  // the second stage may take its place, and wait
 
   A acc[kAccs], value = op.core.identity();
 #pragma unroll
