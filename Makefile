@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD ?= build/release
 
-.PHONY: demo test build setup bench sanitize fuzz clean
+.PHONY: demo test build setup bench gpu sanitize fuzz clean
 
 # One tree, $(BUILD), serves the Python package in $(VENV) and the C++ tests; building again compiles what changed.
 build: setup
@@ -23,6 +23,9 @@ test: build
 
 bench: build
 	$(BIN)/tenor bench
+
+gpu: setup
+	bash tools/gpu.sh
 
 sanitize: setup
 	bash tools/sanitize.sh
