@@ -187,12 +187,14 @@ class FlashLoader {
 
   __device__ void run() {
     next_ = blockIdx.x;
-    FlashTask t = next(), then;
-    for (publish(t); t.row >= 0; t = then) {
-      if (!t.empty()) load_first(t);
-      then = next();  // found and told of while there is still much to do
-      publish(then);
-      if (!t.empty()) load_rest(t);
+    then_ = next();
+    publish(then_);
+    while (then_.row >= 0) {
+      const FlashTask t = then_;
+      if (t.empty())
+        look_ahead();
+      else
+        load(t);
     }
   }
 
@@ -208,13 +210,18 @@ class FlashLoader {
     t.row = -1;
     return t;
   }
+  /// Finds and tells of the next task while there is still much to do.
+  __device__ void look_ahead() {
+    then_ = next();
+    publish(then_);
+  }
   __device__ void publish(const FlashTask& task) {
     ptx::mbarrier_wait(&shared_.empty_task[tasks_.stage], tasks_.parity ^ 1);
     shared_.task[tasks_.stage] = task;
     ptx::mbarrier_arrive(&shared_.full_task[tasks_.stage]);
     tasks_.advance();
   }
-  __device__ void load_first(const FlashTask& t) {
+  __device__ void load_q(const FlashTask& t) {
     const int stage = ring_q_.stage;
     ptx::mbarrier_wait(&shared_.empty_q[stage], ring_q_.parity ^ 1);
     ptx::mbarrier_arrive_expect(&shared_.full_q[stage], Config::kRows / shape_.pack * shape_.pack * Config::kDim * 2);
@@ -225,14 +232,17 @@ class FlashLoader {
       ptx::tma_load_4d(shared_.q[stage][b], &maps_.q, b * 64, packs ? head : row, packs ? row : head, batch,
                        &shared_.full_q[stage]);
     ring_q_.advance();
-    load_k(t, t.end - 1);
   }
-  __device__ void load_rest(const FlashTask& t) {
+  __device__ void load(const FlashTask& t) {
+    load_q(t);
+    load_k(t, t.end - 1);
     for (int n = t.end - 2; n >= t.begin; --n) {
       load_k(t, n);
       load_v(t, n + 1);
+      if (n == t.end - 2) look_ahead();  // the stages are full
     }
     load_v(t, t.begin);
+    if (t.end - t.begin == 1) look_ahead();
   }
   __device__ void load_k(const FlashTask& t, int n) {
     const int stage = ring_k_.stage;
@@ -269,6 +279,7 @@ class FlashLoader {
   FlashRing<Config::kStages> ring_k_, ring_v_;
   FlashRing<Config::kTaskStages> ring_q_;
   FlashRing<Config::kTasks> tasks_;
+  FlashTask then_;
   int next_;
 };
 

@@ -76,13 +76,14 @@ class FlashComputer {
       }
       flash_store<Config>(o, rows, shared_, shape_, t, place);
       if (poisoned) flash_poison<Config>(shared_, shape_, t, group_);
-      asm volatile("bar.sync %0, 128;" ::"r"(5 + group_) : "memory");  // all of the group have read the task
+      sync_group();  // all have read the task
       if (speaks_) tasks.release(shared_);
     }
     if (group_ == 0) turn_wait<Config>(group_);  // the turn that the last group passed on
   }
 
  private:
+  __device__ __forceinline__ void sync_group() const { asm volatile("bar.sync %0, 128;" ::"r"(5 + group_) : "memory"); }
   /// Of the tile, this thread's; the other is eight below.
   __device__ __forceinline__ int first_row() const {
     return group_ * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
@@ -101,6 +102,7 @@ class FlashComputer {
     ptx::wgmma_wait<0>();
     keep_order(s);
     if (t.hides<Config>(n)) finish<true>(s, t, n);
+    if constexpr (Config::kBiasTiles) sync_group();  // all have read the bias
     release_k();
     flash_softmax<Config::kGeneral>(s, rows, shape_.scale_log2);
     flash_pack<typename Config::T>(p, s);
@@ -136,7 +138,7 @@ class FlashComputer {
     keep_order(s);
     if constexpr (!Config::kBiasTiles) release_k();
     finish<kHides>(s, t, n);
-    if constexpr (Config::kBiasTiles) release_k();
+    if constexpr (Config::kBiasTiles) sync_group(), release_k();  // all have read the bias
     flash_softmax<Config::kGeneral>(s, rows, shape_.scale_log2);
     ptx::wgmma_wait<0>();
     keep_order(o), keep_order(s);

@@ -89,15 +89,23 @@ __device__ __forceinline__ void load_turned(C (&to)[U::kDepth][kPitch], const Pl
   constexpr int kWide = cuda::kVector<T>;
   if (vectors) {
     // Two lanes read 32 bytes of a line, sixteen lines a warp: whole sectors, and no two on one bank.
-    constexpr int kPairs = U::kDepth / (2 * kWide);
-    for (int i = threadIdx.x; i < kLines * U::kDepth / kWide; i += U::kThreads) {
-      const int line = i / 2 % 16 + i / (32 * kPairs) * 16, d = (i / 32 % kPairs * 2 + i % 2) * kWide;
-      const int64_t offset = d < depth ? at(line) : -1;
-      cuda::Pack<T, kWide> pack{};
-      if (offset >= 0) pack = cuda::load_pack<kWide>(data + offset + d);
+    constexpr int kPairs = U::kDepth / (2 * kWide), kCount = kLines * U::kDepth / kWide / U::kThreads;
+    const auto line = [](int i) { return i / 2 % 16 + i / (32 * kPairs) * 16; };
+    const auto column = [](int i) { return (i / 32 % kPairs * 2 + i % 2) * kWide; };
+    cuda::Pack<T, kWide> packs[kCount];  // all are under way before any is waited for
 #pragma unroll
-      for (int j = 0; j < kWide; ++j) to[d + j][line] = cuda::widen(pack.at[j]);
+    for (int n = 0; n < kCount; ++n) {
+      const int i = n * U::kThreads + threadIdx.x, d = column(i);
+      const int64_t offset = d < depth ? at(line(i)) : -1;
+      packs[n] = {};
+      if (offset >= 0) packs[n] = cuda::load_pack<kWide>(data + offset + d);
     }
+#pragma unroll
+    for (int n = 0; n < kCount; ++n)
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+        to[column(n * U::kThreads + threadIdx.x) + j][line(n * U::kThreads + threadIdx.x)] =
+            cuda::widen(packs[n].at[j]);
     return;
   }
   for (int i = threadIdx.x; i < kLines * U::kDepth; i += U::kThreads) {
@@ -122,14 +130,25 @@ __device__ __forceinline__ bool load_values(UnitShared<U>& shared, const DeviceP
   const int columns = static_cast<int>(min(p.value_dim - task.column, int64_t{U::kColumns}));
   const int keys = static_cast<int>(min(task.sequence.keys - tile, int64_t{U::kKeys}));
   if (vectors) {
-    constexpr int kPacks = U::kColumns / kWide;
-    for (int i = threadIdx.x; i < U::kKeys * kPacks; i += U::kThreads) {
-      const int key = i / kPacks, column = i % kPacks * kWide;
-      cuda::Pack<T, kWide> pack{};
-      if (key < keys && column < columns)
-        pack = cuda::load_pack<kWide>(data + (tile + key) * p.v.row + task.column + column);
+    constexpr int kPacks = U::kColumns / kWide, kCount = U::kKeys * kPacks / U::kThreads,
+                  kBatch = kCount < 8 ? kCount : 8;
+#pragma unroll 1
+    for (int first = 0; first < kCount; first += kBatch) {
+      cuda::Pack<T, kWide> packs[kBatch];
 #pragma unroll
-      for (int j = 0; j < kWide; ++j) shared.v[key][column + j] = keep(cuda::widen(pack.at[j]));
+      for (int n = 0; n < kBatch; ++n) {
+        const int i = (first + n) * U::kThreads + threadIdx.x, key = i / kPacks, column = i % kPacks * kWide;
+        packs[n] = {};
+        if (key < keys && column < columns)
+          packs[n] = cuda::load_pack<kWide>(data + (tile + key) * p.v.row + task.column + column);
+      }
+#pragma unroll
+      for (int n = 0; n < kBatch; ++n) {
+        const int i = (first + n) * U::kThreads + threadIdx.x;
+#pragma unroll
+        for (int j = 0; j < kWide; ++j)
+          shared.v[i / kPacks][i % kPacks * kWide + j] = keep(cuda::widen(packs[n].at[j]));
+      }
     }
     return bad;
   }
