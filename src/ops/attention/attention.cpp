@@ -29,31 +29,26 @@ const core::OpRegistration kOps({
      "q[Tq,Hq,D], k[Tk,Hkv,D], v[Tk,Hkv,Dv], cu_seqlens -> attention of each sequence [Tq,Hq,Dv]", kStrategies},
 });
 
-/// What a GPU strategy says of a problem: `of_cuda` where there is CUDA and the problem lies there.
-template <auto of_cuda>
+/// What a GPU strategy says of a problem, and its run. Templates, so that a build without CUDA names no kernel.
+enum class Gpu { kTensorcore, kUnit };
+
+template <Gpu kStrategy, bool kBuilt = core::kHasCuda>
 std::string gpu_why_not(const Problem& p) {
   if (p.device.type != DeviceType::kCuda) return "not built for the CPU yet";
-  return of_cuda(p);
+  if constexpr (kBuilt)
+    return kStrategy == Gpu::kTensorcore ? attn::flash_tensorcore_why_not(p) : attn::flash_unit_why_not(p);
+  return {};
 }
-void never(const Problem&) {}
+template <Gpu kStrategy, bool kBuilt = core::kHasCuda>
+void gpu_run([[maybe_unused]] const Problem& p) {
+  if constexpr (kBuilt) return kStrategy == Gpu::kTensorcore ? attn::run_flash_tensorcore(p) : attn::run_flash_unit(p);
+}
 
-template <bool kCuda>
-struct Candidates {
-  static constexpr core::Candidate<Problem> kList[] = {
-      {"flash_tensorcore", &gpu_why_not<&core::always<Problem>>, &never},
-      {"flash_unit", &gpu_why_not<&core::always<Problem>>, &never},
-      {"fallback", &core::always<Problem>, &attn::run_cpu_fallback},
-  };
+constexpr core::Candidate<Problem> kCandidates[] = {
+    {"flash_tensorcore", &gpu_why_not<Gpu::kTensorcore>, &gpu_run<Gpu::kTensorcore>},
+    {"flash_unit", &gpu_why_not<Gpu::kUnit>, &gpu_run<Gpu::kUnit>},
+    {"fallback", &attn::fallback_why_not, &attn::run_cpu_fallback},
 };
-template <>
-struct Candidates<true> {
-  static constexpr core::Candidate<Problem> kList[] = {
-      {"flash_tensorcore", &gpu_why_not<&attn::flash_tensorcore_why_not>, &attn::run_flash_tensorcore},
-      {"flash_unit", &gpu_why_not<&attn::flash_unit_why_not>, &attn::run_flash_unit},
-      {"fallback", &attn::fallback_why_not, &attn::run_cpu_fallback},
-  };
-};
-constexpr auto& kCandidates = Candidates<core::kHasCuda>::kList;
 
 /// Beyond any sequence, and small enough to add to a position.
 constexpr int64_t kUnlimited = int64_t{1} << 48;
