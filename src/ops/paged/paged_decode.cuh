@@ -1,8 +1,8 @@
 // The Hopper decode kernel: up to 16 (row, head) pairs that share keys, against one split of the keys an item.
 //
-// A block is kProducers loading and kConsumers computing warps over a ring of stages of kKeys keys and values that TMA fills from the
-// pages. Blocks are persistent; item i goes to block i mod grid. A computing warp takes every kConsumers-th stage, its states are
-// added up at the end of the item in the order of the warps, and a second kernel adds up the splits in their order. So bits depend
+// A block is kWarps loading and kWarps computing warps, in pairs: each pair has a ring of stages of kKeys keys and values that TMA
+// fills from the pages, and takes every kWarps-th kKeys of the sequence. Blocks are persistent; item i goes to block i mod grid. The
+// warps' states are added up at the end of the item in the order of the warps, and a second kernel adds up the splits in their order. So bits depend
 // on a row's own keys alone: split and stage boundaries lie at fixed places of the sequence, and a hidden key adds exactly nothing.
 // What an item needs of the schedule is read once, into shared memory: a chain of loads from memory an item would empty the ring.
 #pragma once
@@ -21,16 +21,15 @@ inline constexpr int kTileRows = 16;
 /// The schedule's part of a launch: rows [0, rows) of at most kMostRows, as a prefix sum of their items.
 inline constexpr int kMostRows = 512;
 
-template <class T_, int kDim_, int kKeys_, int kStages_, int kConsumers_>
+template <class T_, int kDim_, int kKeys_, int kStages_, int kWarps_>
 struct DecodeConfig {
   using T = T_;
   static constexpr int kDim = kDim_;        // of keys and values, padded
   static constexpr int kKeys = kKeys_;      // of a stage
-  static constexpr int kStages = kStages_;
-  static constexpr int kConsumers = kConsumers_;
-  static constexpr int kProducers = 4;
-  static constexpr int kThreads = 32 * (kConsumers + kProducers);
-  static constexpr int kHalf = kKeys * 128;           // bytes of 64 columns of a stage
+  static constexpr int kStages = kStages_;  // of each pair of warps
+  static constexpr int kWarps = kWarps_;    // that compute, and that load
+  static constexpr int kThreads = 64 * kWarps;
+  static constexpr int kHalf = kKeys * 128;            // bytes of 64 columns of a stage
   static constexpr int kTileBytes = kKeys * kDim * 2;  // of keys or values
 };
 
@@ -43,11 +42,14 @@ struct Row {
 
 template <class Config>
 struct DecodeShared {
-  alignas(1024) char keys[Config::kStages][Config::kTileBytes];
-  alignas(1024) char values[Config::kStages][Config::kTileBytes];
-  float total[Config::kConsumers][kTileRows][Config::kDim + 4];
-  float top[Config::kConsumers][kTileRows], sum[Config::kConsumers][kTileRows];
-  uint64_t full[Config::kStages], empty[Config::kStages];
+  struct Stage {
+    alignas(1024) char keys[Config::kTileBytes];
+    alignas(1024) char values[Config::kTileBytes];
+  };
+  Stage stages[Config::kWarps][Config::kStages];
+  float total[Config::kWarps][kTileRows][Config::kDim + 4];
+  float top[Config::kWarps][kTileRows], sum[Config::kWarps][kTileRows];
+  uint64_t full[Config::kWarps][Config::kStages], empty[Config::kWarps][Config::kStages];
   Row rows[kMostRows];
   int first_item[kMostRows + 1];  // of each row
   unsigned short tile_rows[kMostRows];  // of the tile that starts there; 0: the row continues one
@@ -176,12 +178,19 @@ __device__ void write_empty(const Decode& p, const Shared& shared) {
   }
 }
 
-/// A loading warp: boxes of p.box keys by 64 columns, one a lane, into the stages that are its own. Issuing a stage's boxes takes
-/// about as long as memory takes to deliver one, hence several such warps.
+/// The first key of an item that a pair of warps takes.
+template <class Config>
+__device__ __forceinline__ int first_key(const Item& item, int warp) {
+  const int skip = warp - item.begin / Config::kKeys % Config::kWarps;
+  return item.begin + (skip < 0 ? skip + Config::kWarps : skip) * Config::kKeys;
+}
+
+/// A loading warp: boxes of p.box keys by 64 columns, one a lane. Issuing a stage's boxes takes about as long as memory takes to
+/// deliver one, hence several such warps.
 template <class Config, class Shared>
 __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUtensorMap* v_map, Shared& shared, int warp) {
   constexpr int kHalves = Config::kDim / 64;
-  static_assert(Config::kKeys / 8 * kHalves * 2 <= 64);
+  static_assert(Config::kKeys / 8 * kHalves * 2 <= 64 && Config::kWarps * Config::kKeys <= 32 * 8);
   const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], boxes = Config::kKeys / p.box, total = boxes * kHalves * 2;
   // The box that this lane fetches of each stage, and the second one that small pages need.
   struct Box {
@@ -191,7 +200,7 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
   const auto box_of = [&](int n) {
     const int half = n / boxes % kHalves, box = n % boxes;
     const bool values = n >= boxes * kHalves;
-    return Box{box, half * 64, static_cast<int>(values ? sizeof(shared.keys) : 0) + half * Config::kHalf + box * p.box * 128, values ? v_map : k_map};
+    return Box{box, half * 64, (values ? Config::kTileBytes : 0) + half * Config::kHalf + box * p.box * 128, values ? v_map : k_map};
   };
   const Box mine[2] = {box_of(min(lane, total - 1)), box_of(min(lane + 32, total - 1))};
   // Lane l holds page and row of keys from + l * box; a page that is not there arrives as zeros.
@@ -203,37 +212,40 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
     if (key >= item.end) return Page{p.pages, 0};
     return Page{p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + number], key - number * p.page_size};
   };
+  const int window = 32 * p.box;  // keys whose pages the lanes hold
   int stage = 0, phase = 0, index = blockIdx.x;
   if (index >= items) return;
   Item item = item_at<Config>(p, shared, index);
   Page next = page_of(item, item.begin);
   while (index < items) {
     const Item now = item;
-    Page page{};
-    int held = now.begin - 32 * p.box;
     index += gridDim.x;
-    for (int key = now.begin; key < now.end; key += Config::kKeys) {
-      if (key >= held + 32 * p.box) {  // what comes next is on its way meanwhile
-        held = key, page = next;
-        const bool more = now.end > held + 32 * p.box;
-        if (!more && index < items) item = item_at<Config>(p, shared, index);
-        if (more || index < items) next = more ? page_of(now, held + 32 * p.box) : page_of(item, item.begin);
-      }
-      if (stage % Config::kProducers == warp) {
-        const int first = (key - held) / p.box;
-        ptx::mbarrier_wait(&shared.empty[stage], phase ^ 1);
-        if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[stage], 2 * Config::kTileBytes);
-        __syncwarp();
+    int held = now.begin - window;
+    bool more = true;
+    Page page{};
+    const auto advance = [&] {  // what comes next is on its way meanwhile
+      held += window, page = next;
+      more = now.end > held + window;
+      if (!more && index < items) item = item_at<Config>(p, shared, index);
+      if (more || index < items) next = more ? page_of(now, held + window) : page_of(item, item.begin);
+    };
+    for (int key = first_key<Config>(now, warp); key < now.end; key += Config::kWarps * Config::kKeys) {
+      if (key >= held + window) advance();
+      const int first = (key - held) / p.box;
+      char* to = shared.stages[warp][stage].keys;
+      ptx::mbarrier_wait(&shared.empty[warp][stage], phase ^ 1);
+      if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[warp][stage], 2 * Config::kTileBytes);
+      __syncwarp();
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          if (i * 32 >= total) break;
-          const int from = __shfl_sync(~0u, page.page, first + mine[i].box), row = __shfl_sync(~0u, page.row, first + mine[i].box);
-          if (i * 32 + lane < total)
-            ptx::tma_load_4d(shared.keys[0] + stage * Config::kTileBytes + mine[i].to, mine[i].map, mine[i].half, row, now.kv_head, from, &shared.full[stage]);
-        }
+      for (int i = 0; i < 2; ++i) {
+        if (i * 32 >= total) break;
+        const int from = __shfl_sync(~0u, page.page, first + mine[i].box), row = __shfl_sync(~0u, page.row, first + mine[i].box);
+        if (i * 32 + lane < total)
+          ptx::tma_load_4d(to + mine[i].to, mine[i].map, mine[i].half, row, now.kv_head, from, &shared.full[warp][stage]);
       }
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
+    while (more) advance();  // windows without a key of this warp's
   }
 }
 
@@ -382,7 +394,7 @@ __device__ __forceinline__ Place place_of(const Decode& p, const Item& item, int
 template <class Config, class Shared>
 __device__ void finish_item(const Decode& p, const Item& item, const WarpState<Config>& state, Shared& shared) {
   using T = typename Config::T;
-  constexpr int kWorkers = 32 * Config::kConsumers;
+  constexpr int kWorkers = 32 * Config::kWarps;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
@@ -400,10 +412,10 @@ __device__ void finish_item(const Decode& p, const Item& item, const WarpState<C
     const int r = i / Config::kDim, d = i % Config::kDim;
     float top = -INFINITY, sum = 0, total = 0;
 #pragma unroll
-    for (int w = 0; w < Config::kConsumers; ++w) top = fmaxf(top, shared.top[w][r]);
+    for (int w = 0; w < Config::kWarps; ++w) top = fmaxf(top, shared.top[w][r]);
     const float base = top == -INFINITY ? 0.0f : top;
 #pragma unroll
-    for (int w = 0; w < Config::kConsumers; ++w) {
+    for (int w = 0; w < Config::kWarps; ++w) {
       const float weight = exp2_fast((shared.top[w][r] - base) * p.scale_log2);
       sum += weight * shared.sum[w][r];
       total += weight * shared.total[w][r][d];
@@ -423,7 +435,7 @@ __device__ void finish_item(const Decode& p, const Item& item, const WarpState<C
 template <class Config, class Shared>
 __device__ void compute_items(const Decode& p, Shared& shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, items = shared.first_item[p.rows];
-  int count = 0;  // stages that the block has been given
+  int stage = 0, phase = 0;
   for (int index = blockIdx.x; index < items; index += gridDim.x) {
     const Item item = item_at<Config>(p, shared, index);
     uint32_t q[Config::kDim / 16][4];
@@ -441,22 +453,19 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
       seen[side] = shared.rows[item.row + (p.chunks > 1 ? 0 : min(i / p.group, item.rows - 1))].seen;
     }
     const Range first_row = shared.rows[item.row].seen, last_row = shared.rows[item.row + item.rows - 1].seen;
-    // Warps take stages by their place in the split, whatever a window leaves out, so that a row's sums do not depend on it.
-    for (int key = item.begin; key < item.end; key += Config::kKeys, ++count) {
-      const int stage = count % Config::kStages;
-      const uint32_t phase = count / Config::kStages & 1;
-      ptx::mbarrier_wait(&shared.full[stage], phase);  // of every stage: a parity tells two rounds apart, not three
-      if (key / Config::kKeys % Config::kConsumers != warp) continue;
+    for (int key = first_key<Config>(item, warp); key < item.end; key += Config::kWarps * Config::kKeys) {
+      ptx::mbarrier_wait(&shared.full[warp][stage], phase);
       const bool whole = key >= last_row.begin && key + Config::kKeys <= first_row.end;
       float s[Config::kKeys / 8][4];
-      score<Config>(p, ptx::shared_address(shared.keys[stage]), q, key, seen, whole, s);
+      score<Config>(p, ptx::shared_address(shared.stages[warp][stage].keys), q, key, seen, whole, s);
       soften<Config>(p, s, state);
-      accumulate<Config>(p, item, shared.rows, ptx::shared_address(shared.values[stage]), s, key, whole, state);
+      accumulate<Config>(p, item, shared.rows, ptx::shared_address(shared.stages[warp][stage].values), s, key, whole, state);
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(&shared.empty[stage]);
+      if (lane == 0) ptx::mbarrier_arrive(&shared.empty[warp][stage]);
+      if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
     finish_item<Config>(p, item, state, shared);
-    consumers_sync(32 * Config::kConsumers);
+    consumers_sync(32 * Config::kWarps);
   }
 }
 
@@ -466,14 +475,14 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   extern __shared__ char memory[];
   auto& shared = *reinterpret_cast<DecodeShared<Config>*>((reinterpret_cast<uintptr_t>(memory) + 1023) & ~uintptr_t{1023});
   if (threadIdx.x == 0) {
-    for (int s = 0; s < Config::kStages; ++s) ptx::mbarrier_init(&shared.full[s], 1), ptx::mbarrier_init(&shared.empty[s], 1);
+    for (int i = 0; i < Config::kWarps * Config::kStages; ++i) ptx::mbarrier_init(&shared.full[0][i], 1), ptx::mbarrier_init(&shared.empty[0][i], 1);
     ptx::mbarrier_init_fence();
   }
   read_schedule(p, shared, Config::kThreads);
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // merge_decoded waits for the end of all blocks
   __syncthreads();
-  if (threadIdx.x >= 32 * Config::kConsumers) {
-    load_items<Config>(p, &k_map, &v_map, shared, static_cast<int>(threadIdx.x) / 32 - Config::kConsumers);
+  if (threadIdx.x >= 32 * Config::kWarps) {
+    load_items<Config>(p, &k_map, &v_map, shared, static_cast<int>(threadIdx.x) / 32 - Config::kWarps);
   } else {
     compute_items<Config>(p, shared);
   }

@@ -18,9 +18,9 @@ void launch_config(const char* op, const DecodeLaunch& l) {
 template <class T>
 void launch_decode(const char* op, const DecodeLaunch& l) {
   const int dim = std::max(l.problem.dim, l.problem.value_dim);
-  if (dim <= 64) return launch_config<DecodeConfig<T, 64, decode_keys(64), 6, 4>>(op, l);
-  if (dim <= 128) return launch_config<DecodeConfig<T, 128, decode_keys(128), 5, 4>>(op, l);
-  launch_config<DecodeConfig<T, 256, decode_keys(256), 4, 4>>(op, l);
+  if (dim <= 64) return launch_config<DecodeConfig<T, 64, decode_keys(64), 2, 4>>(op, l);
+  if (dim <= 128) return launch_config<DecodeConfig<T, 128, decode_keys(128), 2, 4>>(op, l);
+  launch_config<DecodeConfig<T, 256, decode_keys(256), 2, 4>>(op, l);
 }
 
 }  // namespace tenor::cuda::paged

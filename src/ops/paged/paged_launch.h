@@ -43,6 +43,6 @@ inline constexpr int64_t kLatentLaunchRows = 256, kLatentLaunchRank = 512, kLate
 void launch_latent(const char* op, const LatentLaunch& launch, DType dtype);
 
 /// Keys of a stage for heads of up to `dim`.
-constexpr int decode_keys(int dim) { return dim <= 128 ? 64 : 32; }
+constexpr int decode_keys(int dim) { return dim <= 64 ? 64 : dim <= 128 ? 32 : 16; }
 
 }  // namespace tenor::cuda::paged
