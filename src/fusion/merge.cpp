@@ -12,8 +12,6 @@ namespace {
 using core::OpClass;
 using core::text;
 
-bool fuses(Kind kind) { return kind == Kind::kLoop || kind == Kind::kReduce; }
-
 bool includes(const std::set<int>& all, const std::set<int>& some) {
   return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }

@@ -22,7 +22,7 @@ class Divisor {
   Divisor(D d, C divisor) : Divisor(d, hn::Set(d, divisor)) {}
   Divisor(D d, hn::Vec<D> divisors) : divisor_(divisors), inverse_(hn::Div(hn::Set(d, C(1)), divisors)) {}
   template <class V>
-  HWY_INLINE V divide(D d, V v) const {
+  HWY_INLINE V divide([[maybe_unused]] D d, V v) const {
     if constexpr (sizeof(T) == 2) return hn::Mul(v, inverse_);
 #if HWY_NATIVE_FMA
     if constexpr (sizeof(C) == 4) {
