@@ -14,6 +14,8 @@ struct Box {
   int ndim;
   const int64_t* sizes;
   const int64_t* strides;
+  int64_t ahead =
+      0;  ///< elements on from this box lies the one that is gathered next, and is fetched meanwhile; 0: unknown
 };
 
 /// Gathers the elements of a box, row-major, into dense memory. Repeats along stride 0; a box whose unit stride lies in

@@ -11,13 +11,24 @@ HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 namespace {
 
-/// dst[a * dst_stride + i] = src[i * src_stride + a] for i < columns, a < rows: 16-byte squares through registers.
 template <class U>
-void transpose(const U* HWY_RESTRICT src, int64_t src_stride, U* HWY_RESTRICT dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+inline constexpr int64_t kLineOf = 64 / static_cast<int64_t>(sizeof(U));
+
+/// Fetches a line of n elements.
+template <class U>
+HWY_INLINE void fetch(const U* line, int64_t n) {
+  for (int64_t a = 0; a < n; a += kLineOf<U>) hwy::Prefetch(line + a);
+}
+
+/// dst[a * dst_stride + i] = src[i * src_stride + a] for i < columns, a < rows: 16-byte squares through registers.
+/// The lines come from as many pages, and no hardware prefetcher sees them coming: those of the plane `ahead` are
+/// fetched between the squares of this one, or, where that is not known, this one's first of all.
+template <class U>
+void transpose(const U* HWY_RESTRICT src, int64_t src_stride, U* HWY_RESTRICT dst, int64_t dst_stride, int64_t rows,
+               int64_t columns, int64_t ahead) {
   int64_t whole_rows = 0, whole_columns = 0;
-  // The lines come from as many pages: no hardware prefetcher sees them coming.
-  for (int64_t i = 0; i < columns; ++i)
-    for (int64_t a = 0; a < rows; a += 64 / static_cast<int64_t>(sizeof(U))) hwy::Prefetch(src + i * src_stride + a);
+  if (ahead == 0)
+    for (int64_t i = 0; i < columns; ++i) fetch(src + i * src_stride, rows);
 #if HWY_TARGET != HWY_SCALAR
   constexpr int64_t kSide = 16 / sizeof(U);
   const hn::FixedTag<U, kSide> d;
@@ -26,6 +37,8 @@ void transpose(const U* HWY_RESTRICT src, int64_t src_stride, U* HWY_RESTRICT ds
   whole_columns = columns / kSide * kSide;
   for (int64_t i = 0; i < whole_columns; i += kSide) {
     for (int64_t a = 0; a < whole_rows; a += kSide) {
+      if (ahead != 0 && a % kLineOf<U> == 0)
+        for (int64_t k = 0; k < kSide; ++k) hwy::Prefetch(src + (i + k) * src_stride + a + ahead);
       V v[kSide], w[kSide];
       for (int64_t k = 0; k < kSide; ++k) v[k] = hn::LoadU(d, src + (i + k) * src_stride + a);
       // A perfect shuffle of the square's rows, as often as halving gets from kSide to 1, is its transpose.
@@ -59,13 +72,17 @@ HWY_INLINE void fill_run(U value, U* HWY_RESTRICT dst, int64_t n) {
 
 /// rows x columns elements at src[r * outer + c * inner] into dense rows.
 template <class U>
-void gather_2d(const U* src, int64_t outer, int64_t inner, U* HWY_RESTRICT dst, int64_t rows, int64_t columns) {
+void gather_2d(const U* src, int64_t outer, int64_t inner, U* HWY_RESTRICT dst, int64_t rows, int64_t columns,
+               int64_t ahead) {
   if (inner == 1) {
-    for (int64_t r = 0; r < rows; ++r) copy_run(src + r * outer, dst + r * columns, columns);
+    for (int64_t r = 0; r < rows; ++r) {
+      if (ahead != 0) fetch(src + r * outer + ahead, columns);
+      copy_run(src + r * outer, dst + r * columns, columns);
+    }
   } else if (inner == 0) {
     for (int64_t r = 0; r < rows; ++r) fill_run(src[r * outer], dst + r * columns, columns);
   } else if (outer == 1 && rows > 1) {
-    transpose(src, inner, dst, columns, rows, columns);
+    transpose(src, inner, dst, columns, rows, columns, ahead);
   } else if (outer < inner && outer != 0) {
     for (int64_t c = 0; c < columns; ++c)
       for (int64_t r = 0; r < rows; ++r) dst[r * columns + c] = src[r * outer + c * inner];
@@ -109,10 +126,11 @@ void by_item(size_t item, F fn) {
   }
 }
 
-void gather_plane(size_t item, const void* src, int64_t outer, int64_t inner, void* dst, int64_t rows, int64_t columns) {
+void gather_plane(size_t item, const void* src, int64_t outer, int64_t inner, void* dst, int64_t rows, int64_t columns,
+                  int64_t ahead) {
   by_item(item, [&](auto zero) {
     using U = decltype(zero);
-    gather_2d(static_cast<const U*>(src), outer, inner, static_cast<U*>(dst), rows, columns);
+    gather_2d(static_cast<const U*>(src), outer, inner, static_cast<U*>(dst), rows, columns, ahead);
   });
 }
 void scatter_plane(size_t item, const void* src, void* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns, bool stream) {
@@ -124,7 +142,7 @@ void scatter_plane(size_t item, const void* src, void* dst, int64_t outer, int64
 void transpose_items(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns) {
   by_item(item, [&](auto zero) {
     using U = decltype(zero);
-    transpose(static_cast<const U*>(src), src_stride, static_cast<U*>(dst), dst_stride, rows, columns);
+    transpose(static_cast<const U*>(src), src_stride, static_cast<U*>(dst), dst_stride, rows, columns, 0);
   });
 }
 void fill_values(size_t item, const void* value, void* dst, size_t n) {
@@ -201,7 +219,7 @@ void gather_box(size_t item, const void* src, const Box& box, void* dense) {
   const int64_t rows = planes.rows(), columns = planes.columns();
   planes.each([&](int64_t offset) {
     plane(item, static_cast<const char*>(src) + offset * static_cast<int64_t>(item), planes.strides[planes.ndim - 2],
-          planes.strides[planes.ndim - 1], to, rows, columns);
+          planes.strides[planes.ndim - 1], to, rows, columns, box.ahead);
     to += rows * columns * static_cast<int64_t>(item);
   });
 }

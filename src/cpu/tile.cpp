@@ -20,6 +20,7 @@ struct Slot {
   size_t item;
   Converter convert;  // inputs: to the compute dtype; outputs: from it
   bool stream = false;  // outputs: large enough to write past the caches where runs lie far apart
+  int64_t ahead = 0;    // inputs of boxes that some operand lies across: from a box to the next
 
   Slot(const TileOperand& o, bool output)
       : data(static_cast<char*>(o.data)), dtype(o.dtype), compute(o.compute), item(item_size(o.dtype)),
@@ -60,6 +61,7 @@ class Plan {
   const TileProgram& program_;
   std::vector<Slot> slots_;
   Dims sizes_, box_, counts_;  // counts_: boxes along each dim
+  Dims order_;                 // dims from the slowest to the one along which consecutive tiles follow each other
   int64_t tiles_ = 1;
 };
 
@@ -114,10 +116,14 @@ void Plan::cut() {
     box_[d] = std::min(box_[d], sizes_[d]);
     room /= box_[d];
   };
+  for (size_t d = 0; d < sizes_.size(); ++d) order_.push_back(static_cast<int64_t>(d));
   if (const int contrary = contrary_dim(); contrary >= 0) {
-    // Long runs where results are written, but whole cache lines across, where the contrary operand is read.
+    // Long runs where results are written, but whole cache lines across, where the contrary operand is read. Tiles
+    // follow its lines, so that the next one's are fetched from where this one's end.
     take(last, std::min(256 / narrowest, room * narrowest / 64));
     take(contrary, room);
+    std::rotate(order_.begin() + contrary, order_.begin() + contrary + 1, order_.end());
+    for (Slot& s : slots_) s.ahead = box_[contrary] * s.strides[contrary];
   } else {
     for (int d = last; d >= 0 && room > 1; --d) {
       take(d, room);
@@ -227,7 +233,8 @@ class Runner {
       return buffers_.get(i);
     }
     char* gathered = direct ? direct : same ? buffers_.get(i) : spare();
-    gather_box(slot.item, from, {static_cast<int>(sizes.size()), sizes.data(), slot.strides.data()}, gathered);
+    gather_box(slot.item, from, {static_cast<int>(sizes.size()), sizes.data(), slot.strides.data(), slot.ahead},
+               gathered);
     if (same) return gathered;
     slot.convert(gathered, buffers_.get(i), static_cast<size_t>(n));
     return buffers_.get(i);
@@ -289,7 +296,8 @@ void Plan::run(int64_t first, int64_t last) const {
   Runner runner(program_, slots_);
   Dims at(sizes_.size(), 0), sizes(sizes_.size(), 0), offsets(slots_.size(), 0);
   int64_t rest = first;
-  for (size_t d = sizes_.size(); d-- > 0;) {
+  for (size_t i = order_.size(); i-- > 0;) {
+    const int64_t d = order_[i];
     at[d] = rest % counts_[d];
     rest /= counts_[d];
   }
@@ -300,7 +308,7 @@ void Plan::run(int64_t first, int64_t last) const {
       for (size_t d = 0; d < sizes_.size(); ++d) offsets[i] += at[d] * box_[d] * slots_[i].strides[d];
     }
     runner.run(sizes, offsets.data());
-    for (size_t d = sizes_.size(); d-- > 0 && ++at[d] == counts_[d];) at[d] = 0;
+    for (size_t i = order_.size(); i-- > 0 && ++at[order_[i]] == counts_[order_[i]];) at[order_[i]] = 0;
   }
   finish_streams();
 }
