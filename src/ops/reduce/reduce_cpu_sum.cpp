@@ -15,7 +15,7 @@ namespace {
 template <class Combining>
 struct Plain {
   using Combine = Combining;
-  static constexpr bool kShifted = false;
+  static constexpr bool kShifted = false, kShortRows = true;
   template <class D, class V>
   static HWY_INLINE V map(D, V x, V, double) {
     return x;

@@ -67,11 +67,14 @@ Driver::Driver(const Tensor& x, const cpu::ReducedLayout& layout)
   const cpu::ReducedLayout::Dim& run = layout.reduced.back();
   // Short runs are better served by tiles of outputs, even through a gather: a row's fixed cost exceeds its work.
   by_rows_ = layout.outputs == 1 || (run.in < layout.inner.in && run.size >= 32);
+  short_rows_ = layout.reduced.size() == 1 && run.in == 1 && run.size > 1 && run.size <= core::kReductionLanes &&
+                layout.inner.in >= run.size;
 }
 
 int64_t Driver::segment_width(int passes) const {
   const cpu::ReducedLayout::Dim& inner = layout_.inner;
-  const int64_t share = layout_.outers * inner.size / (4 * num_threads()) + 1;
+  const int64_t pieces = 4 * num_threads(), share = (layout_.outers * inner.size + pieces - 1) / pieces;
+  if (short_rows_ && passes == 1) return std::min(inner.size, std::clamp<int64_t>(share / 64 * 64, 64, 2048));
   if (by_rows_) {
     const int64_t resident = (256 << 10) / std::max<int64_t>(layout_.count * item_, 1) + 1;
     return std::min({inner.size, share, passes > 1 ? std::min<int64_t>(resident, 64) : 64});
@@ -165,6 +168,8 @@ void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t 
 void Driver::reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts,
                            double power, void* results) const {
   char* to = static_cast<char*>(results);
+  if (takes_short_rows(reader, shifts))
+    return reader.kernels->short_rows(data(s.in), layout_.inner.in, s.width, layout_.count, power, results);
   if (by_rows_) return rows_blocks(reader, s, first, last, shifts, power, to);
   for (int64_t b = first; b < last; ++b, to += static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator))
     columns_block(reader, s, b * kBlock, std::min((b + 1) * kBlock, layout_.count), shifts, power, to);

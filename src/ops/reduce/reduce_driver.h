@@ -77,10 +77,15 @@ class Driver {
   void columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts,
                      double power, void* results) const;
 
+  /// Whether each output is one short dense row and the pass has kernels for those.
+  bool takes_short_rows(const Reader& reader, const void* shifts) const {
+    return short_rows_ && !shifts && !reader.converts && reader.kernels->short_rows;
+  }
+
   const cpu::ReducedLayout& layout_;
   const char* data_;
   int64_t item_;
-  bool by_rows_;
+  bool by_rows_, short_rows_;
 };
 
 /// Elements of the tiles that are gathered: they stay in L1.

@@ -12,6 +12,7 @@
 
 #include "src/cpu/simd-inl.h"
 #include "src/ops/reduce/reduce_kernels.h"
+#include "src/ops/reduce/reduce_short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::reduce::HWY_NAMESPACE {
@@ -68,7 +69,8 @@ struct Smaller {
   }
 };
 
-/// Op: `map(d, x, shift, power)`, the element function; `Combine`; `kShifted`, whether it reads a shift.
+/// Op: `map(d, x, shift, power)`, the element function; `Combine`; `kShifted`, whether it reads a shift; `kShortRows`,
+/// where it is there, that short rows are worth kernels of their own.
 template <class T, class Op>
 struct FloatKernels {
   using C = core::Compute<T>;
@@ -183,8 +185,30 @@ struct FloatKernels {
         for (int64_t l = 0; l < half && l + half < rows; ++l) combine(acc + l * pitch, acc + (l + half) * pitch, width);
   }
 
+#if HWY_TARGET != HWY_SCALAR
+  static void short_rows(const void* data, int64_t stride, int64_t rows, int64_t n, double power, void* results) {
+    const auto run = [&]<int kWidth>() HWY_ATTR {
+      HWY_NAMESPACE::short_rows<kWidth>(
+          static_cast<const T*>(data), stride, rows, n, Combine::template identity<C>(),
+          [power](D d, V v) HWY_ATTR { return Op::map(d, v, hn::Zero(d), power); },
+          [](D d, V a, V b) HWY_ATTR { return Combine::combine(d, a, b); }, static_cast<C*>(results));
+    };
+    n <= 2    ? run.template operator()<2>()
+    : n <= 4  ? run.template operator()<4>()
+    : n <= 8  ? run.template operator()<8>()
+    : n <= 16 ? run.template operator()<16>()
+              : run.template operator()<32>();
+  }
+#endif
+  static constexpr auto short_kernel() -> decltype(Kernels::short_rows) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (requires { Op::kShortRows; }) return short_rows;
+#endif
+    return nullptr;
+  }
+
   static constexpr Kernels kTable{
-      sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64, rows, columns, start, finish, combine};
+      sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64, rows, columns, start, finish, combine, short_kernel()};
 };
 
 }  // namespace tenor::reduce::HWY_NAMESPACE

@@ -41,6 +41,9 @@ struct Kernels {
   void (*finish)(void* lanes, int64_t rows, int64_t width, int64_t pitch);
   /// a[i] = combine(a[i], b[i]).
   void (*combine)(void* a, const void* b, int64_t n);
+  /// As rows, for many rows of 2 to core::kReductionLanes elements, stride >= n, and no shifts; null where no kernel is
+  /// made for them.
+  void (*short_rows)(const void* x, int64_t stride, int64_t rows, int64_t n, double power, void* results) = nullptr;
 };
 
 /// The kernels that read x of this dtype as it lies; nullptr where it must be converted to its accumulator's dtype

@@ -182,7 +182,7 @@ TEST(Reduce, BlocksOfNeighbouringRowsHaveTheBitsOfDenseOnes) {
   Random random(12);
   for (DType dtype : {float32, bfloat16, float64, int32})
     for (const auto& [length, rows] :
-         {std::pair{2048, 71}, {4096, 21}, {8192, 17}, {1024, 150}, {16, 4000}, {3000, 20}}) {
+         {std::pair{2048, 71}, {4096, 21}, {8192, 17}, {1024, 150}, {512, 2100}, {16, 4000}, {3000, 20}}) {
       const Tensor x = transpose(numbers({2, length, rows}, dtype, random), 1, 2), dense = x.contiguous();
       const Dims both = {1, 2};
       const auto check = [&](const char* op, const Tensor& got, const Tensor& want) {
