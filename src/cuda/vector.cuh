@@ -18,7 +18,10 @@ struct alignas(sizeof(T) * N) Pack {
 };
 
 template <int Bytes>
-using Word = std::conditional_t<Bytes == 16, uint4, std::conditional_t<Bytes == 8, uint2, std::conditional_t<Bytes == 4, uint32_t, std::conditional_t<Bytes == 2, uint16_t, uint8_t>>>>;
+using Word = std::conditional_t<
+    Bytes == 16, uint4,
+    std::conditional_t<Bytes == 8, uint2,
+                       std::conditional_t<Bytes == 4, uint32_t, std::conditional_t<Bytes == 2, uint16_t, uint8_t>>>>;
 
 /// N elements at p, which is aligned to N * sizeof(T) <= 16 bytes.
 template <int N, class T>
@@ -34,6 +37,18 @@ __device__ __forceinline__ Pack<T, N> load_once(const T* p) {
   using W = Word<sizeof(T) * N>;
   Pack<T, N> out;
   *reinterpret_cast<W*>(&out) = __ldcs(reinterpret_cast<const W*>(p));
+  return out;
+}
+/// For data that no other thread of the multiprocessor reads: 16 bytes do not pass through its L1 cache.
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_past_l1(const T* p) {
+  if constexpr (sizeof(T) * N != kVectorBytes) return load_pack<N>(p);
+  Pack<T, N> out;
+  uint4 words;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "l"(p));
+  *reinterpret_cast<uint4*>(&out) = words;
   return out;
 }
 template <int N, class T>

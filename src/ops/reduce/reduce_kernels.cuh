@@ -87,8 +87,20 @@ __device__ __forceinline__ Pack<T, V> load(const Shape& shape, const T* __restri
       if (i + j < shape.count) out.at[j] = from[i + j];
     return out;
   } else {
-    return load_pack<V>(from + offset<W>(shape, i));
+    return cuda::load_past_l1<V>(from + offset<W>(shape, i));
   }
+}
+
+/// The place of the extreme in the vector of V neighbours that holds it.
+template <int V, Walk W, class T, class Op, class A>
+__device__ __forceinline__ void find_in_vector(const Op& op, const Shape& shape, const T* __restrict__ from, A& value) {
+  if (V == 1 || value.index == INT64_MAX) return;
+  const Pack<T, V> x = load<V, W>(shape, from, value.index);
+  int place = 0;
+#pragma unroll
+  for (int j = V - 1; j > 0; --j)
+    if (value.index + j < shape.count && op.is_at(value, x.at[j])) place = j;
+  value.index += op.is_at(value, x.at[0]) ? 0 : place;
 }
 
 /// The place of the extreme in the group of N neighbours that holds it.

@@ -18,12 +18,16 @@ inline int log_above(int64_t n) { return std::bit_width(static_cast<uint64_t>(st
 /// Warps that fill the device once.
 inline int64_t warps_wanted(Device device) { return int64_t{32} * cuda::multiprocessors(device); }
 
-inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements) {
+/// `small`: a warp's share of a row may be small, since what it ends with costs little.
+inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements, bool small) {
   const int64_t count = plan.shape.count, rows = plan.shape.outputs;
   if (count <= int64_t{kWarp / 2} * vector) return {log_above(divide_up(count, vector)), 0, 1, 1, false};
   const int64_t blocks = divide_up(count, elements);
   int log_each = std::min(log_above(blocks), 5);
-  while (log_each > 0 && rows * divide_up(blocks, int64_t{1} << log_each) < warps_wanted(plan.device)) --log_each;
+  // Rows of one stage in small shares: the last blocks to end leave little idle. More shares make a second stage
+  // longer.
+  const int64_t wanted = warps_wanted(plan.device) * (small && blocks <= 64 ? 8 : 1);
+  while (log_each > 0 && rows * divide_up(blocks, int64_t{1} << log_each) < wanted) --log_each;
   // One thread block a row, without a second stage, as long as that costs a warp few blocks.
   if (blocks <= 64) log_each = std::max(log_each, log_above(divide_up(blocks, kWarps)));
   const int64_t units = divide_up(blocks, int64_t{1} << log_each);
@@ -86,7 +90,7 @@ void meet(const Plan& plan, const Core& core, int splits, const Result& result) 
 
 template <int V, Walk W, class T, class Op>
 void reduce_rows(const Plan& plan, const Op& op, Result result) {
-  const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain);
+  const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain, !kHasGroups<Op>);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
   if (grid.splits > 1) result.partials = partials.raw();
   const int64_t blocks = divide_up(plan.shape.outputs, kThreads >> (grid.log_lanes + grid.log_sharing));

@@ -161,7 +161,6 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
   } else {
     value = acc[0];
     if constexpr (kAccs == 2) value = op.core.merge(acc[0], acc[1]);
-    if constexpr (kHasGroups<Op>) find_in_group<V, W>(op, shape, from, value);
     for (int mask = 1; mask < lanes; mask *= 2) value = op.core.merge(value, cuda::shuffle_xor(value, mask));
   }
   if (sharing > 1) {
@@ -174,6 +173,7 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
     }
   }
   if (!valid || lane != 0 || sharer != 0) return;
+  if constexpr (kHasGroups<Op>) find_in_vector<V, W>(op, shape, from, value);
   if (grid.splits > 1)
     static_cast<A*>(result.partials)[split * shape.outputs + row] = value;
   else
