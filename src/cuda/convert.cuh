@@ -2,7 +2,10 @@
 // their payload only.
 #pragma once
 
+#include <cstring>
+
 #include "src/core/numeric.h"
+#include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
 
@@ -25,6 +28,46 @@ __device__ __forceinline__ To convert(From x) {
     return convert<To>(convert<float>(x));
   } else {
     return core::cast<To>(x);
+  }
+}
+
+/// Neighbours at once; two floats to 16 bits take one instruction.
+template <class To, int N, class From>
+__device__ __forceinline__ Pack<To, N> convert_pack(const From (&x)[N]) {
+  Pack<To, N> y;
+  if constexpr (N % 2 == 0 && std::is_same_v<From, float> &&
+                (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)) {
+    uint32_t words[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      if constexpr (std::is_same_v<To, BFloat16>)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(words[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+      else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(words[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+    }
+    memcpy(&y, words, sizeof(y));
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) y.at[i] = convert<To>(x[i]);
+  }
+  return y;
+}
+
+/// Neighbours as their operator computes with them. Two bfloat16 take two instructions, where one by one they take
+/// three.
+template <class To, class T, int N>
+__device__ __forceinline__ void widen_pack(const Pack<T, N>& x, To (&out)[N]) {
+  if constexpr (N % 2 == 0 && std::is_same_v<T, BFloat16> && std::is_same_v<To, float>) {
+    uint32_t words[N / 2];
+    memcpy(words, &x, sizeof(x));
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      out[2 * i] = __uint_as_float(words[i] << 16);
+      out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[i] = convert<To>(x.at[i]);
   }
 }
 

@@ -1,6 +1,6 @@
-// Copies between a tensor that is dense along one dim and one that is dense along another, through a tile in shared memory.
-// Each thread turns squares of E x E elements in its registers, E elements being one access of 16 bytes, so that device and
-// shared memory are read and written in such accesses on both sides.
+// Copies between a tensor that is dense along one dim and one that is dense along another, through a tile in shared
+// memory. Each thread turns squares of E x E elements in its registers, E elements being one access of 16 bytes, so
+// that device and shared memory are read and written in such accesses on both sides.
 #pragma once
 
 #include "src/cuda/launch.h"
@@ -9,18 +9,20 @@
 
 namespace tenor::cuda {
 
-/// The two dims of a transposing walk, and the others as `outer`.
+/// The two dims of a transposing walk, and the others as `outer`. Tensor 0 is the source, dense along rows; the others,
+/// the result first, are dense along columns.
+template <int N>
 struct Turn {
   int64_t rows, columns;  ///< sizes of the dims along which the source, and the result, are dense
   int64_t source_step;    ///< of the source along columns
-  int64_t result_step;    ///< of the result along rows
+  int64_t row_step[N];    ///< of the others along rows
   int64_t row_tiles, column_tiles;
-  Layout<2> outer;
-  bool aligned;           ///< accesses of 16 bytes at every multiple of E rows and columns
+  Layout<N> outer;
+  bool aligned;  ///< accesses of 16 bytes at every multiple of E rows and columns
 };
 
-/// A tile of kRows x kColumns elements: 32 KiB, of 4-byte elements 64. Measured on an H200 against registers alone (1.7 to 2.9
-/// TB/s) and smaller tiles (3.65 to 3.75): 3.84 TB/s of 2-byte and 3.91 of 4-byte elements.
+/// A tile of kRows x kColumns elements: 32 KiB, of 4-byte elements 64. Measured on an H200 against registers alone (1.7
+/// to 2.9 TB/s) and smaller tiles (3.65 to 3.75): 3.84 TB/s of 2-byte and 3.91 of 4-byte elements.
 template <class T>
 struct TurnTile {
   static constexpr int E = kVector<T>;
@@ -29,16 +31,18 @@ struct TurnTile {
   static constexpr int kRowVectors = kRows / E, kColumnVectors = kColumns / E;
   static constexpr size_t kBytes = static_cast<size_t>(kRows) * kColumns * sizeof(T);
 
-  /// The vector of row r and column vector c; rows of a square's height shift by one, so that a warp's accesses meet no bank twice.
+  /// The vector of row r and column vector c; rows of a square's height shift by one, so that a warp's accesses meet no
+  /// bank twice.
   static __device__ int slot(int r, int c) { return r * kColumnVectors + (c ^ (r / E % kColumnVectors)); }
 };
 
 /// E elements along the source's dense dim, from row `row` of column `column`.
-template <class T, bool Whole>
-__device__ __forceinline__ Pack<T, kVector<T>> load_column(const T* source, const Turn& t, int64_t row, int64_t column) {
+template <class T, bool Whole, int N>
+__device__ __forceinline__ Pack<T, kVector<T>> load_column(const T* source, const Turn<N>& t, int64_t row,
+                                                           int64_t column) {
   constexpr int E = kVector<T>;
   if constexpr (Whole) {
-    return load_once<E>(source + row + column * t.source_step);
+    return load_pack<E>(source + row + column * t.source_step);
   } else {
     Pack<T, E> out;
 #pragma unroll
@@ -48,11 +52,12 @@ __device__ __forceinline__ Pack<T, kVector<T>> load_column(const T* source, cons
   }
 }
 template <class T, bool Whole>
-__device__ __forceinline__ void store_row(T* result, const Turn& t, int64_t row, int64_t column, const Pack<T, kVector<T>>& x) {
+__device__ __forceinline__ void store_row(T* result, const Turn<2>& t, int64_t row, int64_t column,
+                                          const Pack<T, kVector<T>>& x) {
   constexpr int E = kVector<T>;
-  T* p = result + row * t.result_step + column;
+  T* p = result + row * t.row_step[1] + column;
   if constexpr (Whole) {
-    store_once<E>(p, x);
+    store_pack<E>(p, x);
   } else {
     if (row >= t.rows) return;
 #pragma unroll
@@ -62,8 +67,9 @@ __device__ __forceinline__ void store_row(T* result, const Turn& t, int64_t row,
 }
 
 /// Fills the tile that starts at (row, column), turned: slot(r, c) holds E elements of row r.
-template <class T, bool Whole>
-__device__ __forceinline__ void load_turned(Pack<T, kVector<T>>* tile, const T* source, const Turn& t, int64_t row, int64_t column) {
+template <class T, bool Whole, int N>
+__device__ __forceinline__ void load_turned(Pack<T, kVector<T>>* tile, const T* source, const Turn<N>& t, int64_t row,
+                                            int64_t column) {
   using Tile = TurnTile<T>;
   constexpr int E = kVector<T>;
   for (int q = threadIdx.x; q < Tile::kRowVectors * Tile::kColumnVectors; q += Tile::kThreads) {
@@ -81,8 +87,26 @@ __device__ __forceinline__ void load_turned(Pack<T, kVector<T>>* tile, const T* 
   }
 }
 
+/// This block's tile.
+template <int N>
+struct TurnPlace {
+  int64_t row, column, at[N];
+  bool whole;  ///< and aligned
+};
+template <class T, int N>
+__device__ __forceinline__ TurnPlace<N> turn_place(const Turn<N>& t) {
+  using Tile = TurnTile<T>;
+  TurnPlace<N> p;
+  const int64_t rest = blockIdx.x / t.column_tiles;
+  p.column = blockIdx.x % t.column_tiles * Tile::kColumns;
+  p.row = rest % t.row_tiles * Tile::kRows;
+  offsets(t.outer, rest / t.row_tiles, p.at);
+  p.whole = t.aligned && p.row + Tile::kRows <= t.rows && p.column + Tile::kColumns <= t.columns;
+  return p;
+}
+
 template <class T, bool Whole>
-__device__ __forceinline__ void turn_tile(const T* source, T* result, const Turn& t, int64_t row, int64_t column) {
+__device__ __forceinline__ void turn_tile(const T* source, T* result, const Turn<2>& t, int64_t row, int64_t column) {
   using Tile = TurnTile<T>;
   extern __shared__ uint4 shared[];
   auto* tile = reinterpret_cast<Pack<T, Tile::E>*>(shared);
@@ -96,21 +120,19 @@ __device__ __forceinline__ void turn_tile(const T* source, T* result, const Turn
 
 /// A block turns one tile: by whole vectors where it is full and everything aligned, else element by element.
 template <class T>
-__global__ void __launch_bounds__(TurnTile<T>::kThreads) turn_kernel(const T* source, T* result, const __grid_constant__ Turn t) {
-  using Tile = TurnTile<T>;
-  const int64_t column = blockIdx.x % t.column_tiles * Tile::kColumns, rest = blockIdx.x / t.column_tiles;
-  const int64_t row = rest % t.row_tiles * Tile::kRows;
-  int64_t at[2];
-  offsets(t.outer, rest / t.row_tiles, at);
-  if (t.aligned && row + Tile::kRows <= t.rows && column + Tile::kColumns <= t.columns)
-    turn_tile<T, true>(source + at[0], result + at[1], t, row, column);
+__global__ void __launch_bounds__(TurnTile<T>::kThreads)
+    turn_kernel(const T* source, T* result, const __grid_constant__ Turn<2> t) {
+  const TurnPlace<2> p = turn_place<T>(t);
+  if (p.whole)
+    turn_tile<T, true>(source + p.at[0], result + p.at[1], t, p.row, p.column);
   else
-    turn_tile<T, false>(source + at[0], result + at[1], t, row, column);
+    turn_tile<T, false>(source + p.at[0], result + p.at[1], t, p.row, p.column);
 }
 
-/// The dim of a collapsed layout along which the source (tensor 0) is dense while the result (1) is dense along the last;
-/// -1 where the two agree, or a side is too short to be worth a tile.
-inline int turned_dim(const Layout<2>& layout) {
+/// The dim of a collapsed layout along which the source (tensor 0) is dense while the result (1) is dense along the
+/// last; -1 where the two agree, or a side is too short to be worth a tile.
+template <int N>
+int turned_dim(const Layout<N>& layout) {
   const int last = layout.ndim - 1;
   if (last < 1 || layout.stride[1][last] != 1 || layout.stride[0][last] <= 1 || layout.size[last] < 8) return -1;
   for (int d = 0; d < last; ++d)
@@ -118,18 +140,37 @@ inline int turned_dim(const Layout<2>& layout) {
   return -1;
 }
 
+/// The walk over tensors of `item` bytes an element, whose source is dense along `dim`.
+template <int N>
+Turn<N> make_turn(const Layout<N>& layout, int dim, const void* const (&data)[N], size_t item, int tile_rows,
+                  int tile_columns) {
+  const int last = layout.ndim - 1;
+  Turn<N> t{};
+  t.rows = layout.size[dim];
+  t.columns = layout.size[last];
+  t.source_step = layout.stride[0][last];
+  t.row_tiles = (t.rows + tile_rows - 1) / tile_rows;
+  t.column_tiles = (t.columns + tile_columns - 1) / tile_columns;
+  t.outer = without(without(layout, last), dim);
+  t.aligned = true;
+  for (int n = 0; n < N; ++n) {
+    t.row_step[n] = layout.stride[n][dim];
+    t.aligned = t.aligned && is_aligned(data[n], n == 0 ? t.source_step : t.row_step[n], item);
+    for (int d = 0; d < t.outer.ndim; ++d) t.aligned = t.aligned && is_aligned(nullptr, t.outer.stride[n][d], item);
+  }
+  return t;
+}
+template <class T, int N>
+Grid turn_grid(const Turn<N>& t) {
+  using Tile = TurnTile<T>;
+  return {dim3(static_cast<unsigned>(t.outer.count * t.row_tiles * t.column_tiles)), dim3(Tile::kThreads),
+          Tile::kBytes};
+}
+
 template <class T>
 void turn(const char* op, const Layout<2>& layout, int dim, const T* source, T* result, Device device) {
-  using Tile = TurnTile<T>;
-  const int last = layout.ndim - 1;
-  Turn t{layout.size[dim], layout.size[last], layout.stride[0][last], layout.stride[1][dim], 0, 0, without(without(layout, last), dim), false};
-  t.row_tiles = (t.rows + Tile::kRows - 1) / Tile::kRows;
-  t.column_tiles = (t.columns + Tile::kColumns - 1) / Tile::kColumns;
-  t.aligned = is_aligned(source, t.source_step, sizeof(T)) && is_aligned(result, t.result_step, sizeof(T));
-  for (int d = 0; d < t.outer.ndim; ++d)
-    t.aligned = t.aligned && is_aligned(source, t.outer.stride[0][d], sizeof(T)) && is_aligned(result, t.outer.stride[1][d], sizeof(T));
-  const Grid grid{dim3(static_cast<unsigned>(t.outer.count * t.row_tiles * t.column_tiles)), dim3(Tile::kThreads), Tile::kBytes};
-  launch(op, turn_kernel<T>, grid, device, source, result, t);
+  const Turn<2> t = make_turn<2>(layout, dim, {source, result}, sizeof(T), TurnTile<T>::kRows, TurnTile<T>::kColumns);
+  launch(op, turn_kernel<T>, turn_grid<T>(t), device, source, result, t);
 }
 
 }  // namespace tenor::cuda

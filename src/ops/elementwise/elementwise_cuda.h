@@ -1,5 +1,5 @@
-// The CUDA kernels of the elementwise table. Each group launches its rows and says false for those of others; together they
-// take what the CPU's find_* functions take.
+// The CUDA kernels of the elementwise table. Each group launches its rows and says false for those of others; together
+// they take what the CPU's find_* functions take.
 #pragma once
 
 #include "src/cuda/pointwise.h"
@@ -27,6 +27,8 @@ bool compare_cuda(const CudaCall& c);
 bool logic_cuda(const CudaCall& c);
 bool select_cuda(const CudaCall& c);
 
+/// Whether the formulas of that operator take an operand that lies across the result (transposed) as it lies.
+bool takes_turned(Op op);
 /// The unsigned dtype that holds an element's bits.
 DType bits_dtype(DType dtype);
 /// Whether the kernels of that compute dtype read (write) the storage dtype by themselves.

@@ -146,7 +146,31 @@ TEST_F(ElementwiseCuda, TransposedOperandsAndResults) {
     }
 }
 
-TEST_F(ElementwiseCuda, LargeOperandsThatLieAcrossAreTurnedPieceByPiece) {
+/// Operands that the formula takes through shared memory: whole and partial tiles, on either side, the other one
+/// broadcast, and in place.
+TEST_F(ElementwiseCuda, FormulasTakeAnOperandThatLiesAcross) {
+  Draw draw(14);
+  for (DType dtype : {bfloat16, float16, float32})
+    for (Dims shape : {Dims{256, 128}, Dims{136, 72}, Dims{1000, 264}, Dims{3, 128, 200}, Dims{2, 3, 8, 16}}) {
+      Dims turned = shape;
+      std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+      const Tensor x = draw.dense(shape, dtype), y = draw.dense(turned, dtype), row = draw.dense({shape.back()}, dtype);
+      Dims strides = y.strides();
+      std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
+      const Tensor across = y.with_layout(shape, strides, 0), gx = on_gpu(x), there = on_gpu(across);
+      const std::string what = std::string(name(dtype)) + to_string(shape);
+      EXPECT_TRUE(testing::same_bits(on_cpu(sub(gx, there)), sub(x, across))) << what;
+      EXPECT_TRUE(testing::same_bits(on_cpu(div(there, gx)), div(across, x))) << what;
+      EXPECT_TRUE(testing::same_bits(on_cpu(mul(there, on_gpu(row))), mul(across, row))) << what;
+      sub(gx, there, {.out = gx});
+      EXPECT_TRUE(testing::same_bits(on_cpu(gx), sub(x, across))) << what;
+      const Tensor own = on_gpu(across);  // the result lies as the operand does: then the other one lies across
+      add(own, on_gpu(x), {.out = own});
+      EXPECT_TRUE(testing::same_bits(on_cpu(own).contiguous(), add(across, x).contiguous())) << what;
+    }
+}
+
+TEST_F(ElementwiseCuda, LargeOperandsThatLieAcross) {
   const int64_t rows = 6000, columns = 3001;
   const Tensor x = testing::filled({rows, columns}, float32, [](int64_t i) { return i % 1000; });
   const Tensor y = testing::filled({columns, rows}, float32, [](int64_t i) { return i % 777; });
