@@ -16,8 +16,8 @@ struct Divider {
 };
 Divider make_divider(int64_t d);
 
-/// The strides of N tensors over one shape, outermost first, dims of size 1 dropped and dense neighbours merged. A 0-d or
-/// one-element shape has ndim 0 and count 1.
+/// The strides of N tensors over one shape, outermost first, dims of size 1 dropped and dense neighbours merged. A 0-d
+/// or one-element shape has ndim 0 and count 1.
 template <int N>
 struct Layout {
   int ndim = 0;
@@ -32,8 +32,8 @@ struct Layout {
   bool is_single(int t) const { return ndim == 0 || (ndim == 1 && stride[t][0] == 0); }
 };
 
-/// Fills a layout of n tensors; `stride` points to n rows of kMaxDims. The dims stand in the order of tensor `lead`'s strides,
-/// widest first, so that neighbouring threads touch neighbouring elements of it; unsorted for lead < 0.
+/// Fills a layout of n tensors; `stride` points to n rows of kMaxDims. The dims stand in the order of tensor `lead`'s
+/// strides, widest first, so that neighbouring threads touch neighbouring elements of it; unsorted for lead < 0.
 /// @throws UnsupportedError when more than kMaxDims remain.
 void collapse_into(const char* op, const Dims& shape, const Dims* strides, int n, int lead, int& ndim, int64_t& count,
                    int64_t* size, int64_t (*stride)[kMaxDims], Divider* divider);
@@ -60,8 +60,56 @@ Layout<N> without(const Layout<N>& layout, int dim) {
   return out;
 }
 
+/// How blocks lie over a walk of units along the innermost dim. Where rows are long a block stays in one: the place of
+/// a row is found once, not once a unit.
+template <int N>
+struct RowBlocks {
+  bool linear = false;          ///< a block's units lie evenly; else anywhere
+  bool plane = false;           ///< not so, but the walk has two dims and fewer than 2^31 units
+  bool several = false;         ///< dims outside of the rows: `rows` says where a row begins, else its stride
+  int64_t row_units = 0;        ///< units of the innermost dim; 0 where blocks do not follow rows
+  Divider row_blocks;           ///< blocks a row
+  int64_t row_stride[N] = {};   ///< from row to row
+  int64_t unit_stride[N] = {};  ///< from unit to unit
+  Layout<N> rows;               ///< the other dims
+};
+/// The blocks of a walk, `a_block` units each; lays them along rows where those are long enough.
+template <int N>
+int64_t lay_blocks(const Layout<N>& layout, int64_t a_block, RowBlocks<N>& out) {
+  const int last = layout.ndim - 1;
+  const int64_t row = last < 1 ? 0 : layout.size[last], row_blocks = (row + a_block - 1) / a_block;
+  // At least three quarters of a row's last block work.
+  const bool by_rows = row > 0 && 4 * row >= 3 * row_blocks * a_block && layout.count / row * row_blocks <= INT32_MAX;
+  out.linear = by_rows || last < 1;
+  out.plane = !out.linear && last == 1 && layout.count <= INT32_MAX;
+  for (int t = 0; t < N && last >= 0; ++t) out.unit_stride[t] = layout.stride[t][last];
+  if (!by_rows) return (layout.count + a_block - 1) / a_block;
+  out.row_units = row;
+  out.row_blocks = make_divider(row_blocks);
+  out.rows = without(layout, last);
+  out.several = out.rows.ndim > 1;
+  for (int t = 0; t < N && out.rows.ndim == 1; ++t) out.row_stride[t] = out.rows.stride[t][0];
+  return out.rows.count * row_blocks;
+}
+
 #ifdef __CUDACC__
-__device__ __forceinline__ uint32_t divide(uint32_t n, const Divider& d) { return (__umulhi(n, d.magic) + n) >> d.shift; }
+__device__ __forceinline__ uint32_t divide(uint32_t n, const Divider& d) {
+  return (__umulhi(n, d.magic) + n) >> d.shift;
+}
+
+/// The offset of element i in tensor t. One copy of it a module: inlined, its divisions would be most of a kernel.
+template <int N>
+__device__ __noinline__ int64_t offset_of(const Layout<N>& layout, int t, int64_t i) {
+  const bool narrow = layout.count <= INT32_MAX;
+  int64_t at = 0;
+#pragma unroll 1
+  for (int d = layout.ndim - 1; d >= 0; --d) {
+    const int64_t next = d == 0 ? 0 : narrow ? divide(static_cast<uint32_t>(i), layout.divider[d]) : i / layout.size[d];
+    at += (i - next * layout.size[d]) * layout.stride[t][d];
+    i = next;
+  }
+  return at;
+}
 
 /// Offsets of element i (row-major over the layout's dims) in each tensor.
 template <int N>
@@ -81,6 +129,46 @@ __device__ __forceinline__ void offsets(const Layout<N>& layout, int64_t i, int6
     for (int t = 0; t < N; ++t) at[t] += along * layout.stride[t][d];
     i = next;
   }
+}
+
+/// A thread's first unit in its block.
+template <int N>
+struct UnitPlace {
+  int64_t unit, end;  ///< the unit, and the end of its walk or row
+  int64_t at[N];      ///< where the block's units lie evenly: this one's offsets
+};
+/// Unit `unit` of a walk whose blocks' units do not lie evenly.
+template <int N>
+__device__ __forceinline__ void scattered_offsets(const Layout<N>& layout, const RowBlocks<N>& blocks, int64_t unit,
+                                                  int64_t (&at)[N]) {
+  if (blocks.plane) {
+    const uint32_t row = divide(static_cast<uint32_t>(unit), layout.divider[1]),
+                   along = static_cast<uint32_t>(unit) - row * layout.divider[1].divisor;
+#pragma unroll
+    for (int t = 0; t < N; ++t) at[t] = row * layout.stride[t][0] + along * layout.stride[t][1];
+  } else {
+#pragma unroll
+    for (int t = 0; t < N; ++t) at[t] = offset_of(layout, t, unit);
+  }
+}
+template <int N>
+__device__ __forceinline__ UnitPlace<N> unit_place(const Layout<N>& layout, const RowBlocks<N>& blocks, int a_block) {
+  UnitPlace<N> p;
+  uint32_t row = 0, block = blockIdx.x;
+  p.end = layout.count;
+  if (blocks.row_units != 0) {
+    row = divide(blockIdx.x, blocks.row_blocks);
+    block -= row * blocks.row_blocks.divisor;
+    p.end = blocks.row_units;
+  }
+  p.unit = block * int64_t{a_block} + threadIdx.x;
+  if (!blocks.linear) return p;
+#pragma unroll
+  for (int t = 0; t < N; ++t) p.at[t] = row * blocks.row_stride[t] + p.unit * blocks.unit_stride[t];
+  if (blocks.several)
+#pragma unroll
+    for (int t = 0; t < N; ++t) p.at[t] += offset_of(blocks.rows, t, row);
+  return p;
 }
 #endif
 

@@ -14,8 +14,8 @@ int64_t elements_to_aligned(const void* data, size_t item, int64_t bytes) {
   return past == 0 ? 0 : (bytes - past) / static_cast<int64_t>(item);
 }
 
-/// Whether vectors of `width` elements along the innermost dim are aligned for an operand once `head` elements are passed;
-/// the first operand asked decides the head.
+/// Whether vectors of `width` elements along the innermost dim are aligned for an operand once `head` elements are
+/// passed; the first operand asked decides the head.
 bool takes_width(const WalkLayout& layout, int t, const void* data, size_t item, int width, int64_t& head) {
   const int last = layout.ndim - 1;
   const int64_t bytes = std::min<int64_t>(16, width * static_cast<int64_t>(item));
@@ -49,7 +49,8 @@ void to_units(PointwiseArgs& args, int width, int64_t head) {
   const int last = layout.ndim - 1;
   layout.size[last] = last == 0 ? layout.count : layout.size[last] / width;
   for (auto& stride : layout.stride) stride[last] *= width;
-  for (int d = 0; layout.count > 0 && layout.count <= INT32_MAX && d < layout.ndim; ++d) layout.divider[d] = make_divider(layout.size[d]);
+  for (int d = 0; layout.count > 0 && layout.count <= INT32_MAX && d < layout.ndim; ++d)
+    layout.divider[d] = make_divider(layout.size[d]);
 }
 
 }  // namespace
@@ -58,7 +59,9 @@ PointwiseWalk walk_pointwise(const PointwiseCall& call) {
   PointwiseWalk walk{{}, call.arity};
   PointwiseArgs& args = walk.args;
   // Operands that take no part in the walk follow the result.
-  const auto strides = [&](int i) { return i < call.arity && !call.in[i].constant ? call.in[i].strides : call.out.strides(); };
+  const auto strides = [&](int i) {
+    return i < call.arity && !call.in[i].constant ? call.in[i].strides : call.out.strides();
+  };
   args.layout = collapse(call.op, call.out.shape(), {strides(0), strides(1), strides(2), call.out.strides()}, kOut);
   for (int i = 0; i < call.arity; ++i) {
     const PointwiseInput& in = call.in[i];
@@ -88,18 +91,6 @@ bool cut_pointwise(PointwiseWalk& walk, int width) {
   args.out = static_cast<char*>(args.out) + head * static_cast<int64_t>(item_size(args.out_dtype));
   to_units(args, width, head);
   return true;
-}
-
-int64_t lay_blocks(PointwiseArgs& args, int64_t a_block) {
-  const WalkLayout& layout = args.layout;
-  const int64_t row = layout.ndim < 2 ? 0 : layout.size[layout.ndim - 1], row_blocks = (row + a_block - 1) / a_block;
-  // At least three quarters of a row's last block work.
-  const bool by_rows = row > 0 && 4 * row >= 3 * row_blocks * a_block && layout.count / row * row_blocks <= INT32_MAX;
-  if (!by_rows) return std::max<int64_t>((args.units + a_block - 1) / a_block, 1);
-  args.row_units = row;
-  args.row_blocks = make_divider(row_blocks);
-  args.rows = without(layout, layout.ndim - 1);
-  return args.rows.count * row_blocks;
 }
 
 }  // namespace tenor::cuda

@@ -1,6 +1,7 @@
-// The kernels of the pointwise engine. `same_kernel` serves calls whose operands all have one storage type, with accesses of 16
-// bytes: nearly all that run long. `mixed_kernel` serves every other: storage types are chosen at run time, alike for every
-// thread, so that one kernel a formula, compute type and vector width (4 or 1) takes every mixture.
+// The kernels of the pointwise engine. `same_kernel` serves calls whose operands all have one storage type, with
+// accesses of 16 bytes: nearly all that run long. `mixed_kernel` serves every other: storage types are chosen at run
+// time, alike for every thread, so that one kernel a formula, compute type and vector width (4 or 1) takes every
+// mixture.
 #pragma once
 
 #include <cstring>
@@ -16,7 +17,8 @@ namespace tenor::cuda {
 template <class... T>
 struct Types {};
 
-/// The storage types that a kernel computing in T reads and writes by itself; others are converted by a copy before or after.
+/// The storage types that a kernel computing in T reads and writes by itself; others are converted by a copy before or
+/// after.
 template <class T>
 struct Stored {
   using List = Types<T, bool>;
@@ -56,7 +58,8 @@ bool is_stored(DType dtype) {
   return holds(typename Stored<T>::List{}, dtype);
 }
 
-/// The bytes of up to V elements, before they are converted: loads of all operands are under way before any is waited for.
+/// The bytes of up to V elements, before they are converted: loads of all operands are under way before any is waited
+/// for.
 template <class T, int V>
 struct Raw {
   static constexpr int kWords = (V * static_cast<int>(sizeof(T)) + 3) / 4;
@@ -83,10 +86,18 @@ template <class T, int V>
 __device__ __forceinline__ void load_raw(const void* data, int item, int64_t at, Raw<T, V>& raw) {
   const auto* p = static_cast<const char*>(data);
   switch (item) {
-    case 1: load_bytes<V>(p + at, raw.word); break;
-    case 2: if constexpr (sizeof(T) >= 2) load_bytes<2 * V>(p + 2 * at, raw.word); break;
-    case 4: if constexpr (sizeof(T) >= 4) load_bytes<4 * V>(p + 4 * at, raw.word); break;
-    default: if constexpr (sizeof(T) == 8) load_bytes<8 * V>(p + 8 * at, raw.word); break;
+    case 1:
+      load_bytes<V>(p + at, raw.word);
+      break;
+    case 2:
+      if constexpr (sizeof(T) >= 2) load_bytes<2 * V>(p + 2 * at, raw.word);
+      break;
+    case 4:
+      if constexpr (sizeof(T) >= 4) load_bytes<4 * V>(p + 4 * at, raw.word);
+      break;
+    default:
+      if constexpr (sizeof(T) == 8) load_bytes<8 * V>(p + 8 * at, raw.word);
+      break;
   }
 }
 
@@ -103,15 +114,19 @@ __device__ __forceinline__ void decode(const Raw<T, V>& raw, DType dtype, T (&x)
 /// Operand i of unit `at`, not yet converted.
 template <class T, int V>
 __device__ __forceinline__ void load_operand(const PointwiseArgs& a, int i, int64_t at, Raw<T, V>& raw) {
-  if (a.access[i] == Access::kVector) load_raw(a.in[i], a.item[i], at, raw);
-  else if (a.access[i] == Access::kSplat) load_raw(a.in[i], a.item[i], at, reinterpret_cast<Raw<T, 1>&>(raw));
+  if (a.access[i] == Access::kVector)
+    load_raw(a.in[i], a.item[i], at, raw);
+  else if (a.access[i] == Access::kSplat)
+    load_raw(a.in[i], a.item[i], at, reinterpret_cast<Raw<T, 1>&>(raw));
 }
 template <class T, int V>
 __device__ __forceinline__ void decode_operand(const PointwiseArgs& a, int i, const Raw<T, V>& raw, T (&x)[V]) {
   if (a.access[i] == Access::kVector) return decode(raw, a.dtype[i], x);
   T one[1];
-  if (a.access[i] == Access::kConstant) memcpy(one, &a.constant[i], sizeof(T));
-  else decode(reinterpret_cast<const Raw<T, 1>&>(raw), a.dtype[i], one);
+  if (a.access[i] == Access::kConstant)
+    memcpy(one, &a.constant[i], sizeof(T));
+  else
+    decode(reinterpret_cast<const Raw<T, 1>&>(raw), a.dtype[i], one);
 #pragma unroll
   for (int v = 0; v < V; ++v) x[v] = one[0];
 }
@@ -130,9 +145,12 @@ __device__ __forceinline__ void store_result(void* out, DType dtype, int64_t at,
 
 template <int N, int V, class T, class F>
 __device__ __forceinline__ auto apply(const F& f, const T (&x)[N][V], int v) {
-  if constexpr (N == 1) return f(x[0][v]);
-  else if constexpr (N == 2) return f(x[0][v], x[1][v]);
-  else return f(x[0][v], x[1][v], x[2][v]);
+  if constexpr (N == 1)
+    return f(x[0][v]);
+  else if constexpr (N == 2)
+    return f(x[0][v], x[1][v]);
+  else
+    return f(x[0][v], x[1][v], x[2][v]);
 }
 
 /// One unit whose operands have been loaded.
@@ -206,26 +224,26 @@ using OperandType = std::conditional_t<I == 0, S0, S>;
 /// Operand I of a unit in the compute type.
 template <int I, class S, class T, int V>
 __device__ __forceinline__ void widen_operand(const PointwiseArgs& a, const Pack<S, V>& pack, T (&x)[V]) {
-  if (a.access[I] == Access::kVector) {
-#pragma unroll
-    for (int v = 0; v < V; ++v) x[v] = convert<T>(pack.at[v]);
-    return;
-  }
+  if (a.access[I] == Access::kVector) return widen_pack(pack, x);
   T one;
-  if (a.access[I] == Access::kConstant) memcpy(&one, &a.constant[I], sizeof(T));
-  else one = convert<T>(pack.at[0]);
+  if (a.access[I] == Access::kConstant)
+    memcpy(&one, &a.constant[I], sizeof(T));
+  else
+    one = convert<T>(pack.at[0]);
 #pragma unroll
   for (int v = 0; v < V; ++v) x[v] = one;
 }
 /// V elements from `at` on, as accesses of 16 bytes at most.
 template <int V, class S>
 __device__ __forceinline__ void load_elements(const void* data, int64_t at, Pack<S, V>& pack) {
-  load_bytes<V * static_cast<int>(sizeof(S))>(static_cast<const S*>(data) + at, reinterpret_cast<uint32_t*>(&pack));
+  load_bytes<V* static_cast<int>(sizeof(S))>(static_cast<const S*>(data) + at, reinterpret_cast<uint32_t*>(&pack));
 }
 template <int I, class S, int V>
 __device__ __forceinline__ void fetch(const PointwiseArgs& a, int64_t at, Pack<S, V>& pack) {
-  if (a.access[I] == Access::kVector) load_elements<V>(a.in[I], at, pack);
-  else if (a.access[I] == Access::kSplat) pack.at[0] = static_cast<const S*>(a.in[I])[at];
+  if (a.access[I] == Access::kVector)
+    load_elements<V>(a.in[I], at, pack);
+  else if (a.access[I] == Access::kSplat)
+    pack.at[0] = static_cast<const S*>(a.in[I])[at];
 }
 
 /// The operands of one unit as they lie in memory.
@@ -235,25 +253,22 @@ struct Unit {
   Pack<S, V> rest[N > 1 ? N - 1 : 1];
   int64_t to;
 };
-/// The offsets of this thread's k-th unit of `U`; false where it has none.
-template <int U>
-__device__ __forceinline__ bool unit_offsets(const PointwiseArgs& a, int k, int64_t (&at)[kPointwiseInputs + 1]) {
-  if (a.row_units == 0) {
-    const int64_t unit = blockIdx.x * int64_t{kPointwiseThreads * U} + threadIdx.x + k * kPointwiseThreads;
-    if (unit >= a.units) return false;
-    offsets(a.layout, unit, at);
-    return true;
-  }
-  const uint32_t row = divide(blockIdx.x, a.row_blocks), block = blockIdx.x - row * a.row_blocks.divisor;
-  const int64_t unit = block * int64_t{kPointwiseThreads * U} + threadIdx.x + k * kPointwiseThreads;
-  if (unit >= a.row_units) return false;
-  offsets(a.rows, row, at);
+/// The offsets of this thread's unit k blocks of threads behind its first one.
+template <int V>
+__device__ __forceinline__ void unit_offsets(const PointwiseArgs& a, const UnitPlace<kPointwiseInputs + 1>& p, int k,
+                                             int64_t (&at)[kPointwiseInputs + 1]) {
+  if (!a.blocks.linear) return scattered_offsets(a.layout, a.blocks, p.unit + k * kPointwiseThreads, at);
 #pragma unroll
-  for (int t = 0; t <= kPointwiseInputs; ++t) at[t] += unit * a.layout.stride[t][a.layout.ndim - 1];
-  return true;
+  for (int t = 0; t <= kPointwiseInputs; ++t) {
+    const bool moves = t == kPointwiseInputs || a.access[t] == Access::kVector;
+    at[t] = p.at[t] + (moves ? k * kPointwiseThreads * V : 0);
+  }
 }
 template <class S0, class S, int N, int V>
-__device__ __forceinline__ void fetch_unit(const PointwiseArgs& a, const int64_t (&at)[kPointwiseInputs + 1], Unit<S0, S, N, V>& u) {
+__device__ __forceinline__ void fetch_unit(const PointwiseArgs& a, const UnitPlace<kPointwiseInputs + 1>& p, int k,
+                                           Unit<S0, S, N, V>& u) {
+  int64_t at[kPointwiseInputs + 1];
+  unit_offsets<V>(a, p, k, at);
   u.to = at[kPointwiseInputs];
   fetch<0>(a, at[0], u.first);
   if constexpr (N > 1) fetch<1>(a, at[1], u.rest[0]);
@@ -265,10 +280,11 @@ __device__ __forceinline__ void finish(const PointwiseArgs& a, const F& f, const
   widen_operand<0>(a, u.first, x[0]);
   if constexpr (N > 1) widen_operand<1>(a, u.rest[0], x[1]);
   if constexpr (N > 2) widen_operand<2>(a, u.rest[1], x[2]);
-  Pack<SR, V> y;
+  R values[V];
 #pragma unroll
-  for (int v = 0; v < V; ++v) y.at[v] = convert<SR>(static_cast<R>(apply<N, V>(f, x, v)));
-  store_bytes<V * static_cast<int>(sizeof(SR))>(static_cast<SR*>(a.out) + u.to, reinterpret_cast<const uint32_t*>(&y));
+  for (int v = 0; v < V; ++v) values[v] = static_cast<R>(apply<N, V>(f, x, v));
+  const Pack<SR, V> y = convert_pack<SR>(values);
+  store_bytes<V* static_cast<int>(sizeof(SR))>(static_cast<SR*>(a.out) + u.to, reinterpret_cast<const uint32_t*>(&y));
 }
 
 /// One element outside the units; every operand moves by single elements there.
@@ -277,8 +293,10 @@ __device__ __forceinline__ void finish_scalar(const PointwiseArgs& a, const F& f
   T x[N][1];
   const auto value = [&]<int I>() {
     T y;
-    if (a.access[I] == Access::kConstant) memcpy(&y, &a.constant[I], sizeof(T));
-    else y = convert<T>(static_cast<const OperandType<I, S0, S>*>(a.in[I])[a.access[I] == Access::kVector ? at : 0]);
+    if (a.access[I] == Access::kConstant)
+      memcpy(&y, &a.constant[I], sizeof(T));
+    else
+      y = convert<T>(static_cast<const OperandType<I, S0, S>*>(a.in[I])[a.access[I] == Access::kVector ? at : 0]);
     return y;
   };
   x[0][0] = value.template operator()<0>();
@@ -287,8 +305,9 @@ __device__ __forceinline__ void finish_scalar(const PointwiseArgs& a, const F& f
   static_cast<SR*>(a.out)[at] = convert<SR>(static_cast<R>(apply<N, 1>(f, x, 0)));
 }
 
-/// Vectors a thread. Measured on an H200, bfloat16: with one operand 1, 2 and 4 reach 3.84, 3.87 and 4.16 TB/s of exp; with two,
-/// 2 and 4 reach 4.34 and 4.31 of add, and 3.5 and 3.1 of a row's bias. Streaming hints cost 10 percent of all.
+/// Vectors a thread. Measured on an H200, bfloat16: with one operand 1, 2 and 4 reach 3.84, 3.87 and 4.16 TB/s of exp;
+/// with two, 2 and 4 reach 4.34 and 4.31 of add, and 3.5 and 3.1 of a row's bias. Streaming hints cost 10 percent of
+/// all.
 template <int N>
 inline constexpr int kSameUnits = N == 1 ? 4 : 2;
 
@@ -297,16 +316,14 @@ template <class S0, class S, class SR, class T, class R, int N, class F>
 __global__ void __launch_bounds__(kPointwiseThreads) same_kernel(const __grid_constant__ PointwiseArgs a, const F f) {
   constexpr int V = kVector<S>, U = kSameUnits<N>;
   Unit<S0, S, N, V> units[U];
-  bool has[U];
-#pragma unroll
-  for (int k = 0; k < U; ++k) {
-    int64_t at[kPointwiseInputs + 1];
-    has[k] = unit_offsets<U>(a, k, at);
-    if (has[k]) fetch_unit(a, at, units[k]);
-  }
+  const auto p = unit_place(a.layout, a.blocks, kPointwiseThreads * U);
+  const auto has = [&](int k) { return p.unit + k * kPointwiseThreads < p.end; };
 #pragma unroll
   for (int k = 0; k < U; ++k)
-    if (has[k]) finish<T, SR, R>(a, f, units[k]);
+    if (has(k)) fetch_unit(a, p, k, units[k]);
+#pragma unroll
+  for (int k = 0; k < U; ++k)
+    if (has(k)) finish<T, SR, R>(a, f, units[k]);
   if (blockIdx.x == 0 && threadIdx.x < a.head + a.tail) finish_scalar<T, SR, R, S0, S, N>(a, f, scalar_place(a, V));
 }
 
@@ -325,8 +342,10 @@ struct SameStored<int64_t> {
 };
 
 template <class F>
-void launch_units(const PointwiseCall& call, int64_t blocks, void (*kernel)(PointwiseArgs, F), const PointwiseArgs& args, const F& f) {
-  launch(call.op, kernel, Grid{dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseThreads)}, call.out.device(), args, f);
+void launch_units(const PointwiseCall& call, int64_t blocks, void (*kernel)(PointwiseArgs, F),
+                  const PointwiseArgs& args, const F& f) {
+  launch(call.op, kernel, Grid{dim3(static_cast<unsigned>(blocks)), dim3(kPointwiseThreads)}, call.out.device(), args,
+         f);
 }
 
 /// Whether the memory operands from `from` on, and the result unless it is a bool, are all stored as S.
@@ -341,7 +360,8 @@ template <class S0, class S, class T, class R, int N, class F>
 bool run_same(const PointwiseCall& call, PointwiseWalk& walk, const F& f) {
   using SR = std::conditional_t<std::is_same_v<R, bool>, bool, S>;
   if (!cut_pointwise(walk, kVector<S>)) return false;
-  const int64_t blocks = lay_blocks(walk.args, kPointwiseThreads * kSameUnits<N>);
+  const int64_t blocks =
+      std::max<int64_t>(lay_blocks(walk.args.layout, kPointwiseThreads * kSameUnits<N>, walk.args.blocks), 1);
   launch_units<F>(call, blocks, same_kernel<S0, S, SR, T, R, N, F>, walk.args, f);
   return true;
 }

@@ -14,10 +14,10 @@ inline constexpr int kPointwiseInputs = 3;
 /// An operand in memory, or one value for all places.
 struct PointwiseInput {
   const void* data = nullptr;
-  DType dtype = float32;       ///< in memory
-  Dims strides = {};           ///< at the result's shape; 0 where it is repeated
+  DType dtype = float32;  ///< in memory
+  Dims strides = {};      ///< at the result's shape; 0 where it is repeated
   bool constant = false;
-  uint64_t value = 0;          ///< of a constant: the bits of an element of the compute type
+  uint64_t value = 0;  ///< of a constant: the bits of an element of the compute type
 };
 
 struct PointwiseCall {
@@ -39,18 +39,14 @@ struct PointwiseArgs {
   const void* in[kPointwiseInputs];
   uint64_t constant[kPointwiseInputs];
   DType dtype[kPointwiseInputs];
-  int item[kPointwiseInputs];           ///< bytes of an element
+  int item[kPointwiseInputs];  ///< bytes of an element
   Access access[kPointwiseInputs];
   void* out;
   DType out_dtype;
   int64_t units;
   int head, tail;                       ///< places before the first unit and behind the last, of a one-dimensional walk
   Layout<kPointwiseInputs + 1> layout;  ///< of units; the result comes last
-
-  // Where rows are long, a block stays in one: the place of a row is found once, not once a unit.
-  int64_t row_units;                    ///< units of the innermost dim; 0 where blocks do not follow rows
-  Divider row_blocks;                   ///< blocks a row
-  Layout<kPointwiseInputs + 1> rows;    ///< the other dims
+  RowBlocks<kPointwiseInputs + 1> blocks;
 };
 
 /// A call with its dims collapsed, to be cut into units.
@@ -59,10 +55,8 @@ struct PointwiseWalk {
   int arity;
 };
 PointwiseWalk walk_pointwise(const PointwiseCall& call);
-/// Cuts the innermost dim into vectors of `width` elements. False, and nothing done, where strides or alignment forbid it; a
-/// one-dimensional walk may have a head, when all operands are misaligned alike, and a tail. Width 1 always fits.
+/// Cuts the innermost dim into vectors of `width` elements. False, and nothing done, where strides or alignment forbid
+/// it; a one-dimensional walk may have a head, when all operands are misaligned alike, and a tail. Width 1 always fits.
 bool cut_pointwise(PointwiseWalk& walk, int width);
-/// The blocks of a walk that has been cut, `a_block` units each; lays them along rows where those are long enough.
-int64_t lay_blocks(PointwiseArgs& args, int64_t a_block);
 
 }  // namespace tenor::cuda

@@ -134,14 +134,14 @@ TEST(Pointwise, WidthsNeedStridesAndAlignment) {
 TEST(Pointwise, BlocksFollowLongRows) {
   PointwiseWalk walk = walk_pointwise(call_of({100, 4096}, bfloat16, 0, 0, {0, 1}));
   ASSERT_TRUE(cut_pointwise(walk, 8));
-  EXPECT_EQ(lay_blocks(walk.args, 512), 100);
-  EXPECT_EQ(walk.args.row_units, 512);
-  EXPECT_EQ(walk.args.rows.count, 100);
-  EXPECT_EQ(walk.args.rows.stride[kPointwiseInputs][0], 4096);
+  EXPECT_EQ(lay_blocks(walk.args.layout, 512, walk.args.blocks), 100);
+  EXPECT_EQ(walk.args.blocks.row_units, 512);
+  EXPECT_EQ(walk.args.blocks.rows.count, 100);
+  EXPECT_EQ(walk.args.blocks.rows.stride[kPointwiseInputs][0], 4096);
   PointwiseWalk narrow = walk_pointwise(call_of({100, 64}, bfloat16, 0, 0, {0, 1}));
   ASSERT_TRUE(cut_pointwise(narrow, 8));
-  EXPECT_EQ(lay_blocks(narrow.args, 512), 2);
-  EXPECT_EQ(narrow.args.row_units, 0) << "short rows share a block";
+  EXPECT_EQ(lay_blocks(narrow.args.layout, 512, narrow.args.blocks), 2);
+  EXPECT_EQ(narrow.args.blocks.row_units, 0) << "short rows share a block";
 }
 
 }  // namespace

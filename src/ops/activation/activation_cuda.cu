@@ -1,7 +1,5 @@
 // silu_mul and gelu_mul: one pass, an access of 16 bytes an operand and thread. Where the result is rounded to 16 bits,
 // the hardware's approximate exponential and reciprocal serve: their errors of some 2^-21 do not reach it.
-#include "src/ops/activation/activation_cuda.h"
-
 #include <cmath>
 
 #include "src/core/visit.h"
@@ -9,12 +7,12 @@
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/cuda/vector.cuh"
+#include "src/ops/activation/activation_cuda.h"
 
 namespace tenor::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kUnits = 1;  // accesses of a thread
 
 /// above / (1 + e), e = exp(-|v|): the sigmoid of v without overflow, and without loss in its far tail.
 template <bool kFast, class T>
@@ -27,12 +25,13 @@ __device__ __forceinline__ T sigmoid(T v) {
   return (v < T(0) ? e : T(1)) / (T(1) + e);
 }
 
-/// P(N(0,1) <= v). The fast form is within 2e-7 of it, relative: the Chebyshev fit of Press et al., "Numerical Recipes in C",
-/// 2nd edition, section 6.2 (erfcc).
+/// P(N(0,1) <= v). The fast form is within 2e-7 of it, relative: the Chebyshev fit of Press et al., "Numerical Recipes
+/// in C", 2nd edition, section 6.2 (erfcc).
 template <bool kFast, class T>
 __device__ __forceinline__ T normal_cdf(T v) {
   if constexpr (kFast) {
-    constexpr float kTerms[] = {0.17087277f, -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f, 1.00002368f, -1.26551223f};
+    constexpr float kTerms[] = {0.17087277f,  -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
+                                -0.18628806f, 0.09678418f,  0.37409196f, 1.00002368f,  -1.26551223f};
     const float z = fabsf(v) * 0.70710678f, t = __fdividef(1.0f, fmaf(0.5f, z, 1.0f));
     float sum = kTerms[0];
 #pragma unroll
@@ -69,36 +68,30 @@ struct GeluTanh {
   }
 };
 
-/// The layout counts units of V elements; its tensors are gate, up, out.
+/// The layout counts units of V elements, one a thread; its tensors are gate, up, out.
 template <class Activation, class T, int V>
-__global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? 6 : 4) gated_kernel(const T* gate, const T* up, T* out, const __grid_constant__ Layout<3> layout) {
-  const int64_t first = int64_t{blockIdx.x} * (kThreads * kUnits) + threadIdx.x;
-  Pack<T, V> v[kUnits], u[kUnits];
-  int64_t to[kUnits];
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? 6 : 4)
+    gated_kernel(const T* gate, const T* up, T* out, const __grid_constant__ Layout<3> layout,
+                 const __grid_constant__ RowBlocks<3> blocks) {
+  using C = core::Compute<T>;
+  const UnitPlace<3> p = unit_place(layout, blocks, kThreads);
+  if (p.unit >= p.end) return;
+  int64_t at[3] = {p.at[0], p.at[1], p.at[2]};
+  if (!blocks.linear) scattered_offsets(layout, blocks, p.unit, at);
+  C values[V], scale[V];
+  widen_pack(load_pack<V>(gate + at[0]), values);
+  widen_pack(load_pack<V>(up + at[1]), scale);
 #pragma unroll
-  for (int k = 0; k < kUnits; ++k) {
-    if (first + k * kThreads >= layout.count) break;
-    int64_t at[3];
-    offsets(layout, first + k * kThreads, at);
-    v[k] = load_once<V>(gate + at[0]);
-    u[k] = load_once<V>(up + at[1]);
-    to[k] = at[2];
-  }
-#pragma unroll
-  for (int k = 0; k < kUnits; ++k) {
-    if (first + k * kThreads >= layout.count) break;
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      v[k].at[j] = convert<T>(Activation::template of<sizeof(T) == 2>(widen(v[k].at[j])) * widen(u[k].at[j]));
-    store_once(out + to[k], v[k]);
-  }
+  for (int j = 0; j < V; ++j) values[j] = Activation::template of<sizeof(T) == 2>(values[j]) * scale[j];
+  store_pack(out + at[2], convert_pack<T>(values));
 }
 
 /// Whether the innermost dim is dense and cut into whole, aligned accesses of `width` elements.
 bool fits(const Layout<3>& layout, const Tensor& x, int t, int width) {
   const size_t item = item_size(x.dtype());
   const int last = layout.ndim - 1, bytes = width * static_cast<int>(item);
-  if (last < 0 || layout.size[last] % width != 0 || layout.stride[t][last] != 1 || !is_aligned(x.raw(), 0, item, bytes)) return false;
+  if (last < 0 || layout.size[last] % width != 0 || layout.stride[t][last] != 1 || !is_aligned(x.raw(), 0, item, bytes))
+    return false;
   for (int d = 0; d < last; ++d)
     if (!is_aligned(nullptr, layout.stride[t][d], item, bytes)) return false;
   return true;
@@ -109,10 +102,13 @@ void run(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out
   Layout<3> layout = collapse(op, out.shape(), {gate.strides(), up.strides(), out.strides()}, 2);
   constexpr int kWide = kVector<T>;
   const auto go = [&]<int V>() {
-    const int64_t blocks = (layout.count + kThreads * kUnits - 1) / (kThreads * kUnits);
-    launch(op, gated_kernel<Activation, T, V>, Grid{dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, out.device(), gate.data<T>(), up.data<T>(), out.data<T>(), layout);
+    RowBlocks<3> by_rows;
+    const Grid grid{dim3(static_cast<unsigned>(lay_blocks(layout, kThreads, by_rows))), dim3(kThreads)};
+    launch(op, gated_kernel<Activation, T, V>, grid, out.device(), gate.data<T>(), up.data<T>(), out.data<T>(), layout,
+           by_rows);
   };
-  if (!fits(layout, gate, 0, kWide) || !fits(layout, up, 1, kWide) || !fits(layout, out, 2, kWide)) return go.template operator()<1>();
+  if (!fits(layout, gate, 0, kWide) || !fits(layout, up, 1, kWide) || !fits(layout, out, 2, kWide))
+    return go.template operator()<1>();
   const int last = layout.ndim - 1;
   layout.count /= kWide;
   layout.size[last] /= kWide;
@@ -130,8 +126,14 @@ void gated(const char* op, const Tensor& gate, const Tensor& up, const Tensor& o
 
 }  // namespace
 
-void silu_mul(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out) { gated<Silu>(op, gate, up, out); }
-void gelu_mul(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out) { gated<Gelu>(op, gate, up, out); }
-void gelu_tanh_mul(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out) { gated<GeluTanh>(op, gate, up, out); }
+void silu_mul(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out) {
+  gated<Silu>(op, gate, up, out);
+}
+void gelu_mul(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out) {
+  gated<Gelu>(op, gate, up, out);
+}
+void gelu_tanh_mul(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out) {
+  gated<GeluTanh>(op, gate, up, out);
+}
 
 }  // namespace tenor::cuda
