@@ -28,7 +28,8 @@ bool lies_in_columns(const Tensor& x, int row_dims, int64_t step) {
 bool is_row_aligned(const Tensor& x, int row_dims) {
   const size_t item = item_size(x.dtype());
   bool fits = is_aligned(x.raw(), 0, item);
-  for (int d = 0; fits && d + row_dims < x.ndim(); ++d) fits = x.shape(d) == 1 || is_aligned(nullptr, x.stride(d), item);
+  for (int d = 0; fits && d + row_dims < x.ndim(); ++d)
+    fits = x.shape(d) == 1 || is_aligned(nullptr, x.stride(d), item);
   return fits;
 }
 
@@ -42,19 +43,26 @@ bool fits_registers(const RowPlan& plan, const Tensor& x, int row_dims, int64_t 
 
 std::string RowPlan::explain() const {
   const auto number = [](int value) { return std::to_string(value); };
-  return number(threads) + (columns ? " warps of neighbouring rows, " : " threads a row, ") + (wide ? "16 bytes" : "one element") +
-         " an access, " + number(rows) + " rows a block, cluster of " + number(cluster) +
-         (registers ? ", row held in registers" : held ? ", row held in shared memory" : ", row read again by each pass");
+  return number(threads) + (columns ? " warps of neighbouring rows, " : " threads a row, ") +
+         (wide ? "16 bytes" : "one element") + " an access, " + number(rows) + " rows a block, cluster of " +
+         number(cluster) +
+         (registers ? ", row held in registers"
+          : held    ? ", row held in shared memory"
+                    : ", row read again by each pass");
 }
 
 RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int most_blocks) {
   constexpr int kWarp = 32, kMost = kRowThreads / kWarp;
   length = std::max<int64_t>(length, 1);  // empty rows have a plan that never runs
-  const int64_t share = held_elements(item), by_warp = columns ? share : share * kWarp;
-  const int64_t warps = (length + by_warp - 1) / by_warp;
+  const bool in_vectors = !columns && dense && length * static_cast<int64_t>(item) % kVectorBytes == 0;
+  const bool is_long = in_vectors && length > kRowThreads * held_elements(item);
+  const int64_t share = held_elements(item, is_long);
+  const int64_t by_warp = columns ? share : share * kWarp, warps = (length + by_warp - 1) / by_warp;
   RowPlan plan{
-      .columns = columns, .held = warps <= kMost * most_blocks, .cluster = std::min(kLoopCluster, most_blocks)};
-  plan.wide = plan.held && !columns && dense && length * static_cast<int64_t>(item) % kVectorBytes == 0;
+      .columns = columns, .held = warps <= kMost * most_blocks * held_elements(item) / share, .cluster = std::min(kLoopCluster, most_blocks)};
+  plan.is_long = is_long;
+  plan.share = static_cast<int>(share);
+  plan.wide = plan.held && in_vectors;
   if (plan.held) plan.cluster = static_cast<int>(round_up((warps + kMost - 1) / kMost));
   const int in_block = plan.held ? static_cast<int>((warps + plan.cluster - 1) / plan.cluster) : kMost;
   if (columns) {
@@ -67,7 +75,8 @@ RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int mos
   return plan;
 }
 
-bool plan_problem(const char* op, const Tensor* tensors, int n, int row_dims, RowPlan& plan, int64_t& length, int64_t& run, RowSpan* spans) {
+bool plan_problem(const char* op, const Tensor* tensors, int n, int row_dims, RowPlan& plan, int64_t& length,
+                  int64_t& run, RowSpan* spans) {
   const Tensor& x = tensors[0];
   const auto inner = [&](const Dims& dims) { return Dims(dims.end() - row_dims, dims.end()); };
   constexpr int kMost = 4;

@@ -1,8 +1,8 @@
-// Rows on a CUDA device: how an operator that reduces rows cuts its problem into threads, blocks and clusters. The kernels
-// are in row.cuh.
+// Rows on a CUDA device: how an operator that reduces rows cuts its problem into threads, blocks and clusters. The
+// kernels are in row.cuh.
 //
-// A row's sums are added in an order that follows from its length, dtype and layout class (rows or columns) alone: the same
-// bits in any batch, at any address.
+// A row's sums are added in an order that follows from its length, dtype and layout class (rows or columns) alone: the
+// same bits in any batch, at any address.
 #pragma once
 
 #include <string>
@@ -16,14 +16,20 @@ inline constexpr int kRowThreads = 512;  ///< of a block, at most: two or three 
 inline constexpr int kRowCluster = 16;   ///< blocks of a cluster, at most; more than 8 need a kernel attribute
 inline constexpr int kLoopCluster = 8;   ///< blocks that share a row too long to hold
 
-/// Elements of a row that one thread holds.
-constexpr int held_elements(size_t item) { return item == 8 ? 16 : 32; }
+/// Elements of a row that one thread holds: 128 bytes of a long row of 16-bit elements, to spare it blocks, else half
+/// of that.
+constexpr int held_elements(size_t item, bool is_long = false) {
+  return item == 8 ? 16 : item == 2 && is_long ? 64 : 32;
+}
 
 /// How rows are computed. All but `registers` follows from their length, element size and layout class.
 struct RowPlan {
-  bool columns;    ///< neighbouring threads take neighbouring rows (whose elements lie strided), not neighbouring elements
-  bool held;       ///< the row stays on the chip between its passes; else every pass reads it from memory again
-  bool wide;       ///< a thread takes 16 bytes of neighbouring elements, not one element, at a time
+  bool
+      columns;  ///< neighbouring threads take neighbouring rows (whose elements lie strided), not neighbouring elements
+  bool held;    ///< the row stays on the chip between its passes; else every pass reads it from memory again
+  bool wide;    ///< a thread takes 16 bytes of neighbouring elements, not one element, at a time
+  bool is_long;    ///< more than a block of threads with the usual share would hold
+  int share;       ///< elements of a row that a thread holds
   int threads;     ///< that share a row, in one block; of columns: warps, each taking 32 rows
   int rows;        ///< rows of a block
   int cluster;     ///< blocks that share a row
@@ -38,15 +44,16 @@ RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int mos
 /// N tensors of one shape seen as rows.
 template <int N>
 struct RowProblem {
-  void* data[N];           ///< null: not given
-  Layout<N> outer;         ///< from row to row
-  int64_t length;          ///< elements of a row
-  int64_t run;             ///< of them that lie evenly; length % run == 0
+  void* data[N];    ///< null: not given
+  Layout<N> outer;  ///< from row to row
+  int64_t length;   ///< elements of a row
+  int64_t run;      ///< of them that lie evenly; length % run == 0
   Divider run_divider;
-  int64_t run_stride[N];   ///< from run to run
-  int64_t step[N];         ///< from element to element in a run
-  int chunks;              ///< what a row takes of what its threads hold: 1 where it is held
-  bool wide, columns;      ///< as in the plan
+  int64_t run_stride[N];        ///< from run to run
+  int64_t step[N];              ///< from element to element in a run
+  int share;                    ///< as in the plan
+  int chunks;                   ///< what a row takes of what its threads hold: 1 where it is held
+  bool wide, is_long, columns;  ///< as in the plan
 };
 
 /// One tensor's rows.
@@ -55,17 +62,19 @@ struct RowSpan {
   int64_t run_stride, step;
 };
 
-/// Describes the tensors' rows and chooses the plan. tensors[0] decides the layout class; undefined ones are not given. A row
-/// is the last `row_dims` dims, taken in the order of tensor 0's strides, which must merge into runs that are spaced evenly:
-/// false where they do not.
-bool plan_problem(const char* op, const Tensor* tensors, int n, int row_dims, RowPlan& plan, int64_t& length, int64_t& run, RowSpan* spans);
+/// Describes the tensors' rows and chooses the plan. tensors[0] decides the layout class; undefined ones are not given.
+/// A row is the last `row_dims` dims, taken in the order of tensor 0's strides, which must merge into runs that are
+/// spaced evenly: false where they do not.
+bool plan_problem(const char* op, const Tensor* tensors, int n, int row_dims, RowPlan& plan, int64_t& length,
+                  int64_t& run, RowSpan* spans);
 
 /// The dims outside of the rows.
 inline Dims outer_dims(const Dims& dims, int row_dims) { return Dims(dims.begin(), dims.end() - row_dims); }
 
 /// The problem and its plan. Rows are counted in the order of x's memory, or (`ordered`) of its dims.
 template <int N>
-bool make_rows(const char* op, const Tensor (&tensors)[N], int row_dims, bool ordered, RowPlan& plan, RowProblem<N>& out) {
+bool make_rows(const char* op, const Tensor (&tensors)[N], int row_dims, bool ordered, RowPlan& plan,
+               RowProblem<N>& out) {
   RowSpan spans[N];
   if (!plan_problem(op, tensors, N, row_dims, plan, out.length, out.run, spans)) return false;
   Dims strides[N];
@@ -78,9 +87,11 @@ bool make_rows(const char* op, const Tensor (&tensors)[N], int row_dims, bool or
   }
   out.outer = collapse(op, shape, strides, ordered ? -1 : 0);
   if (out.run <= INT32_MAX) out.run_divider = make_divider(out.run);
-  const int64_t capacity = int64_t{held_elements(item_size(tensors[0].dtype()))} * plan.threads * plan.cluster;
+  const int64_t capacity = int64_t{plan.share} * plan.threads * plan.cluster;
   out.chunks = plan.held ? 1 : static_cast<int>((out.length + capacity - 1) / capacity);
+  out.share = plan.share;
   out.wide = plan.wide;
+  out.is_long = plan.is_long && plan.held;
   out.columns = plan.columns;
   return true;
 }

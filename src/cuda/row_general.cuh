@@ -1,7 +1,8 @@
-// A row of any layout: element by element, held in shared memory or, where it is too long for that, read again by each pass.
+// A row of any layout: element by element, held in shared memory or, where it is too long for that, read again by each
+// pass.
 //
-// Loops are rolled and the order of elements is data, so that one kernel a dtype serves every layout. Where the row's length
-// allows the accesses of HeldRow, the order and with it the bits are those of HeldRow.
+// Loops are rolled and the order of elements is data, so that one kernel a dtype serves every layout. Where the row's
+// length allows the accesses of HeldRow, the order and with it the bits are those of HeldRow.
 #pragma once
 
 #include "src/cuda/convert.cuh"
@@ -9,35 +10,30 @@
 
 namespace tenor::cuda {
 
-/// One row as one of its threads sees it; N tensors, 0 the input. `held` is held_elements(sizeof(T)) elements a thread.
+/// One row as one of its threads sees it; N tensors, 0 the input. `held` is problem.share elements a thread.
 template <class T, int N>
 class GeneralRow {
  public:
   using Element = T;
   using C = core::Compute<T>;
-  static constexpr int kGroup = 1;
+  using Threads = RowThreads<C, RowShape::kAny, true>;
+  static constexpr int kGroup = 1, kPacks = 1;
   static constexpr bool kDense = false;
 
-  __device__ GeneralRow(const RowProblem<N>& problem, RowScratch<C>& scratch, T* held)
-      : problem_(problem), threads_(scratch, problem.columns), between_(blockDim.x * blockDim.y * blockDim.z) {
+  __device__ GeneralRow(const RowProblem<N>& problem, typename Threads::Scratch& scratch, T* held)
+      : problem_(problem),
+        threads_(scratch, problem.columns),
+        blocks_(problem.share / kChains),
+        between_(blockDim.x * blockDim.y * blockDim.z) {
     held_ = held + (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     place_elements();
-  }
-
-  template <class F>
-  __device__ void for_rows(F fn) {
-    const int64_t groups = (problem_.outer.count + threads_.rows() - 1) / threads_.rows();
-    for (int64_t group = threads_.group(); group < groups; group += threads_.groups()) {
-      row_ = threads_.row(group);
-      source_ = 0;
-      length_ = row_ < problem_.outer.count ? problem_.length : 0;
-      int64_t at[N] = {};
-      if (length_ > 0) offsets(problem_.outer, row_, at);
+    row_ = threads_.row();
+    length_ = row_ < problem_.outer.count ? problem_.length : 0;
+    int64_t at[N] = {};
+    if (length_ > 0) offsets(problem_.outer, row_, at);
 #pragma unroll
-      for (int t = 0; t < N; ++t) data_[t] = static_cast<T*>(problem_.data[t]) + at[t];
-      if (problem_.chunks == 1) load(0);
-      fn();
-    }
+    for (int t = 0; t < N; ++t) data_[t] = static_cast<T*>(problem_.data[t]) + at[t];
+    if (problem_.chunks == 1) load(0);
   }
 
   template <class F>
@@ -51,50 +47,84 @@ class GeneralRow {
     for (int64_t chunk = 0; chunk < problem_.chunks; ++chunk) {
       if (problem_.chunks > 1) load(chunk);
 #pragma unroll 1
-      for (int b = 0; b < kBlocks; ++b) add_block(first_of(chunk, b), b, other, to);
+      for (int b = 0; b < blocks_; ++b) add_block(first_of(chunk, b), b, other, to);
     }
     source_ = to;
   }
 
   template <class F>
   __device__ C sum(F f) {
-    double total = 0;  // of the chunks of a row that is not held
-    C first = 0;
+    return sums<1>([&](C v, C(&out)[1]) { out[0] = f(v); }).at[0];
+  }
+  template <int K, class F>
+  __device__ Pack<C, K> sums(F f) {
+    return threads_.reduce(own_sums<K>(f), Pack<C, K>{}, Each<Sum>());
+  }
+  __device__ bool meets_late() const { return problem_.is_long; }
+  template <int K, class Combine>
+  __device__ Pack<C, K> meet(const Pack<C, K>& own, const Pack<C, K>& neutral, Combine combine) {
+    return threads_.reduce(own, neutral, combine);
+  }
+  template <int K, class F>
+  __device__ Pack<C, K> own_sums(F f) {
+    double total[K] = {};  // of the chunks of a row that is not held
+    Pack<C, K> out;
     for_chunks([&](int64_t chunk) {
-      C part[kChains] = {};
+      C part[kChains][K] = {};
 #pragma unroll 1
-      for (int b = 0; b < kBlocks; ++b) each(chunk, b, [&](int j, int64_t) { part[j] += f(widen(at(b, j))); });
+      for (int b = 0; b < blocks_; ++b)
+        each(chunk, b, [&](int j, int64_t) {
+          C more[K];
+          f(widen(at(b, j)), more);
+#pragma unroll
+          for (int k = 0; k < K; ++k) part[j][k] += more[k];
+        });
 #pragma unroll
       for (int width = kChains / 2; width > 0; width /= 2)
 #pragma unroll
-        for (int j = 0; j < width; ++j) part[j] += part[j + width];
-      if (problem_.chunks == 1) first = part[0];
-      else total += part[0];
+        for (int j = 0; j < width; ++j)
+#pragma unroll
+          for (int k = 0; k < K; ++k) part[j][k] += part[j + width][k];
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        if (problem_.chunks == 1)
+          out.at[k] = part[0][k];
+        else
+          total[k] += part[0][k];
+      }
     });
-    return threads_.reduce(problem_.chunks == 1 ? first : static_cast<C>(total), C(0), Sum());
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      if (problem_.chunks > 1) out.at[k] = static_cast<C>(total[k]);
+    return out;
   }
 
   template <class F, class Combine>
   __device__ C combine(C first, F f, Combine combine) {
+    return threads_.reduce(Pack<C, 1>{own_combine(first, f, combine)}, Pack<C, 1>{first}, Each<Combine>{combine}).at[0];
+  }
+  template <class F, class Combine>
+  __device__ C own_combine(C first, F f, Combine combine) {
     C best = first;
     for_chunks([&](int64_t chunk) {
 #pragma unroll 1
-      for (int b = 0; b < kBlocks; ++b) each(chunk, b, [&](int j, int64_t) { best = combine(best, f(widen(at(b, j)))); });
+      for (int b = 0; b < blocks_; ++b)
+        each(chunk, b, [&](int j, int64_t) { best = combine(best, f(widen(at(b, j)))); });
     });
-    return threads_.reduce(best, first, combine);
+    return best;
   }
 
   template <class F>
   __device__ void write(int to, F f) {
     for_chunks([&](int64_t chunk) {
-      for (int b = 0; b < kBlocks; ++b) {
+      for (int b = 0; b < blocks_; ++b) {
         const int64_t start = first_of(chunk, b);
 #pragma unroll 1
         for (int j = 0; j < kChains; ++j) {
           const int64_t i = start + j * next_;
           if (i >= length_) break;
           C value[1] = {widen(at(b, j))};
-          f(value, i, int64_t{1});
+          f(value, i, int64_t{1}, 0);
           data_[to][offset(to, i)] = convert<T>(value[0]);
         }
       }
@@ -103,17 +133,16 @@ class GeneralRow {
 
  private:
   static constexpr int kChains = kVector<T>;  // independent additions, as in HeldRow
-  static constexpr int kBlocks = held_elements(sizeof(T)) / kChains;
 
-  /// Which elements this thread takes: `first_`, then kChains of them `next_` apart, and so on every `block_`, and all that
-  /// again in the next chunk. As HeldRow deals them.
+  /// Which elements this thread takes: `first_`, then kChains of them `next_` apart, and so on every `block_`, and all
+  /// that again in the next chunk. As HeldRow deals them.
   __device__ void place_elements() {
     const int place = threads_.place(), count = threads_.count();
     const int lanes = problem_.columns ? count : min(count, kWarp), piece = problem_.wide ? kChains : 1;
-    first_ = (place / lanes * (kBlocks * kChains / piece) * lanes + place % lanes) * piece;
+    first_ = (place / lanes * (problem_.share / piece) * lanes + place % lanes) * piece;
     next_ = problem_.wide ? 1 : lanes;
     block_ = lanes * kChains;
-    chunk_ = int64_t{count} * kBlocks * kChains;
+    chunk_ = int64_t{count} * problem_.share;
   }
   __device__ bool is_one_run() const { return problem_.run == problem_.length; }
   __device__ int64_t run_of(int64_t i) const {
@@ -153,7 +182,7 @@ class GeneralRow {
   }
   __device__ void load(int64_t chunk) {
 #pragma unroll 1
-    for (int b = 0; b < kBlocks; ++b) {
+    for (int b = 0; b < blocks_; ++b) {
       T values[kChains];
       each(chunk, b, [&](int j, int64_t i) { values[j] = data_[source_][offset(source_, i)]; });
 #pragma unroll
@@ -169,10 +198,11 @@ class GeneralRow {
   }
 
   const RowProblem<N>& problem_;
-  RowThreads<C, true> threads_;
+  Threads threads_;
   T* data_[N];
   T* held_;
-  int between_;           // elements from one held element to the next: a thread's own are a block apart
+  int blocks_;   // kChains elements each, of this thread
+  int between_;  // elements from one held element to the next: a thread's own are a block apart
   int64_t row_, length_, next_, block_, first_, chunk_;
   int source_ = 0;
 };

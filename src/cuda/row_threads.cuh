@@ -4,6 +4,7 @@
 #include "src/cuda/ptx/cluster.cuh"
 #include "src/cuda/reduce.cuh"
 #include "src/cuda/row.h"
+#include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
 
@@ -19,98 +20,145 @@ struct Max {
   __device__ __forceinline__ double operator()(double a, double b) const { return fmax(a, b); }
 };
 
-/// Where the threads of a block or cluster leave what they reduced. Two sets in turn: a set is written again only after a
-/// barrier that everyone passes after reading it.
-template <class C>
-struct RowScratch {
-  static constexpr int kWarps = kRowThreads / kWarp;
-  C value[2][kWarps * kWarp];
-  C shared[2][kRowCluster * kWarp];
+/// Several values, each combined by itself.
+template <class Combine>
+struct Each {
+  Combine combine;
+  template <class C, int K>
+  __device__ __forceinline__ Pack<C, K> operator()(Pack<C, K> a, const Pack<C, K>& b) const {
+#pragma unroll
+    for (int k = 0; k < K; ++k) a.at[k] = combine(a.at[k], b.at[k]);
+    return a;
+  }
 };
 
-/// A thread's place among those of its row. kMayBeColumns: whether neighbouring lanes may hold neighbouring rows.
+/// Where the threads of a block or cluster leave what they reduced, up to two values each. Two sets in turn: a set is
+/// written again only after a barrier that everyone passes after reading it.
 template <class C, bool kMayBeColumns>
+struct RowScratch {
+  static constexpr int kWarps = kRowThreads / kWarp;
+  C value[2][2][kWarps * (kMayBeColumns ? kWarp : kRowCluster)];
+  C shared[2][2][kMayBeColumns ? kRowCluster * kWarp : 1];
+};
+
+/// How the threads of a row lie, where that is known when compiling: it saves registers.
+enum class RowShape : uint8_t {
+  kWarps,    ///< whole warps of one row
+  kLanes,    ///< some lanes of a warp
+  kColumns,  ///< neighbouring lanes hold neighbouring rows
+  kAny,
+};
+
+/// A thread's place among those of its row. kCluster: whether several blocks may share a row.
+template <class C, RowShape kShape, bool kCluster>
 class RowThreads {
  public:
-  __device__ RowThreads(RowScratch<C>& scratch, bool columns) : scratch_(scratch), columns_(kMayBeColumns && columns) {
-    cluster_ = static_cast<int>(ptx::cluster_size());
-    rank_ = static_cast<int>(ptx::cluster_rank());
-    if (cluster_ > 1) ptx::cluster_arrive();  // the other blocks must run before one writes to their memory
-    if (columns_) {
-      threads_ = blockDim.y;
-      rows_ = blockDim.z * kWarp;
-      mine_ = threadIdx.z * kWarp + threadIdx.x;
-      place_ = threadIdx.y;
-    } else {
-      threads_ = blockDim.x;
-      rows_ = blockDim.y;
-      mine_ = threadIdx.y;
-      place_ = threadIdx.x;
-    }
-    place_ += rank_ * threads_;
+  using Scratch = RowScratch<C, kShape == RowShape::kColumns || kShape == RowShape::kAny>;
+
+  __device__ RowThreads(Scratch& scratch, bool columns) : scratch_(scratch), columns_(columns) {
+    if (cluster() > 1) ptx::cluster_arrive();  // the other blocks must run before one writes to their memory
   }
 
-  /// Rows are taken in groups of rows() by a block or cluster: this one takes group(), then every groups()-th.
-  __device__ int rows() const { return rows_; }
-  __device__ int64_t group() const { return blockIdx.x / static_cast<unsigned>(cluster_); }
-  __device__ int64_t groups() const { return gridDim.x / static_cast<unsigned>(cluster_); }
-  __device__ int64_t row(int64_t group) const { return group * rows_ + mine_; }  ///< this thread's of that group
-  __device__ int place() const { return place_; }                 ///< among all threads of the row
-  __device__ int count() const { return threads_ * cluster_; }    ///< of them
+  __device__ bool columns() const { return kShape == RowShape::kAny ? columns_ : kShape == RowShape::kColumns; }
+  __device__ int cluster() const {
+    if constexpr (!kCluster) return 1;
+    return static_cast<int>(ptx::cluster_size());
+  }
+  __device__ int rank() const {
+    if constexpr (!kCluster) return 0;
+    return static_cast<int>(ptx::cluster_rank());
+  }
+  __device__ int threads() const { return columns() ? blockDim.y : blockDim.x; }  ///< of a row, in this block
+  __device__ int rows() const { return columns() ? blockDim.z * kWarp : blockDim.y; }
+  /// Rows are taken in groups of rows() by a block or cluster: this thread's row.
+  __device__ int64_t row() const {
+    const unsigned group = blockIdx.x / static_cast<unsigned>(cluster());
+    return int64_t{group} * rows() + (columns() ? threadIdx.z * kWarp + threadIdx.x : threadIdx.y);
+  }
+  __device__ int place() const {
+    return rank() * threads() + (columns() ? threadIdx.y : threadIdx.x);
+  }                                                               ///< among the row's
+  __device__ int count() const { return threads() * cluster(); }  ///< of them
 
-  /// The combination of all the row's threads' values, in each of them, in a fixed order. Every thread of the cluster calls.
-  /// combine(neutral, v) is v.
-  template <class Combine>
-  __device__ C reduce(C value, C neutral, Combine combine) {
+  /// The combination of all the row's threads' values (K numbers each), in each of them, in a fixed order. Every thread
+  /// of the cluster calls. combine(neutral, v) is v.
+  template <int K, class Combine>
+  __device__ Pack<C, K> reduce(Pack<C, K> value, const Pack<C, K>& neutral, Combine combine) {
+    static_assert(K <= 2);
     set_ ^= 1;
-    if (columns_) return reduce_columns(value, combine);
-    for (int mask = min(threads_, kWarp) / 2; mask > 0; mask /= 2) value = combine(value, shuffle_xor(value, mask));
-    return count() > kWarp ? reduce_warps(value, neutral, combine) : value;
+    if (columns()) return reduce_columns(value, combine);
+    if constexpr (kShape == RowShape::kWarps)
+      value = warp_reduce(value, combine);
+    else
+      for (int mask = min(threads(), kWarp) / 2; mask > 0; mask /= 2) value = combine(value, shuffle_xor(value, mask));
+    return kShape != RowShape::kLanes && count() > kWarp ? reduce_warps(value, neutral, combine) : value;
   }
 
  private:
   /// Over the warps of the block or cluster: every warp leaves its value in every block, and combines all of them.
-  template <class Combine>
-  __device__ C reduce_warps(C value, C neutral, Combine combine) {
-    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = threads_ / kWarp;
-    C* values = scratch_.value[set_];
-    if (cluster_ == 1) {
-      if (lane == 0) values[warp] = value;
+  template <int K, class Combine>
+  __device__ Pack<C, K> reduce_warps(const Pack<C, K>& value, const Pack<C, K>& neutral, Combine combine) {
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = threads() / kWarp, blocks = cluster();
+    auto& values = scratch_.value[set_];
+    if (blocks == 1) {
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        if (lane == 0) values[k][warp] = value.at[k];
       __syncthreads();
     } else {
       meet();
-      if (lane < cluster_) ptx::store_remote(values + rank_ * warps + warp, lane, value);
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        if (lane < blocks) ptx::store_remote(values[k] + rank() * warps + warp, lane, value.at[k]);
       ptx::cluster_sync();
     }
-    const int found = warps * cluster_;
+    const auto found_by = [&](int i) {
+      Pack<C, K> v;
+#pragma unroll
+      for (int k = 0; k < K; ++k) v.at[k] = values[k][i];
+      return v;
+    };
+    const int found = warps * blocks;
     if (found <= kRowThreads / kWarp) {  // few: every thread reads them all
-      value = values[0];
-      for (int i = 1; i < found; ++i) value = combine(value, values[i]);
-      return value;
+      Pack<C, K> all = found_by(0);
+      for (int i = 1; i < found; ++i) all = combine(all, found_by(i));
+      return all;
     }
-    value = lane < found ? values[lane] : neutral;
-    for (int i = lane + kWarp; i < found; i += kWarp) value = combine(value, values[i]);
-    return warp_reduce(value, combine);
+    Pack<C, K> all = lane < found ? found_by(lane) : neutral;
+    for (int i = lane + kWarp; i < found; i += kWarp) all = combine(all, found_by(i));
+    return warp_reduce(all, combine);
   }
 
   /// Over the warps of the block, then over the blocks, lane by lane.
-  template <class Combine>
-  __device__ C reduce_columns(C value, Combine combine) {
-    const int lane = threadIdx.x;
-    if (threads_ > 1) {
-      C* values = scratch_.value[set_] + lane;
-      values[threadIdx.y * kWarp] = value;
+  template <int K, class Combine>
+  __device__ Pack<C, K> reduce_columns(Pack<C, K> value, Combine combine) {
+    const int lane = threadIdx.x, warps = threads(), blocks = cluster();
+    const auto combined = [&](auto& values, int found) {
+      Pack<C, K> all;
+      for (int s = 0; s < found; ++s) {
+        Pack<C, K> v;
+#pragma unroll
+        for (int k = 0; k < K; ++k) v.at[k] = values[k][s * kWarp + lane];
+        all = s == 0 ? v : combine(all, v);
+      }
+      return all;
+    };
+    if (warps > 1) {
+      auto& values = scratch_.value[set_];
+#pragma unroll
+      for (int k = 0; k < K; ++k) values[k][threadIdx.y * kWarp + lane] = value.at[k];
       __syncthreads();
-      value = values[0];
-      for (int s = 1; s < threads_; ++s) value = combine(value, values[s * kWarp]);
+      value = combined(values, warps);
     }
-    if (cluster_ > 1) {
-      C* values = scratch_.shared[set_] + lane;
+    if (blocks > 1) {
+      auto& values = scratch_.shared[set_];
       meet();
-      for (int b = threadIdx.y; b < cluster_; b += threads_) ptx::store_remote(values + rank_ * kWarp, b, value);
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        for (int b = threadIdx.y; b < blocks; b += warps)
+          ptx::store_remote(values[k] + rank() * kWarp + lane, b, value.at[k]);
       ptx::cluster_sync();
-      value = values[0];
-      for (int b = 1; b < cluster_; ++b) value = combine(value, values[b * kWarp]);
+      value = combined(values, blocks);
     }
     return value;
   }
@@ -121,8 +169,7 @@ class RowThreads {
     met_ = true;
   }
 
-  RowScratch<C>& scratch_;
-  int threads_, cluster_, rank_, place_, rows_, mine_;
+  Scratch& scratch_;
   int set_ = 0;
   bool columns_, met_ = false;
 };

@@ -303,7 +303,7 @@ TEST(RowPlan, FollowsFromTheRowAlone) {
         const int64_t most = cuda::held_elements(item) * int64_t{cuda::kRowThreads} / (columns ? 32 : 1) * cuda::kRowCluster;
         EXPECT_EQ(plan.held, length <= most) << length;
         if (!plan.held) continue;
-        EXPECT_GE(int64_t{plan.threads} * plan.cluster * cuda::held_elements(item), length);
+        EXPECT_GE(int64_t{plan.threads} * plan.cluster * plan.share, length);
         EXPECT_LE(plan.cluster, cuda::kRowCluster);
         EXPECT_EQ(plan.wide, !columns && length * static_cast<int64_t>(item) % 16 == 0);
       }

@@ -68,7 +68,7 @@ struct Normalize {
     const C least = p.least > 0 && epsilon == C(0) ? std::numeric_limits<C>::denorm_min() : epsilon;
     const C size = norm(row, p);
     const C divisor = size < least ? least : size;  // NaN stays
-    row.write(1, [=](C (&values)[Row::kGroup], int64_t, int64_t) {
+    row.write(1, [=](C(&values)[Row::kGroup], int64_t, int64_t, int) {
 #pragma unroll
       for (C& v : values) v = v / divisor;
     });
@@ -82,7 +82,9 @@ void normalize_rows(const Tensor& x, const Tensor& y, double p, double epsilon) 
   RowPlan plan;
   RowProblem<2> problem;
   make_rows("normalize", {x, y}, 1, false, plan, problem);
-  core::visit_float(x.dtype(), [&]<class T>() { launch_rows<Normalize, T>("normalize", plan, problem, {order_of(p), p, epsilon}, x.device()); });
+  core::visit_float(x.dtype(), [&]<class T>() {
+    launch_rows<Normalize, T>("normalize", plan, problem, {order_of(p), p, epsilon}, x.device());
+  });
 }
 
 }  // namespace tenor::cuda
