@@ -1,65 +1,15 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <iterator>
 
 #include "src/cuda/gemm/sm90_gemm.h"
 #include "src/cuda/gemm/sm90_gemm_launch.cuh"
+#include "src/cuda/gemm/sm90_gemm_map.h"
+#include "src/cuda/gemm/sm90_rows.h"
 
 namespace tenor::cuda::gemm {
 namespace {
-
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
-                                 const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
-                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/// The driver's function, found at run time so that the library loads where there is no driver.
-EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result);
-    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(entry)
-                                                                         : nullptr;
-  }();
-  return found;
-}
-
-/// A batch of row-major matrices: what a tensor map describes.
-struct MapSource {
-  const void* data;
-  int rows, columns;
-  int64_t stride;
-  const int (&batch)[2];
-  const int64_t (&batch_stride)[2];
-};
-
-/// Reads or writes it in boxes of box_rows x box_columns (64, or 32), swizzled by the box's line: 128 or 64 bytes.
-bool make_map(CUtensorMap* map, const MapSource& x, bool bfloat16, int box_rows, int box_columns) {
-  const EncodeTiled encode = encode_tiled();
-  if (!encode) return false;
-  // The strides of dims of size 1 carry no meaning, but the driver checks them.
-  const cuuint64_t line = (static_cast<cuuint64_t>(x.columns) * 2 + 15) / 16 * 16;
-  cuuint64_t sizes[4] = {static_cast<cuuint64_t>(x.columns), static_cast<cuuint64_t>(x.rows), 1, 1};
-  cuuint64_t strides[3] = {x.rows == 1 ? line : static_cast<cuuint64_t>(x.stride) * 2, line, line};
-  for (int d = 0; d < 2; ++d) {
-    if (x.batch[d] == 1 || x.batch_stride[d] == 0) continue;  // shared: its coordinate stays 0
-    sizes[2 + d] = static_cast<cuuint64_t>(x.batch[d]), strides[1 + d] = static_cast<cuuint64_t>(x.batch_stride[d]) * 2;
-  }
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows), 1, 1},
-                   steps[] = {1, 1, 1, 1};
-  return encode(map, bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4,
-                const_cast<void*>(x.data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                box_columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-int multiprocessors() {
-  int device = 0, count = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
-}
 
 bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
@@ -72,41 +22,70 @@ bool tma_stores(const GemmProblem& p) {
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 GemmShape shape_of(const GemmProblem& p, const TileShape& tile) {
-  GemmShape s{};
-  s.m = p.m, s.n = p.n, s.k = p.k;
+  GemmShape s = stores_of(p);
   s.tiles_m = ceil_div(p.m, kTileM * tile.cluster_m), s.tiles_n = ceil_div(p.n, tile.columns * tile.cluster_n);
-  for (int d = 0; d < 2; ++d) {
-    s.batch[d] = p.batch[d], s.batch_c[d] = p.batch_c[d];
-    s.shared_a[d] = p.batch_a[d] == 0, s.shared_b[d] = p.batch_b[d] == 0;
-  }
-  s.tma_store = tma_stores(p), s.float_result = p.float_result, s.bias_float = p.bias_float;
-  s.c = p.c, s.stride_c = p.stride_c, s.column_c = p.column_c;
-  s.bias = p.bias, s.bias_row = p.bias_row, s.bias_column = p.bias_column;
   return s;
 }
 
-bool make_maps(GemmLaunch& launch, const GemmProblem& p, const TileShape& tile) {
+/// C^T = B A^T.
+GemmProblem turned(GemmProblem p) {
+  std::swap(p.a, p.b), std::swap(p.m, p.n);
+  std::swap(p.stride_a, p.stride_b), std::swap(p.stride_c, p.column_c);
+  std::swap(p.batch_a, p.batch_b), std::swap(p.bias_row, p.bias_column);
+  return p;
+}
+
+/// `p` as its kernel computes it, `c` as it lies.
+bool make_maps(GemmLaunch& launch, const GemmProblem& p, const GemmProblem& c, const TileShape& tile) {
   const MapSource a{p.a, p.m, p.k, p.stride_a, p.batch, p.batch_a};
   const MapSource b{p.b, p.b_outer ? p.k : p.n, p.b_outer ? p.n : p.k, p.stride_b, p.batch, p.batch_b};
-  const MapSource c{p.c, p.m, p.n, p.stride_c, p.batch, p.batch_c};
   const int share_b = (p.b_outer ? kTileK : tile.columns) / tile.cluster_m;
   if (!make_map(&launch.a, a, p.bfloat16, kTileM / tile.cluster_n, kTileK) ||
       !make_map(&launch.b, b, p.bfloat16, share_b, 64))
     return false;
-  return !launch.shape.tma_store || make_map(&launch.c, c, p.bfloat16, 64, tile.columns % 64 == 0 ? 64 : 32);
+  if (!launch.shape.tma_store) return true;
+  const MapSource stored{c.c, c.m, c.n, c.stride_c, c.batch, c.batch_c};
+  if (launch.shape.turned) return make_map(&launch.c, stored, p.bfloat16, 8, 64);
+  return make_map(&launch.c, stored, p.bfloat16, 64, tile.columns % 64 == 0 ? 64 : 32);
 }
 
-/// Clock cycles that a tile would need, roughly: waves of clusters, each step of k bound by the tensor cores (4 cycles
-/// a column) or by what its blocks read from L2 (32 bytes a cycle and multiprocessor, when all of them read).
-double cost_of(const GemmProblem& p, const TileShape& t, int processors) {
-  const int blocks = t.cluster_m * t.cluster_n, slots = std::max(1, processors / blocks - (blocks > 2));
-  const double clusters =
-      double(ceil_div(p.m, kTileM * t.cluster_m)) * ceil_div(p.n, t.columns * t.cluster_n) * p.batch[0] * p.batch[1];
-  const double waves = std::ceil(clusters / slots), active = std::min<double>(clusters, slots) * blocks / processors;
-  const double step =
-      std::max(4.0 * t.columns, 4.0 * (double(kTileM) / t.cluster_n + double(t.columns) / t.cluster_m) * active);
-  const double store = tma_stores(p) ? 1500 : 1500 + 40.0 * t.columns;
-  return waves * (ceil_div(p.k, kTileK) * step + store);
+/// Clusters of that tile that the device holds at once: of four blocks some do not fit what its parts leave over.
+int slots_of(const TileShape& t, int processors) {
+  const int blocks = t.cluster_m * t.cluster_n;
+  return std::max(1, processors / blocks - (blocks > 2 ? 3 : 0));
+}
+
+double clusters_of(const GemmProblem& p, const TileShape& t) {
+  return double(ceil_div(p.m, kTileM * t.cluster_m)) * ceil_div(p.n, t.columns * t.cluster_n) * p.batch[0] * p.batch[1];
+}
+
+/// Whether splitting a plan's last waves would shorten them: more clusters than fit at once, and no whole waves.
+bool can_split(const GemmProblem& p, const TileShape& t, int processors) {
+  const double clusters = clusters_of(p, t);
+  const int slots = slots_of(t, processors);
+  return clusters > slots && std::fmod(clusters, slots) != 0 && 2.0 * slots * ceil_div(p.k, kTileK) < INT32_MAX;
+}
+
+/// Clock cycles that a plan would need, roughly: waves of clusters, each step of k bound by the tensor cores (4 cycles
+/// a column, and a start) or by what its blocks read from L2 (48 bytes a cycle and multiprocessor, when all of them
+/// read; twice the lines where rows do not start at multiples of 128 bytes). The constants fit measurements on one
+/// H200.
+double cost_of(const GemmProblem& p, const TileShape& t, int processors, bool split, bool tma) {
+  const int blocks = t.cluster_m * t.cluster_n, slots = slots_of(t, processors);
+  const double clusters = clusters_of(p, t);
+  const double waves = split ? clusters / slots : std::ceil(clusters / slots),
+               active = std::min<double>(clusters, slots) * blocks / processors;
+  const double lines = p.stride_a % 64 || p.stride_b % 64 ? 2 : 1;
+  const double read = 128 * lines * (double(kTileM) / t.cluster_n + double(t.columns) / t.cluster_m) * active;
+  const double step = std::max(4.0 * t.columns + 140, read / 48), store = tma ? 5000 : 5000 + 40.0 * t.columns;
+  // What splitting costs: the hand-over, and that blocks no longer walk k together.
+  return waves * (ceil_div(p.k, kTileK) * step + store) * (split ? 1.04 : 1) + (split ? 18000 : 0);
+}
+
+/// A number that no flag in memory holds but those of this launch.
+uint64_t next_token() {
+  static std::atomic<uint64_t> count{0x9E3779B97F4A7C15};
+  return count.fetch_add(0x9E3779B97F4A7C15);
 }
 
 }  // namespace
@@ -128,28 +107,57 @@ int sm90_gemm_tiles(bool b_outer, const TileShape** tiles) {
   return static_cast<int>(b_outer ? std::size(kOuterTiles) : std::size(kInnerTiles));
 }
 
-int sm90_gemm_choice(const GemmProblem& p) {
+GemmPlan sm90_gemm_choice(const GemmProblem& p) {
   const TileShape* tiles;
   const int count = sm90_gemm_tiles(p.b_outer, &tiles), processors = multiprocessors();
-  int best = 0;
-  for (int i = 1; i < count; ++i)
-    if (cost_of(p, tiles[i], processors) < cost_of(p, tiles[best], processors)) best = i;
+  const bool tma = tma_stores(p);
+  GemmPlan best;
+  if (!p.b_outer && std::min(p.m, p.n) <= kMostRows) {
+    best.rows = true, best.turned = p.n < p.m;
+    return best;
+  }
+  double least = INFINITY;
+  for (bool turn : {false, true}) {
+    if (turn && p.b_outer) continue;  // the kernel reads its A along k only
+    const GemmProblem q = turn ? turned(p) : p;
+    for (int i = 0; i < count; ++i)
+      for (bool split : {false, true}) {
+        if (split && !can_split(q, tiles[i], processors)) continue;
+        const double cost = cost_of(q, tiles[i], processors, split, tma && (turn || tiles[i].columns % 32 == 0));
+        if (cost < least) least = cost, best = {i, turn, split, false};
+      }
+  }
   return best;
 }
 
-cudaError_t sm90_gemm_with(const GemmProblem& p, int tile, cudaStream_t stream) {
+size_t sm90_gemm_workspace(const GemmProblem& p, const GemmPlan& plan) {
   const TileShape* tiles;
   sm90_gemm_tiles(p.b_outer, &tiles);
-  GemmLaunch launch{};
-  launch.shape = shape_of(p, tiles[tile]);
-  if (!make_maps(launch, p, tiles[tile])) return cudaErrorInvalidValue;
-  launch.clusters = launch.shape.tiles_m * launch.shape.tiles_n * p.batch[0] * p.batch[1];
-  launch.stream = stream;
-  return p.bfloat16 ? launch_bfloat16(p.b_outer, tile, launch) : launch_float16(p.b_outer, tile, launch);
+  if (!plan.split) return 0;
+  return size_t{kConsumers} * multiprocessors() *
+         (64 * size_t(tiles[plan.tile].columns) * sizeof(float) + sizeof(uint64_t));
 }
 
-cudaError_t sm90_gemm(const GemmProblem& p, cudaStream_t stream) {
-  return sm90_gemm_with(p, sm90_gemm_choice(p), stream);
+cudaError_t sm90_gemm(const GemmProblem& p, const GemmPlan& plan, cudaStream_t stream) {
+  const TileShape* tiles;
+  sm90_gemm_tiles(p.b_outer, &tiles);
+  const TileShape& tile = tiles[plan.tile];
+  const GemmProblem q = plan.turned ? turned(p) : p;
+  if (plan.rows) return sm90_rows(q, stream);
+  GemmLaunch launch{};
+  launch.shape = shape_of(q, tile);
+  launch.shape.turned = plan.turned, launch.shape.tma_store = tma_stores(p) && (plan.turned || tile.columns % 32 == 0);
+  if (!make_maps(launch, q, p, tile)) return cudaErrorInvalidValue;
+  if (plan.split && p.workspace) {
+    const size_t slots = size_t{kConsumers} * multiprocessors();
+    launch.shape.carry = {
+        static_cast<float4*>(p.workspace),
+        reinterpret_cast<uint64_t*>(static_cast<char*>(p.workspace) + slots * 64 * tile.columns * sizeof(float)),
+        next_token()};
+  }
+  launch.clusters = launch.shape.tiles_m * launch.shape.tiles_n * p.batch[0] * p.batch[1];
+  launch.stream = stream;
+  return p.bfloat16 ? launch_bfloat16(p.b_outer, plan.tile, launch) : launch_float16(p.b_outer, plan.tile, launch);
 }
 
 }  // namespace tenor::cuda::gemm

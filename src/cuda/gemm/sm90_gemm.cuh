@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include "src/cuda/gemm/sm90_gemm_carry.cuh"
 #include "src/cuda/gemm/sm90_gemm_store.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
@@ -18,7 +19,7 @@
 namespace tenor::cuda::gemm {
 
 /// Everything that a kernel is compiled for.
-template <class T_, int kColumns_, int kClusterM_, int kClusterN_, ptx::TileLayout kLayoutB_>
+template <class T_, int kColumns_, int kClusterM_, int kClusterN_, ptx::TileLayout kLayoutB_, int kRing = 192 << 10>
 struct GemmConfig {
   using T = T_;
   static constexpr int kColumns = kColumns_, kClusterM = kClusterM_, kClusterN = kClusterN_,
@@ -26,36 +27,52 @@ struct GemmConfig {
   static constexpr ptx::TileLayout kLayoutB = kLayoutB_;
   static constexpr bool kOuterB = kLayoutB == ptx::TileLayout::kOuter;
   static constexpr int kStageBytes = (kTileM + kColumns) * kTileK * 2;
-  static constexpr int kStages = (192 << 10) / kStageBytes < 8 ? (192 << 10) / kStageBytes : 8;
-  static constexpr int kInstruction =
-      kColumns == 224 || kColumns == 192 ? kColumns / 2 : kColumns;  ///< columns of one wgmma
-  static constexpr int kParts = kColumns / kInstruction;
+  static constexpr int kStages = kRing / kStageBytes < 8 ? kRing / kStageBytes : 8;
   /// What this block loads and multicasts: rows of A, and of B columns or (outer) lines of k.
   static constexpr int kShareA = kTileM / kClusterN, kShareB = (kOuterB ? kTileK : kColumns) / kClusterM;
 };
+
+inline constexpr int kSaveBarrier = kConsumers + 1;  ///< the first of those at which sums are handed on
 
 /// The shared memory of a block. Operand tiles are 1024-byte aligned, as their swizzle asks.
 template <class Config>
 struct alignas(1024) GemmShared {
   typename Config::T a[Config::kStages][kTileM * kTileK];
   typename Config::T b[Config::kStages][Config::kColumns * kTileK];
-  typename Config::T c[kConsumers][2]
-                      [64 * kStoreColumns<Config::kColumns>];  // boxes of each warpgroup on their way out
+  typename Config::T c[kConsumers][2][kStaging];  // boxes of each warpgroup on their way out
   uint64_t full[Config::kStages], empty[Config::kStages];
 };
 
-/// The cluster's tile that comes i-th: columns run inside groups of `kGroup` tile rows, so that a wave of clusters
-/// touches a near-square part of C and its operands stay in L2; matrices of the batch come one after the other.
+/// Where a cluster's tile lies.
 struct TilePlace {
-  static constexpr int kGroup = 8;
-  int row, column, z, w;  // z and w: the matrix of the batch
-  __device__ TilePlace(const GemmShape& shape, int i) {
+  int y, last;   ///< its first row, and where the rows end that are its matrix's or its group's
+  int column;    ///< counted in tiles of clusters
+  int2 a, b, c;  ///< the matrices of the batch
+};
+
+/// The tiles of a batch of products. The one that comes i-th: columns run inside groups of `kGroup` tile rows, so that
+/// a wave of clusters touches a near-square part of C and its operands stay in L2; matrices come one after the other.
+template <class Config>
+struct DenseTiles {
+  const GemmShape& shape;
+  /// This cluster's i-th piece of work.
+  __device__ __forceinline__ bool piece(int i, Piece& piece) const {
+    return piece_of(i, shape.tiles_m * shape.tiles_n * shape.batch[0] * shape.batch[1], shape.split, steps_of(shape),
+                    blockIdx.x / Config::kBlocks, gridDim.x / Config::kBlocks, piece);
+  }
+  __device__ __forceinline__ TilePlace place(int i) const {
+    constexpr int kGroup = 8;
     const int tiles = shape.tiles_m * shape.tiles_n, matrix = i / tiles;
-    z = matrix % shape.batch[0], w = matrix / shape.batch[0], i -= matrix * tiles;
+    const int z = matrix % shape.batch[0], w = matrix / shape.batch[0];
+    i -= matrix * tiles;
     const int per_group = kGroup * shape.tiles_n, group = i / per_group, first = group * kGroup;
     const int rows = min(kGroup, shape.tiles_m - first), within = i - group * per_group;
-    row = first + within % rows;
-    column = within / rows;
+    return {(first + within % rows) * Config::kClusterM * kTileM,
+            shape.m,
+            within / rows,
+            {shape.shared_a[0] ? 0 : z, shape.shared_a[1] ? 0 : w},
+            {shape.shared_b[0] ? 0 : z, shape.shared_b[1] ? 0 : w},
+            {z, w}};
   }
 };
 
@@ -118,28 +135,32 @@ __device__ __forceinline__ void load_b(typename Config::T* tile, const CUtensorM
   }
 }
 
+/// Whether this block's cluster computes the first steps of a tile that the next one finishes; it does so first of all.
+template <class Tiles>
+__device__ __forceinline__ bool saves(const Tiles& tiles) {
+  Piece piece;
+  return tiles.piece(0, piece) && piece.last < steps_of(tiles.shape);
+}
+
 /// The loading warpgroup: one thread walks the block's tiles and keeps the ring full.
-template <class Config>
-__device__ void gemm_produce(GemmShared<Config>& shared, const GemmShape& shape, const CUtensorMap& map_a,
+template <class Config, class Tiles>
+__device__ void gemm_produce(GemmShared<Config>& shared, const Tiles& tiles, const CUtensorMap& map_a,
                              const CUtensorMap& map_b) {
   const BlockPlace<Config> place;
-  const int clusters = gridDim.x / Config::kBlocks, steps = (shape.k + kTileK - 1) / kTileK;
   LoadTarget rows{nullptr, place.beside()}, columns{nullptr, place.stacked()};
   Ring<Config::kStages> ring;
-  for (int i = blockIdx.x / Config::kBlocks; i < shape.tiles_m * shape.tiles_n * shape.batch[0] * shape.batch[1];
-       i += clusters) {
-    const TilePlace tile(shape, i);
-    const int y = (tile.row * Config::kClusterM + place.m) * kTileM + place.n * Config::kShareA,
+  Piece piece;
+  for (int i = 0; tiles.piece(i, piece); ++i) {
+    const TilePlace tile = tiles.place(piece.tile);
+    const int y = tile.y + place.m * kTileM + place.n * Config::kShareA,
               x = (tile.column * Config::kClusterN + place.n) * Config::kColumns;
-    const int2 matrix_a{shape.shared_a[0] ? 0 : tile.z, shape.shared_a[1] ? 0 : tile.w};
-    const int2 matrix_b{shape.shared_b[0] ? 0 : tile.z, shape.shared_b[1] ? 0 : tile.w};
-    for (int step = 0; step < steps; ++step) {
+    for (int step = piece.first; step < piece.last; ++step) {
       ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
       rows.full = columns.full = &shared.full[ring.stage];
       ptx::mbarrier_arrive_expect(rows.full, Config::kStageBytes);
       load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, map_a, step * kTileK, y,
-                              matrix_a, rows);
-      load_b<Config>(shared.b[ring.stage], map_b, step * kTileK, x, matrix_b, place.m, columns);
+                              tile.a, rows);
+      load_b<Config>(shared.b[ring.stage], map_b, step * kTileK, x, tile.b, place.m, columns);
       ring.advance();
     }
   }
@@ -162,55 +183,61 @@ template <class Config>
 __device__ __forceinline__ void multiply(float (&d)[Config::kColumns / 2], const typename Config::T* a_tile,
                                          const typename Config::T* b_tile, bool first) {
   const uint64_t a = ptx::wgmma_descriptor(a_tile), b = ptx::wgmma_descriptor<Config::kLayoutB>(b_tile);
-  constexpr int kOwn = Config::kInstruction / 2, kPartBytes = Config::kInstruction * kTileK * 2;
   ptx::wgmma_fence();
 #pragma unroll
   for (int k = 0; k < kTileK / 16; ++k)
-#pragma unroll
-    for (int part = 0; part < Config::kParts; ++part)
-      ptx::wgmma<typename Config::T, Config::kInstruction, Config::kLayoutB>(
-          reinterpret_cast<float(&)[kOwn]>(d[part * kOwn]), a + k * ptx::kWgmmaStepK<>,
-          b + part * (kPartBytes >> 4) + k * ptx::kWgmmaStepK<Config::kLayoutB>, !first || k > 0);
+    ptx::wgmma<typename Config::T, Config::kColumns, Config::kLayoutB>(
+        d, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<Config::kLayoutB>, !first || k > 0);
   ptx::wgmma_commit();
 }
 
 /// A computing warpgroup: 64 rows of each of the block's tiles.
-template <class Config>
-__device__ void gemm_consume(GemmShared<Config>& shared, const GemmShape& shape, const CUtensorMap& map_c) {
+template <class Config, class Tiles>
+__device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, const CUtensorMap& map_c) {
   const BlockPlace<Config> place;
-  const int group = threadIdx.x / 128 - 1, clusters = gridDim.x / Config::kBlocks,
-            steps = (shape.k + kTileK - 1) / kTileK;
+  const GemmShape& shape = tiles.shape;
+  const int group = threadIdx.x / 128 - 1, steps = steps_of(shape), slot = blockIdx.x * kConsumers + group;
   Ring<Config::kStages> ring;
   float d[Config::kColumns / 2];
-  for (int i = blockIdx.x / Config::kBlocks; i < shape.tiles_m * shape.tiles_n * shape.batch[0] * shape.batch[1];
-       i += clusters) {
-    const TilePlace tile(shape, i);
-    int before = -1;
-    for (int step = 0; step < steps; ++step) {
+  Piece piece;
+  for (int i = 0; tiles.piece(i, piece); ++i) {
+    if (piece.first > 0) load_sums(shape.carry, slot - Config::kBlocks * kConsumers, d, group + 1);
+    ptx::wgmma_pin(d);
+    const auto step_over = [&](bool first) {
       ptx::mbarrier_wait(&shared.full[ring.stage], ring.parity);
-      multiply<Config>(d, shared.a[ring.stage] + group * 64 * kTileK, shared.b[ring.stage], step == 0);
+      multiply<Config>(d, shared.a[ring.stage] + group * 64 * kTileK, shared.b[ring.stage], first);
+    };
+    step_over(piece.first == 0);
+    int before = ring.stage;
+    ring.advance();
+    for (int step = piece.first + 1; step < piece.last; ++step) {
+      step_over(false);
       // One product stays in flight: the stage before it has been read.
       ptx::wgmma_wait<1>();
-      if (before >= 0) release(shared, place, before);
+      release(shared, place, before);
       before = ring.stage;
       ring.advance();
     }
     ptx::wgmma_wait<0>();
-    if (before >= 0) release(shared, place, before);
-    const int y = (tile.row * Config::kClusterM + place.m) * kTileM + group * 64,
+    ptx::wgmma_pin(d);
+    release(shared, place, before);
+    if (piece.last < steps) {
+      save_sums(shape.carry, slot, d, kSaveBarrier + group);
+      continue;
+    }
+    const TilePlace tile = tiles.place(piece.tile);
+    const int y = tile.y + place.m * kTileM + group * 64,
               x = (tile.column * Config::kClusterN + place.n) * Config::kColumns;
-    store_tile<typename Config::T, Config::kColumns>(shared.c[group], d, shape, map_c, y, x, tile.z, tile.w, group + 1);
+    store_tile<typename Config::T, Config::kColumns>(shared.c[group], d, shape, map_c, tile.last, y, x, tile.c.x,
+                                                     tile.c.y, group + 1);
   }
-  if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+  if (threadIdx.x % 128 < kTurnedBoxes) ptx::tma_store_wait_read<0>();
 }
 
-template <class Config>
-__global__ void __launch_bounds__(kThreads, 1)
-    sm90_gemm_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                     const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape) {
-  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
-  extern __shared__ __align__(1024) unsigned char raw[];
-  auto& shared = *reinterpret_cast<GemmShared<Config>*>(raw);
+/// A block's work, once its tiles are known: the body of the kernels.
+template <class Config, class Tiles>
+__device__ __forceinline__ void gemm_block(GemmShared<Config>& shared, const Tiles& tiles, const CUtensorMap& map_a,
+                                           const CUtensorMap& map_b, const CUtensorMap& map_c) {
   if (threadIdx.x == 0) {
     for (int s = 0; s < Config::kStages; ++s) {
       ptx::mbarrier_init(&shared.full[s], 1);
@@ -219,17 +246,29 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::mbarrier_init_fence();
     ptx::tma_prefetch_map(&map_a);
     ptx::tma_prefetch_map(&map_b);
-    if (shape.tma_store) ptx::tma_prefetch_map(&map_c);
+    if (tiles.shape.tma_store) ptx::tma_prefetch_map(&map_c);
   }
   ptx::cluster_sync();
   if (threadIdx.x < 128) {
     ptx::registers_decrease<40>();
-    if (threadIdx.x == 0) gemm_produce(shared, shape, map_a, map_b);
+    const int group = static_cast<int>(threadIdx.x) / 32 - 1;
+    if (threadIdx.x == 0) gemm_produce(shared, tiles, map_a, map_b);
+    if (group >= 0 && group < kConsumers && saves(tiles))
+      publish_sums(tiles.shape.carry, blockIdx.x * kConsumers + group, kSaveBarrier + group);
   } else {
     ptx::registers_increase<232>();
-    gemm_consume(shared, shape, map_c);
+    gemm_consume(shared, tiles, map_c);
   }
   ptx::cluster_sync();  // no block leaves while another may still write to its shared memory
+}
+
+template <class Config>
+__global__ void __launch_bounds__(kThreads, 1)
+    sm90_gemm_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                     const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
+  extern __shared__ __align__(1024) unsigned char raw[];
+  gemm_block(*reinterpret_cast<GemmShared<Config>*>(raw), DenseTiles<Config>{shape}, map_a, map_b, map_c);
 }
 
 }  // namespace tenor::cuda::gemm

@@ -25,23 +25,38 @@ struct GemmProblem {
   const void* bias = nullptr;  ///< element (i, j) gets bias[i * bias_row + j * bias_column], of which one step is 0
   bool bias_float = false;     ///< float32; else of the operands' dtype
   int64_t bias_row = 0, bias_column = 1;
+  /// Device memory of sm90_gemm_workspace bytes, or null; what lies in it matters not.
+  void* workspace = nullptr;
 };
 
 /// Why the kernel cannot take the problem; empty when it can. TMA asks for 16-byte aligned bases and strides of A and
 /// B; C may lie anyhow (where TMA cannot store it, threads do).
 std::string sm90_gemm_why_not(const GemmProblem& problem);
 
-/// Launches it on the stream. The bits of an element depend on its two rows (its row and its column) and k alone.
-cudaError_t sm90_gemm(const GemmProblem& problem, cudaStream_t stream);
-
 /// A tile: columns of a block's 128-row tile, and how many blocks of a cluster lie below and beside one another.
 struct TileShape {
   int columns, cluster_m, cluster_n;
 };
-/// The tiles that there are for a layout of B, and the one that sm90_gemm chooses: the least of a model of its time.
+/// The tiles that there are for a layout of B.
 int sm90_gemm_tiles(bool b_outer, const TileShape** tiles);
-int sm90_gemm_choice(const GemmProblem& problem);
-/// sm90_gemm with the tile of that index: for tests and measurements.
-cudaError_t sm90_gemm_with(const GemmProblem& problem, int tile, cudaStream_t stream);
+
+/// How a problem is computed. No choice changes a bit of the result.
+struct GemmPlan {
+  int tile = 0;         ///< its index
+  bool turned = false;  ///< C^T = B A^T: tiles lie with their rows along C's columns
+  bool split = false;   ///< tiles of the last waves are dealt by steps of k; takes a workspace
+  bool rows = false;    ///< by the kernel for few rows (sm90_rows.cuh): m, or turned n, at most 64, B not outer
+};
+/// The least of a model of the time; it splits where it would with a workspace.
+GemmPlan sm90_gemm_choice(const GemmProblem& problem);
+/// Bytes of workspace that a plan takes; 0 unless it splits.
+size_t sm90_gemm_workspace(const GemmProblem& problem, const GemmPlan& plan);
+
+/// Launches it on the stream; without a workspace nothing is split. The bits of an element depend on its two rows (its
+/// row and its column) and k alone.
+cudaError_t sm90_gemm(const GemmProblem& problem, const GemmPlan& plan, cudaStream_t stream);
+inline cudaError_t sm90_gemm(const GemmProblem& problem, cudaStream_t stream) {
+  return sm90_gemm(problem, sm90_gemm_choice(problem), stream);
+}
 
 }  // namespace tenor::cuda::gemm

@@ -6,16 +6,39 @@
 
 namespace tenor::cuda::gemm {
 
-/// B with contiguous k, and with contiguous n. The first serve products that fill the chip, the others few rows (whose
-/// blocks side by side share them) and small matrices.
-inline constexpr TileShape kInnerTiles[] = {{256, 2, 1}, {224, 2, 1}, {192, 2, 1}, {128, 2, 1},
-                                            {128, 1, 4}, {128, 1, 1}, {96, 2, 2},  {64, 1, 1}};
-inline constexpr TileShape kOuterTiles[] = {{256, 2, 1}, {128, 1, 4}, {128, 1, 1}};
+/// B with contiguous k, and with contiguous n. The wide ones serve products that fill the chip, those between a dim of
+/// so many rows or columns that they fit it, the narrow ones small matrices.
+inline constexpr TileShape kInnerTiles[] = {{256, 2, 1}, {256, 2, 2}, {224, 2, 1}, {208, 2, 1},
+                                            {192, 2, 1}, {176, 2, 1}, {128, 2, 1}, {128, 2, 2},
+                                            {112, 2, 1}, {64, 1, 1},  {32, 1, 2}};
+inline constexpr TileShape kOuterTiles[] = {{256, 2, 1}, {256, 2, 2}, {128, 1, 4}, {128, 1, 1}};
+
+/// What the stores of a problem need, and its sizes.
+inline GemmShape stores_of(const GemmProblem& p) {
+  GemmShape s{};
+  s.m = p.m, s.n = p.n, s.k = p.k;
+  for (int d = 0; d < 2; ++d) {
+    s.batch[d] = p.batch[d], s.batch_c[d] = p.batch_c[d];
+    s.shared_a[d] = p.batch_a[d] == 0, s.shared_b[d] = p.batch_b[d] == 0;
+  }
+  s.float_result = p.float_result, s.bias_float = p.bias_float;
+  s.c = p.c, s.stride_c = p.stride_c, s.column_c = p.column_c;
+  s.bias = p.bias, s.bias_row = p.bias_row, s.bias_column = p.bias_column;
+  return s;
+}
+
+/// Of the current device.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return count;
+}
 
 struct GemmLaunch {
   CUtensorMap a, b, c;
   GemmShape shape;
-  int clusters;  ///< at most; as many as the device holds at once
+  int clusters;  ///< tiles; at most as many clusters as the device holds at once
   cudaStream_t stream;
 };
 
@@ -50,8 +73,11 @@ cudaError_t launch_config(const GemmLaunch& launch) {
                ? count
                : 32 / Config::kBlocks;
   }();
-  const GemmGrid<Config> grid(launch.clusters < resident ? launch.clusters : resident, launch.stream);
-  return cudaLaunchKernelEx(&grid.config, kernel, launch.a, launch.b, launch.c, launch.shape);
+  const int clusters = launch.clusters < resident ? launch.clusters : resident;
+  GemmShape shape = launch.shape;
+  if (shape.carry.sums && launch.clusters % clusters) shape.split = launch.clusters % clusters + clusters;
+  const GemmGrid<Config> grid(clusters, launch.stream);
+  return cudaLaunchKernelEx(&grid.config, kernel, launch.a, launch.b, launch.c, shape);
 }
 
 template <class T, bool kOuter, int kTile = 0>

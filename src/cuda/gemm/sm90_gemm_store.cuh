@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include "src/cuda/gemm/sm90_gemm_carry.cuh"
 #include "src/cuda/ptx/tma.cuh"
 #include "src/cuda/ptx/wgmma.cuh"
 
@@ -16,20 +17,27 @@ inline constexpr int kConsumers = 2, kThreads = 128 * (kConsumers + 1);
 /// Columns of a box of C that TMA stores: a swizzled line of 128 bytes, or 64.
 template <int kColumns>
 inline constexpr int kStoreColumns = kColumns % 64 == 0 ? 64 : 32;
+inline constexpr int kStaging = 64 * 64;  ///< elements of a warpgroup's box on its way out, at most
+inline constexpr int kTurnedBoxes = 8;    ///< boxes of eight lines in it, and threads that store one each
 
 /// What a launch needs. Tiles count clusters.
 struct GemmShape {
   int m, n, k;
   int tiles_m, tiles_n;
+  int split;  ///< tiles that are dealt by steps (sm90_gemm_carry.cuh)
+  CarrySpace carry;
   int batch[2];
   bool shared_a[2], shared_b[2];  ///< one matrix for that dim of the batch
   bool tma_store;                 ///< C has the operands' dtype and lies as TMA asks
+  bool turned;                    ///< it lies so with its columns along memory's rows
   bool float_result, bias_float;
   void* c;
   int64_t stride_c, column_c, batch_c[2];
   const void* bias;
   int64_t bias_row, bias_column;
 };
+
+__device__ __forceinline__ int steps_of(const GemmShape& shape) { return (shape.k + kTileK - 1) / kTileK; }
 
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high);
@@ -75,10 +83,21 @@ __device__ void add_bias(float (&d)[kCount], const GemmShape& shape, int y, int 
   }
 }
 
+/// Until the box before the last (or `all`) that the warpgroup's first `threads` stored has left its place.
+__device__ __forceinline__ void wait_for_staging(bool all, int threads, int barrier) {
+  if (threadIdx.x % 128 < threads) {
+    if (all)
+      ptx::tma_store_wait_read<0>();
+    else
+      ptx::tma_store_wait_read<1>();
+  }
+  warpgroup_sync(barrier);
+}
+
 /// Rounds 64 x kColumns accumulators to T and stores them through shared memory, two boxes in turn.
 template <class T, int kColumns>
-__device__ void store_rounded(T (&staging)[2][64 * kStoreColumns<kColumns>], const float (&d)[kColumns / 2],
-                              const CUtensorMap& map, int y, int x, int z, int w, int barrier) {
+__device__ void store_rounded(T (&staging)[2][kStaging], const float (&d)[kColumns / 2], const CUtensorMap& map, int y,
+                              int x, int z, int w, int barrier) {
   constexpr int kBox = kStoreColumns<kColumns>, kChunks = kBox / 8;
   const int lane = threadIdx.x % 32, matrix = lane / 8, row = threadIdx.x % 128 / 32 * 16 + (matrix & 1) * 8 + lane % 8;
   const int swizzle = kBox == 64 ? row & 7 : row >> 1 & 3;
@@ -86,13 +105,7 @@ __device__ void store_rounded(T (&staging)[2][64 * kStoreColumns<kColumns>], con
   for (int box = 0; box < kColumns / kBox; ++box) {
     // The box before the last has left its place; the first of an odd count takes the last's.
     constexpr bool kOdd = kColumns / kBox % 2;
-    if (threadIdx.x % 128 == 0) {
-      if (kOdd && box == 0)
-        ptx::tma_store_wait_read<0>();
-      else
-        ptx::tma_store_wait_read<1>();
-    }
-    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+    wait_for_staging(kOdd && box == 0, 1, barrier);
 #pragma unroll
     for (int pair = 0; pair < kChunks / 2; ++pair) {  // two groups of 8 columns a stmatrix
       const int j = 4 * (box * kChunks + pair * 2);
@@ -101,7 +114,7 @@ __device__ void store_rounded(T (&staging)[2][64 * kStoreColumns<kColumns>], con
                        pack<T>(d[j + 6], d[j + 7]));
     }
     ptx::fence_async_proxy();
-    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+    warpgroup_sync(barrier);
     if (threadIdx.x % 128 == 0) {
       ptx::tma_store_4d(&map, staging[box % 2], x + box * kBox, y, z, w);
       ptx::tma_store_commit();
@@ -109,13 +122,48 @@ __device__ void store_rounded(T (&staging)[2][64 * kStoreColumns<kColumns>], con
   }
 }
 
-/// Stores accumulators element by element: C of any strides, of T or float32, rows that end inside 16 bytes.
+/// Likewise where C's memory has the tile's columns as rows: eight of them a box, 64 columns in turn.
+template <class T, int kColumns>
+__device__ void store_turned(T (&staging)[2][kStaging], const float (&d)[kColumns / 2], const CUtensorMap& map, int y,
+                             int x, int z, int w, int barrier) {
+  constexpr int kLast = kColumns / 8 - 1;
+  constexpr bool kOdd = (kLast / 8 + 1) % 2;
+  const int line = threadIdx.x % 8, chunk = threadIdx.x % 128 / 32 * 2 + threadIdx.x % 16 / 8, own = threadIdx.x % 128;
+#pragma unroll
+  for (int j = 0; j <= kLast; ++j) {  // eight of the tile's columns
+    T* piece = staging[j / 8 % 2];
+    if (j % 8 == 0) wait_for_staging(kOdd && j == 0, kTurnedBoxes, barrier);
+    ptx::stmatrix_x2_turned(piece + (j % 8 * 8 + line) * 64 + (chunk ^ line) * 8, pack<T>(d[4 * j], d[4 * j + 1]),
+                            pack<T>(d[4 * j + 2], d[4 * j + 3]));
+    if (j % 8 < 7 && j < kLast) continue;
+    ptx::fence_async_proxy();
+    warpgroup_sync(barrier);
+    if (own < kTurnedBoxes) {
+      if (own <= j % 8) ptx::tma_store_4d(&map, piece + own * 8 * 64, y, x + (j / 8 * 8 + own) * 8, z, w);
+      ptx::tma_store_commit();
+    }
+  }
+}
+
+/// Adds its bias to one element and stores it, wherever it lies.
+template <class T>
+__device__ __forceinline__ void store_element(float sum, const GemmShape& shape, int row, int column, int z, int w) {
+  if (shape.bias) sum += bias_at<T>(shape, row * shape.bias_row + column * shape.bias_column);
+  const int64_t at = z * shape.batch_c[0] + w * shape.batch_c[1] + row * shape.stride_c + column * shape.column_c;
+  if (shape.float_result)
+    static_cast<float*>(shape.c)[at] = sum;
+  else
+    static_cast<T*>(shape.c)[at] = static_cast<T>(sum);
+}
+
+/// Stores accumulators element by element, rows below `last` only: C of any strides, of T or float32, rows that end
+/// inside 16 bytes.
 template <class T, int kCount>
-__device__ void store_elements(const float (&d)[kCount], const GemmShape& shape, int y, int x, int z, int w) {
+__device__ void store_elements(const float (&d)[kCount], const GemmShape& shape, int last, int y, int x, int z, int w) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int row = y + accumulator_row(i), column = x + accumulator_column(i);
-    if (row >= shape.m || column >= shape.n) continue;
+    if (row >= last || column >= shape.n) continue;
     const int64_t at = z * shape.batch_c[0] + w * shape.batch_c[1] + row * shape.stride_c + column * shape.column_c;
     if (shape.float_result)
       static_cast<float*>(shape.c)[at] = d[i];
@@ -124,14 +172,16 @@ __device__ void store_elements(const float (&d)[kCount], const GemmShape& shape,
   }
 }
 
+/// Stores a warpgroup's tile, whose first element is (y, x); rows from `last` on are not C's, or another group's.
 template <class T, int kColumns>
-__device__ void store_tile(T (&staging)[2][64 * kStoreColumns<kColumns>], float (&d)[kColumns / 2],
-                           const GemmShape& shape, const CUtensorMap& map, int y, int x, int z, int w, int barrier) {
+__device__ void store_tile(T (&staging)[2][kStaging], float (&d)[kColumns / 2], const GemmShape& shape,
+                           const CUtensorMap& map, int last, int y, int x, int z, int w, int barrier) {
   if (shape.bias) add_bias<T>(d, shape, y, x);
-  if (shape.tma_store)
-    store_rounded<T, kColumns>(staging, d, map, y, x, z, w, barrier);
-  else
-    store_elements<T>(d, shape, y, x, z, w);
+  const bool tma = shape.tma_store && (last == shape.m || y + 64 <= last);
+  if (tma && shape.turned) return store_turned<T, kColumns>(staging, d, map, y, x, z, w, barrier);
+  if constexpr (kColumns % 32 == 0)
+    if (tma) return store_rounded<T, kColumns>(staging, d, map, y, x, z, w, barrier);
+  store_elements<T>(d, shape, last, y, x, z, w);
 }
 
 }  // namespace tenor::cuda::gemm

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "src/cuda/gemm/sm90_gemm.h"
@@ -49,72 +51,117 @@ bool has_hopper() {
   return major == 9;
 }
 
-/// C of one problem under a tile (-1: the usual choice), poisoned with NaN before, checked against the reference;
-/// returns its bits.
-template <class T>
-std::vector<T> run_and_check(int m, int n, int k, int pad, const std::vector<T>& a, const std::vector<T>& b,
-                             bool bfloat16, int tile = -1) {
-  const int64_t sa = (k + 7) / 8 * 8 + pad, sb = sa, sc = (n + 7) / 8 * 8 + pad;
-  T *da = device_copy(a), *db = device_copy(b), *dc = device_copy(std::vector<T>(m * sc, static_cast<T>(NAN)));
-  double* dr = device_copy(std::vector<double>(int64_t{m} * n));
-  reference<T><<<(int64_t{m} * n + 255) / 256, 256>>>(da, db, dr, m, n, k, sa, sb);
-  const GemmProblem p{da, db, dc, m, n, k, sa, sb, sc, bfloat16};
-  EXPECT_EQ(sm90_gemm_why_not(p), "");
-  EXPECT_EQ(tile < 0 ? sm90_gemm(p, nullptr) : sm90_gemm_with(p, tile, nullptr), cudaSuccess);
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  std::vector<T> c(m * sc);
-  std::vector<double> want(int64_t{m} * n);
-  cudaMemcpy(c.data(), dc, c.size() * sizeof(T), cudaMemcpyDeviceToHost);
-  cudaMemcpy(want.data(), dr, want.size() * sizeof(double), cudaMemcpyDeviceToHost);
-  double error = 0, size = 0;
-  int64_t unwritten = 0, spilled = 0;
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < sc; ++j) {
-      const double got = static_cast<float>(c[i * sc + j]);
-      if (j >= n) {
-        spilled += !std::isnan(got);
-      } else if (std::isnan(got)) {
-        ++unwritten;
-      } else {
-        error += std::pow(got - want[i * n + j], 2), size += std::pow(want[i * n + j], 2);
-      }
-    }
-  EXPECT_EQ(unwritten, 0) << m << " " << n << " " << k;
-  EXPECT_EQ(spilled, 0) << m << " " << n << " " << k;
-  EXPECT_LE(std::sqrt(error), std::sqrt(size) * (bfloat16 ? 1.0 / 256 : 1.0 / 2048)) << m << " " << n << " " << k;
-  for (void* x : {static_cast<void*>(da), static_cast<void*>(db), static_cast<void*>(dc), static_cast<void*>(dr)})
-    cudaFree(x);
-  return c;
+/// Every way of computing an m x n product whose B lies so.
+std::vector<GemmPlan> all_plans(bool b_outer, int m, int n) {
+  const TileShape* tiles;
+  const int count = sm90_gemm_tiles(b_outer, &tiles);
+  std::vector<GemmPlan> plans;
+  for (int tile = 0; tile < count; ++tile)
+    for (bool turned : {false, true})
+      for (bool split : {false, true})
+        if (!turned || !b_outer) plans.push_back({tile, turned, split});
+  if (!b_outer && m <= 64) plans.push_back({0, false, false, true});
+  if (!b_outer && n <= 64) plans.push_back({0, true, false, true});
+  return plans;
 }
 
+std::string text_of(const GemmPlan& plan) {
+  return "tile " + std::to_string(plan.tile) + (plan.turned ? " turned" : "") + (plan.split ? " split" : "") +
+         (plan.rows ? " rows" : "");
+}
+
+/// Runs a plan with the workspace that it asks for.
+void run(GemmProblem p, const GemmPlan& plan) {
+  EXPECT_EQ(sm90_gemm_why_not(p), "");
+  const size_t bytes = sm90_gemm_workspace(p, plan);
+  EXPECT_EQ(bytes > 0, plan.split);
+  if (bytes) {
+    EXPECT_EQ(cudaMalloc(&p.workspace, bytes), cudaSuccess);
+    EXPECT_EQ(cudaMemset(p.workspace, 0xAB, bytes), cudaSuccess);
+  }
+  EXPECT_EQ(sm90_gemm(p, plan, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << text_of(plan);
+  cudaFree(p.workspace);
+}
+
+/// The operands of a product on the device, rows of k and of the result padded by `pad`.
 template <class T>
-void check_shapes(bool bfloat16) {
-  const int shapes[][3] = {{1, 8, 8},        {1, 1, 1},         {3, 5, 7},        {64, 64, 64},
-                           {127, 255, 63},   {128, 256, 64},    {129, 257, 65},   {256, 256, 256},
-                           {300, 1000, 520}, {1000, 300, 4104}, {513, 2049, 129}, {4100, 520, 72}};
+struct Product {
+  int m, n, k, pad;
+  T *a, *b;
+  Product(int m, int n, int k, int pad, const std::vector<T>& a, const std::vector<T>& b)
+      : m(m), n(n), k(k), pad(pad), a(device_copy(a)), b(device_copy(b)) {}
+  ~Product() { cudaFree(a), cudaFree(b); }
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+  int64_t stride_k() const { return (k + 7) / 8 * 8 + pad; }
+  int64_t stride_c() const { return (n + 7) / 8 * 8 + pad; }
+  GemmProblem problem() const {
+    return {a, b, nullptr, m, n, k, stride_k(), stride_k(), stride_c(), std::is_same_v<T, __nv_bfloat16>};
+  }
+  /// Its result under a plan, gaps included; everything poisoned with NaN before.
+  std::vector<T> bits(const GemmPlan& plan) const {
+    std::vector<T> c(m * stride_c());
+    GemmProblem p = problem();
+    EXPECT_EQ(cudaMalloc(&p.c, c.size() * sizeof(T)), cudaSuccess);
+    cudaMemset(p.c, 0xFF, c.size() * sizeof(T));
+    run(p, plan);
+    EXPECT_EQ(cudaMemcpy(c.data(), p.c, c.size() * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    cudaFree(p.c);
+    return c;
+  }
+  /// The usual choice's, checked against the reference.
+  std::vector<T> checked() const {
+    const std::vector<T> c = bits(sm90_gemm_choice(problem()));
+    std::vector<double> want(int64_t{m} * n);
+    double* dr = device_copy(want);
+    reference<T><<<(int64_t{m} * n + 255) / 256, 256>>>(a, b, dr, m, n, k, stride_k(), stride_k());
+    cudaMemcpy(want.data(), dr, want.size() * sizeof(double), cudaMemcpyDeviceToHost);
+    cudaFree(dr);
+    double error = 0, size = 0;
+    int64_t unwritten = 0, spilled = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < stride_c(); ++j) {
+        const double got = static_cast<float>(c[i * stride_c() + j]), wanted = j < n ? want[i * n + j] : 0;
+        spilled += j >= n && !std::isnan(got), unwritten += j < n && std::isnan(got);
+        if (j < n) error += (got - wanted) * (got - wanted), size += wanted * wanted;
+      }
+    EXPECT_EQ(unwritten, 0) << m << " " << n << " " << k;
+    EXPECT_EQ(spilled, 0) << m << " " << n << " " << k;
+    EXPECT_LE(std::sqrt(error), std::sqrt(size) * (std::is_same_v<T, __half> ? 1.0 / 2048 : 1.0 / 256))
+        << m << " " << n << " " << k;
+    return c;
+  }
+};
+
+template <class T>
+void check_shapes() {
+  const int shapes[][3] = {{1, 8, 8},         {1, 1, 1},         {3, 5, 7},        {64, 64, 64},
+                           {127, 255, 63},    {128, 256, 64},    {129, 257, 65},   {256, 256, 256},
+                           {300, 1000, 520},  {1000, 300, 4104}, {513, 2049, 129}, {4100, 520, 72},
+                           {4100, 2100, 200}, {9, 1500, 1000},   {40, 140, 4104},  {200, 60, 264}};
   unsigned seed = 1;
-  const TileShape* tiles;
-  const int count = sm90_gemm_tiles(false, &tiles);
   for (const auto& [m, n, k] : shapes)
     for (int pad : {0, 72}) {
       const int64_t stride = (k + 7) / 8 * 8 + pad;
       const auto a = random_values<T>(m * stride, seed++), b = random_values<T>(n * stride, seed++);
-      const auto bits = run_and_check<T>(m, n, k, pad, a, b, bfloat16);
-      for (int tile = 0; tile < count; ++tile) {
-        const auto other = run_and_check<T>(m, n, k, pad, a, b, bfloat16, tile);
+      const Product<T> product(m, n, k, pad, a, b);
+      const auto bits = product.checked();
+      for (const GemmPlan& plan : all_plans(false, m, n)) {
+        const auto other = product.bits(plan);
         EXPECT_EQ(std::memcmp(bits.data(), other.data(), bits.size() * sizeof(T)), 0)
-            << m << " " << n << " " << k << " tile of " << tiles[tile].columns << " columns";
+            << m << " " << n << " " << k << " " << text_of(plan);
       }
     }
 }
 
 TEST(Sm90Gemm, Bfloat16MatchesFloat64) {
   if (!has_hopper()) GTEST_SKIP() << "no Hopper GPU";
-  check_shapes<__nv_bfloat16>(true);
+  check_shapes<__nv_bfloat16>();
 }
 TEST(Sm90Gemm, Float16MatchesFloat64) {
   if (!has_hopper()) GTEST_SKIP() << "no Hopper GPU";
-  check_shapes<__half>(false);
+  check_shapes<__half>();
 }
 
 TEST(Sm90Gemm, RowsDoNotDependOnTheBatch) {
@@ -122,21 +169,20 @@ TEST(Sm90Gemm, RowsDoNotDependOnTheBatch) {
   using T = __nv_bfloat16;
   const int m = 700, n = 520, k = 1048;
   const auto a = random_values<T>(int64_t{m} * k, 5), b = random_values<T>(int64_t{n} * k, 6);
-  const auto whole = run_and_check<T>(m, n, k, 0, a, b, true);
+  const auto whole = Product<T>(m, n, k, 0, a, b).checked();
   for (int row : {0, 63, 64, 255, 256, 699}) {
     const std::vector<T> one(a.begin() + int64_t{row} * k, a.begin() + int64_t{row + 1} * k);
-    const auto alone = run_and_check<T>(1, n, k, 0, one, b, true);
+    const auto alone = Product<T>(1, n, k, 0, one, b).checked();
     EXPECT_EQ(std::memcmp(alone.data(), whole.data() + int64_t{row} * n, n * sizeof(T)), 0) << row;
   }
 }
 
 /// A batch whose B lies [k,n], with a bias, into float32 columns of a larger array: what every field is for.
 template <class R>
-std::vector<R> run_batch(GemmProblem p, size_t c_count, int tile) {
+std::vector<R> run_batch(GemmProblem p, size_t c_count, const GemmPlan& plan) {
   R* c = device_copy(std::vector<R>(c_count, static_cast<R>(NAN)));
   p.c = c;
-  EXPECT_EQ(sm90_gemm_why_not(p), "");
-  EXPECT_EQ(sm90_gemm_with(p, tile, nullptr), cudaSuccess);
+  run(p, plan);
   std::vector<R> out(c_count);
   EXPECT_EQ(cudaMemcpy(out.data(), c, c_count * sizeof(R), cudaMemcpyDeviceToHost), cudaSuccess);
   cudaFree(c);
@@ -163,16 +209,14 @@ TEST(Sm90Gemm, BatchesBiasesAndTheOtherLayoutOfB) {
     outer.b = db, outer.b_outer = true, outer.stride_b = n;
     GemmProblem wide = inner;  // float32, transposed
     wide.float_result = true, wide.stride_c = 1, wide.column_c = m;
-    const auto want = run_batch<T>(inner, size_t{3} * m * n, 0);
-    for (bool other : {false, true}) {
-      const TileShape* tiles;
-      for (int tile = 0; tile < sm90_gemm_tiles(other, &tiles); ++tile) {
-        const auto got = run_batch<T>(other ? outer : inner, size_t{3} * m * n, tile);
+    const auto want = run_batch<T>(inner, size_t{3} * m * n, {});
+    for (bool other : {false, true})
+      for (const GemmPlan& plan : all_plans(other, m, n)) {
+        const auto got = run_batch<T>(other ? outer : inner, size_t{3} * m * n, plan);
         EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(T)), 0)
-            << "outer " << other << " tile " << tile;
+            << "outer " << other << " " << text_of(plan);
       }
-    }
-    const auto exact = run_batch<float>(wide, size_t{3} * m * n, 0);
+    const auto exact = run_batch<float>(wide, size_t{3} * m * n, {});
     double worst = 0;
     for (int z = 0; z < batch; ++z)
       for (int i = 0; i < m; ++i)

@@ -25,7 +25,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(uint64_t* barrier, uint32
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
-/// Arrives.
+/// Arrives at a barrier of this block.
 __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }

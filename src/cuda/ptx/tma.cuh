@@ -38,6 +38,20 @@ __device__ __forceinline__ void tma_load_4d(void* dst, const CUtensorMap* map, i
                "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
                : "memory");
 }
+/// Likewise, under a cache policy.
+__device__ __forceinline__ void tma_load_4d_hinted(void* dst, const CUtensorMap* map, int x, int y, int z, int w, uint64_t* barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(
+          shared_address(dst)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+}
+/// The policy of what is read once: L2 gives it up before all else.
+__device__ __forceinline__ uint64_t evict_first_policy() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 __device__ __forceinline__ void tma_load_4d_multicast(void* dst, const CUtensorMap* map, int x, int y, int z, int w, uint64_t* barrier, uint16_t blocks) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(

@@ -38,6 +38,13 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+/// Keeps the compiler from moving what it does with accumulators past this point, into the run of a wgmma.
+template <int kCount>
+__device__ __forceinline__ void wgmma_pin(float (&d)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
 /// d[64 x N] (+)= a[64 x 16] * b[N x 16]^T, float32 accumulators spread over the 128 threads: thread t holds, for each
 /// group j of 8 columns, d[4j], d[4j+1] in row 16*(t/32) + (t%32)/4, columns 8j + 2*(t%4) and the next, and d[4j+2],
 /// d[4j+3] eight rows below. `accumulate` false starts from zero. T is __nv_bfloat16 or __half; kB is how b lies, a is kInner.
@@ -52,24 +59,36 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint32_t a0, uint32_t a
 
 // The instruction names each register: of each shape, its operands' numbers as text and the registers.
 #define TENOR_EIGHT(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define TENOR_REGISTERS_8 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define TENOR_REGISTERS_16 TENOR_EIGHT(0)
+#define TENOR_REGISTERS_32 TENOR_EIGHT(0), TENOR_EIGHT(8)
 #define TENOR_REGISTERS_64 TENOR_EIGHT(0), TENOR_EIGHT(8), TENOR_EIGHT(16), TENOR_EIGHT(24)
 #define TENOR_REGISTERS_80 TENOR_REGISTERS_64, TENOR_EIGHT(32)
+#define TENOR_REGISTERS_88 TENOR_REGISTERS_80, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43])
 #define TENOR_REGISTERS_96 TENOR_REGISTERS_80, TENOR_EIGHT(40)
 #define TENOR_REGISTERS_112 TENOR_REGISTERS_96, TENOR_EIGHT(48)
 #define TENOR_REGISTERS_128 TENOR_REGISTERS_112, TENOR_EIGHT(56)
 #define TENOR_REGISTERS_160 TENOR_REGISTERS_128, TENOR_EIGHT(64), TENOR_EIGHT(72)
 #define TENOR_REGISTERS_176 TENOR_REGISTERS_160, TENOR_EIGHT(80)
 #define TENOR_REGISTERS_192 TENOR_REGISTERS_176, TENOR_EIGHT(88)
-#define TENOR_REGISTERS_256 TENOR_REGISTERS_192, TENOR_EIGHT(96), TENOR_EIGHT(104), TENOR_EIGHT(112), TENOR_EIGHT(120)
-#define TENOR_NUMBERS_64 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TENOR_REGISTERS_208 TENOR_REGISTERS_192, TENOR_EIGHT(96)
+#define TENOR_REGISTERS_224 TENOR_REGISTERS_208, TENOR_EIGHT(104)
+#define TENOR_REGISTERS_256 TENOR_REGISTERS_224, TENOR_EIGHT(112), TENOR_EIGHT(120)
+#define TENOR_NUMBERS_8 "%0, %1, %2, %3"
+#define TENOR_NUMBERS_16 TENOR_NUMBERS_8 ", %4, %5, %6, %7"
+#define TENOR_NUMBERS_32 TENOR_NUMBERS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define TENOR_NUMBERS_64 TENOR_NUMBERS_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define TENOR_NUMBERS_80 TENOR_NUMBERS_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define TENOR_NUMBERS_88 TENOR_NUMBERS_80 ", %40, %41, %42, %43"
 #define TENOR_NUMBERS_96 TENOR_NUMBERS_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define TENOR_NUMBERS_112 TENOR_NUMBERS_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define TENOR_NUMBERS_128 TENOR_NUMBERS_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define TENOR_NUMBERS_160 TENOR_NUMBERS_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define TENOR_NUMBERS_176 TENOR_NUMBERS_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define TENOR_NUMBERS_192 TENOR_NUMBERS_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
-#define TENOR_NUMBERS_256 TENOR_NUMBERS_192 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define TENOR_NUMBERS_208 TENOR_NUMBERS_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define TENOR_NUMBERS_224 TENOR_NUMBERS_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define TENOR_NUMBERS_256 TENOR_NUMBERS_224 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define TENOR_WGMMA_CASE(type, name, shape, layout, transposed, a_at, b_at, p_at)                                                    \
   template <>                                                                                                                        \
   __device__ __forceinline__ void wgmma<type, shape, TileLayout::layout>(float (&d)[shape / 2], uint64_t a, uint64_t b, bool accumulate) { \
@@ -85,14 +104,20 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint32_t a0, uint32_t a
   TENOR_WGMMA_CASE(__half, "f16", shape, kInner, "0", a_at, b_at, p_at)                   \
   TENOR_WGMMA_CASE(__half, "f16", shape, kOuter, "1", a_at, b_at, p_at)
 
+TENOR_WGMMA(8, "%4", "%5", "%6")
+TENOR_WGMMA(16, "%8", "%9", "%10")
+TENOR_WGMMA(32, "%16", "%17", "%18")
 TENOR_WGMMA(64, "%32", "%33", "%34")
 TENOR_WGMMA(80, "%40", "%41", "%42")
+TENOR_WGMMA(88, "%44", "%45", "%46")
 TENOR_WGMMA(96, "%48", "%49", "%50")
 TENOR_WGMMA(112, "%56", "%57", "%58")
 TENOR_WGMMA(128, "%64", "%65", "%66")
 TENOR_WGMMA(160, "%80", "%81", "%82")
 TENOR_WGMMA(176, "%88", "%89", "%90")
 TENOR_WGMMA(192, "%96", "%97", "%98")
+TENOR_WGMMA(208, "%104", "%105", "%106")
+TENOR_WGMMA(224, "%112", "%113", "%114")
 TENOR_WGMMA(256, "%128", "%129", "%130")
 
 #define TENOR_WGMMA_REGISTERS_CASE(type, name, shape, layout, transposed, a_at, b_at, p_at)                                          \
@@ -118,6 +143,8 @@ TENOR_WGMMA_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133")
 #undef TENOR_WGMMA
 #undef TENOR_WGMMA_CASE
 #undef TENOR_NUMBERS_256
+#undef TENOR_NUMBERS_224
+#undef TENOR_NUMBERS_208
 #undef TENOR_NUMBERS_192
 #undef TENOR_NUMBERS_176
 #undef TENOR_NUMBERS_160
@@ -125,8 +152,14 @@ TENOR_WGMMA_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133")
 #undef TENOR_NUMBERS_112
 #undef TENOR_NUMBERS_96
 #undef TENOR_NUMBERS_80
+#undef TENOR_NUMBERS_88
 #undef TENOR_NUMBERS_64
+#undef TENOR_NUMBERS_32
+#undef TENOR_NUMBERS_16
+#undef TENOR_NUMBERS_8
 #undef TENOR_REGISTERS_256
+#undef TENOR_REGISTERS_224
+#undef TENOR_REGISTERS_208
 #undef TENOR_REGISTERS_192
 #undef TENOR_REGISTERS_176
 #undef TENOR_REGISTERS_160
@@ -134,7 +167,11 @@ TENOR_WGMMA_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133")
 #undef TENOR_REGISTERS_112
 #undef TENOR_REGISTERS_96
 #undef TENOR_REGISTERS_80
+#undef TENOR_REGISTERS_88
 #undef TENOR_REGISTERS_64
+#undef TENOR_REGISTERS_32
+#undef TENOR_REGISTERS_16
+#undef TENOR_REGISTERS_8
 #undef TENOR_EIGHT
 
 /// Gives registers back to, or takes them from, the block's pool (setmaxnreg); N is a multiple of 8.
@@ -151,6 +188,12 @@ __device__ __forceinline__ void registers_increase() {
 __device__ __forceinline__ void stmatrix_x4(void* row, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(r0), "r"(r1), "r"(r2),
                "r"(r3)
+               : "memory");
+}
+
+/// Two 8x8 matrices, each stored transposed: lane l < 16 gives the address of column l%8 of matrix l/8.
+__device__ __forceinline__ void stmatrix_x2_turned(void* column, uint32_t r0, uint32_t r1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(column)), "r"(r0), "r"(r1)
                : "memory");
 }
 

@@ -199,6 +199,7 @@ __device__ __forceinline__ void flash_init(FlashShared<Config>& shared) {
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     flash_sm90(const __grid_constant__ FlashMaps maps, const __grid_constant__ FlashShape shape) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   auto& shared = *reinterpret_cast<FlashShared<Config>*>(raw);
   if (threadIdx.x == 0) {

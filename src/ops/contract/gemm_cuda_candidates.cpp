@@ -86,6 +86,13 @@ std::string cuda_tiles_why_not(const GemmProblem& p) {
   return core::device_traits(p.device).capability == kHopper ? "" : "the device is no Hopper GPU, or this build has no code of sm_90a";
 }
 
+bool cuda_tiles_streams(const GemmProblem& p) {
+  // Below that, too few columns a multiprocessor for one chain over k each to keep pace with the memory.
+  constexpr int64_t kLeastColumns = 6144;
+  return p.a.dtype != DType::kFloat32 && p.n * product(p.batch) >= kLeastColumns && p.b.row == 1 &&
+         lies_well(turned(p.b), p.n, p.k) && cuda_tiles_why_not(p).empty();
+}
+
 void cuda_tiles_state_copies(const GemmProblem& problem, std::vector<core::Copy>& copies) {
   const TilesProblem t = tiles_problem(problem);
   const GemmProblem& p = t.problem;

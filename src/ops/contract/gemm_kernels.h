@@ -39,6 +39,8 @@ Tensor align_rows(Matrix& x, const Dims& batch, int64_t rows, int64_t cols, Devi
 // gemm_tiles_cuda.cpp: the Hopper GEMM of src/cuda/gemm, whose order over k depends on k alone.
 std::string cuda_tiles_why_not(const GemmProblem& p);
 void cuda_tiles_run(const GemmProblem& p);
+/// Of few rows: whether it reads b where it lies, and at the memory's speed.
+bool cuda_tiles_streams(const GemmProblem& p);
 /// States the copies that cuda_tiles_run makes.
 void cuda_tiles_state_copies(const GemmProblem& p, std::vector<core::Copy>& copies);
 

@@ -42,7 +42,12 @@ void cuda_tiles_run(const GemmProblem& problem) {
   const Tensor b = t.copy_b ? align_rows(columns, p.batch, p.n, p.k, p.device) : Tensor();
   p.b = turned(columns);
   for_each_part(p, 2, [&](const GemmProblem& part) {
-    cuda::check(cuda::gemm::sm90_gemm(sm90_problem(part, t.b_outer), current_stream(p.device).handle), "matmul");
+    cuda::gemm::GemmProblem sm90 = sm90_problem(part, t.b_outer);
+    const cuda::gemm::GemmPlan plan = cuda::gemm::sm90_gemm_choice(sm90);
+    const int64_t bytes = static_cast<int64_t>(cuda::gemm::sm90_gemm_workspace(sm90, plan));
+    const Tensor workspace = bytes ? Tensor::empty({bytes}, uint8, p.device) : Tensor();
+    sm90.workspace = bytes ? workspace.raw() : nullptr;
+    cuda::check(cuda::gemm::sm90_gemm(sm90, plan, current_stream(p.device).handle), "matmul");
   });
 }
 

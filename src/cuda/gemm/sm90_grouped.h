@@ -1,0 +1,33 @@
+// Grouped products: each group of rows with a matrix of its own (mixture of experts).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+
+namespace tenor::cuda::gemm {
+
+/// C[i,:] = A[i,:] * B[g]^T, rounded once, for the rows i of group g: offsets[g] <= i < offsets[g + 1]. The offsets lie
+/// on the device and rise from 0 to at most m; others are clamped. Rows of no group are not written. Strides count
+/// elements between rows; k is contiguous in A and B, n in C.
+struct GroupedProblem {
+  const void* a;        ///< [m,k]
+  const void* b;        ///< [groups,n,k]
+  void* c;              ///< [m,n]
+  const void* offsets;  ///< groups + 1 of int64, or of int32
+  bool wide_offsets;
+  int m, n, k, groups;
+  int64_t stride_a, stride_b, group_b, stride_c;
+  bool bfloat16;              ///< operands; else float16
+  bool float_result = false;  ///< C is float32, unrounded; else of the operands' dtype
+};
+
+/// Why the kernels cannot take it; empty when they can.
+std::string sm90_grouped_why_not(const GroupedProblem& problem);
+
+/// Launches it on the stream; asks nothing of the device's memory. The bits of an element are those of sm90_gemm on its
+/// row alone: they depend on its row, its group's matrix and k.
+cudaError_t sm90_grouped(const GroupedProblem& problem, cudaStream_t stream);
+
+}  // namespace tenor::cuda::gemm

@@ -1,0 +1,150 @@
+// Grouped products against the Hopper GEMM group by group, bit for bit: ragged and empty groups, offsets of both
+// widths, rows of no group left alone; skipped where there is no such GPU.
+#include <cuda_bf16.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "src/cuda/gemm/sm90_gemm.h"
+#include "src/cuda/gemm/sm90_grouped.h"
+
+namespace tenor::cuda::gemm {
+namespace {
+
+using T = __nv_bfloat16;
+
+class Sm90Grouped : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int devices = 0, major = 0;
+    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    if (major != 9) GTEST_SKIP() << "no Hopper GPU";
+  }
+};
+
+template <class U>
+U* device_copy(const std::vector<U>& host) {
+  U* p = nullptr;
+  EXPECT_EQ(cudaMalloc(&p, host.size() * sizeof(U)), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(p, host.data(), host.size() * sizeof(U), cudaMemcpyHostToDevice), cudaSuccess);
+  return p;
+}
+
+std::vector<T> random_values(size_t count, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<T> x(count);
+  for (T& v : x) v = static_cast<T>(normal(rng));
+  return x;
+}
+
+std::vector<T> host_copy(const T* p, size_t count) {
+  std::vector<T> x(count);
+  EXPECT_EQ(cudaMemcpy(x.data(), p, count * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+  return x;
+}
+
+/// Offsets of groups of random sizes (many of them empty) up to `m` rows.
+std::vector<int64_t> random_offsets(int groups, int m, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::vector<int64_t> offsets{0};
+  for (int g = 0; g < groups; ++g) {
+    const int64_t left = m - offsets.back(), size = rng() % 3 == 0 ? 0 : rng() % (2 * m / groups + 2);
+    offsets.push_back(offsets.back() + std::min(size, left));
+  }
+  return offsets;
+}
+
+/// What the product of each group must be, by the GEMM; NaN where no group reaches.
+std::vector<T> wanted(const GroupedProblem& p, const std::vector<int64_t>& offsets) {
+  T* c = device_copy(std::vector<T>(size_t(p.m) * p.stride_c, static_cast<T>(NAN)));
+  for (int g = 0; g < p.groups; ++g) {
+    const int rows = static_cast<int>(offsets[g + 1] - offsets[g]);
+    if (rows == 0) continue;
+    const GemmProblem one{static_cast<const T*>(p.a) + offsets[g] * p.stride_a,
+                          static_cast<const T*>(p.b) + g * p.group_b,
+                          c + offsets[g] * p.stride_c,
+                          rows,
+                          p.n,
+                          p.k,
+                          p.stride_a,
+                          p.stride_b,
+                          p.stride_c,
+                          true};
+    EXPECT_EQ(sm90_gemm(one, nullptr), cudaSuccess);
+  }
+  const auto out = host_copy(c, size_t(p.m) * p.stride_c);
+  cudaFree(c);
+  return out;
+}
+
+void check(int groups, int m, int n, int k, const std::vector<int64_t>& offsets, bool wide) {
+  const int stride_k = (k + 7) / 8 * 8, stride_c = n % 16 == 0 ? n : n + 3;  // by TMA, and by threads
+  T *a = device_copy(random_values(size_t(m) * stride_k, 1)),
+    *b = device_copy(random_values(size_t(groups) * n * stride_k, 2)),
+    *c = device_copy(std::vector<T>(size_t(m) * stride_c, static_cast<T>(NAN)));
+  const std::vector<int32_t> narrow(offsets.begin(), offsets.end());
+  int64_t* wide_at = device_copy(offsets);
+  int32_t* narrow_at = device_copy(narrow);
+  GroupedProblem p{a,        b,        c,        wide ? static_cast<void*>(wide_at) : narrow_at,
+                   wide,     m,        n,        k,
+                   groups,   stride_k, stride_k, int64_t{n} * stride_k,
+                   stride_c, true};
+  EXPECT_EQ(sm90_grouped_why_not(p), "");
+  const auto want = wanted(p, offsets);
+  EXPECT_EQ(sm90_grouped(p, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const auto got = host_copy(c, want.size());
+  int64_t wrong = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const float x = got[i], y = want[i];
+    wrong += std::isnan(y) ? !std::isnan(x) : std::memcmp(&got[i], &want[i], sizeof(T)) != 0;
+  }
+  EXPECT_EQ(wrong, 0) << groups << " groups, " << m << " " << n << " " << k << " " << wide;
+  for (void* x : {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(c), static_cast<void*>(wide_at),
+                  static_cast<void*>(narrow_at)})
+    cudaFree(x);
+}
+
+TEST_F(Sm90Grouped, EachGroupIsTheProductAlone) {
+  unsigned seed = 1;
+  for (const auto& [groups, m, n, k] : {std::array{1, 1, 8, 8},
+                                        {8, 16, 200, 264},
+                                        {128, 40, 136, 72},
+                                        {40, 900, 72, 136},
+                                        {300, 300, 40, 64},
+                                        {5, 1000, 520, 200},
+                                        {3, 2000, 257, 72},
+                                        {16, 3000, 400, 328}})
+    for (bool wide : {false, true}) check(groups, m, n, k, random_offsets(groups, m, seed++), wide);
+}
+
+TEST_F(Sm90Grouped, AllRowsInOneGroupAndNone) {
+  for (int m : {7, 600, 2000}) {
+    std::vector<int64_t> offsets(9, 0);
+    check(8, m, 264, 136, offsets, true);  // no group has a row
+    for (int g = 4; g < 9; ++g) offsets[g] = m;
+    check(8, m, 264, 136, offsets, false);
+  }
+}
+
+TEST_F(Sm90Grouped, OffsetsOutOfRangeStayInside) {
+  const int m = 100, n = 64, k = 64, groups = 4;
+  T *a = device_copy(random_values(size_t{m} * k, 1)), *b = device_copy(random_values(size_t{groups} * n * k, 2)),
+    *c = device_copy(std::vector<T>(size_t{m} * n, static_cast<T>(NAN)));
+  int64_t* offsets = device_copy(std::vector<int64_t>{-5, 40, 20, int64_t{1} << 40, 100});
+  const GroupedProblem p{a, b, c, offsets, true, m, n, k, groups, k, k, int64_t{n} * k, n, true};
+  EXPECT_EQ(sm90_grouped(p, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (void* x : {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(c), static_cast<void*>(offsets)})
+    cudaFree(x);
+}
+
+}  // namespace
+}  // namespace tenor::cuda::gemm
