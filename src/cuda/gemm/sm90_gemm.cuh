@@ -54,6 +54,7 @@ struct TilePlace {
 /// a wave of clusters touches a near-square part of C and its operands stay in L2; matrices come one after the other.
 template <class Config>
 struct DenseTiles {
+  static constexpr bool kRagged = false;  ///< whether many tiles end in the middle
   const GemmShape& shape;
   /// This cluster's i-th piece of work.
   __device__ __forceinline__ bool piece(int i, Piece& piece) const {
@@ -201,6 +202,18 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
   float d[Config::kColumns / 2];
   Piece piece;
   for (int i = 0; tiles.piece(i, piece); ++i) {
+    if constexpr (Tiles::kRagged) {
+      // Nothing to compute where all of this warpgroup's rows lie past the end: the other has the tensor cores.
+      const TilePlace tile = tiles.place(piece.tile);
+      if (tile.y + place.m * kTileM + group * 64 >= tile.last) {
+        for (int step = piece.first; step < piece.last; ++step) {
+          ptx::mbarrier_wait(&shared.full[ring.stage], ring.parity);
+          release(shared, place, ring.stage);
+          ring.advance();
+        }
+        continue;
+      }
+    }
     if (piece.first > 0) load_sums(shape.carry, slot - Config::kBlocks * kConsumers, d, group + 1);
     ptx::wgmma_pin(d);
     const auto step_over = [&](bool first) {

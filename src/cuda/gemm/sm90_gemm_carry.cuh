@@ -26,7 +26,7 @@ struct Piece {
 
 /// The i-th piece that a cluster computes; false past its last. `split` tiles, from the first on, are dealt by steps
 /// (their number times `steps` below 2^31). Worked out anew each time: registers are dearer here.
-__device__ __forceinline__ bool piece_of(int i, int tiles, int split, int steps, int cluster, int clusters,
+__host__ __device__ inline bool piece_of(int i, int tiles, int split, int steps, int cluster, int clusters,
                                          Piece& piece) {
   const int per = split * steps / clusters, rest = split * steps % clusters;
   const int low = per * cluster + rest * cluster / clusters,

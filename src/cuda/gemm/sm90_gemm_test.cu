@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "src/cuda/gemm/sm90_gemm.h"
+#include "src/cuda/gemm/sm90_gemm_carry.cuh"
 
 namespace tenor::cuda::gemm {
 namespace {
@@ -232,6 +234,38 @@ TEST(Sm90Gemm, BatchesBiasesAndTheOtherLayoutOfB) {
     EXPECT_LT(worst, 1e-4);
   }
   for (T* x : {da, db, dt, dbias}) cudaFree(x);
+}
+
+TEST(Sm90Gemm, PiecesMakeUpEveryTileOnce) {
+  std::mt19937 rng(3);
+  for (int i = 0; i < 2000; ++i) {
+    const int clusters = 1 + rng() % 66, tiles = 1 + rng() % (5 * clusters), steps = 1 + rng() % 200;
+    const int split = tiles > clusters && tiles % clusters ? clusters + tiles % clusters : 0;
+    std::vector<std::vector<int>> owners(tiles, std::vector<int>(steps, -1));
+    int least = INT32_MAX, most = 0;
+    for (int c = 0; c < clusters; ++c) {
+      Piece piece;
+      int sum = 0;
+      bool loaded = false;
+      for (int k = 0; piece_of(k, tiles, split, steps, c, clusters, piece); ++k) {
+        ASSERT_FALSE(loaded) << "what is taken over comes last";
+        loaded = piece.first > 0;
+        ASSERT_TRUE(piece.last == steps || k == 0) << "what is handed on comes first";
+        for (int s = piece.first; s < piece.last; ++s) {
+          ASSERT_EQ(owners.at(piece.tile).at(s), -1);
+          owners[piece.tile][s] = c;
+        }
+        sum += piece.last - piece.first;
+      }
+      least = std::min(least, sum), most = std::max(most, sum);
+    }
+    if (split) EXPECT_LE(most - least, 1) << tiles << " tiles of " << steps << " steps on " << clusters << " clusters";
+    for (const auto& tile : owners)
+      for (int s = 0; s < steps; ++s) {
+        ASSERT_GE(tile[s], 0);
+        ASSERT_TRUE(s == 0 || tile[s] == tile[s - 1] || tile[s] == tile[s - 1] + 1);
+      }
+  }
 }
 
 TEST(Sm90Gemm, SaysWhyItDeclines) {

@@ -15,6 +15,7 @@ constexpr int kMostGroups = 4096;  // whose tiles are counted in shared memory
 /// A group's tiles, columns slower than rows, so that neighbours in time share the group's matrix.
 template <class Config>
 struct GroupedTiles {
+  static constexpr bool kRagged = true;
   const GemmShape& shape;
   const GroupOffsets& offsets;
   const int* starts;
@@ -76,7 +77,8 @@ cudaError_t launch_rows(const GroupedProblem& p, int rows, cudaStream_t stream) 
     // As many ranges as there would be if no two rows had a group in common; the device counts them anew.
     const int ranges = std::min(p.groups, p.m) + p.m / kRows;
     const int ring = plan_rows(shape, kRows, ranges, blocks, kRowsBytes - counts);
-    shape.read_once = int64_t{std::min(p.groups, p.m)} * p.n * p.k * 2 >= kHalfOfL2 && p.m < 2 * kRows;
+    // Most groups fit one pass, and their matrices are read once.
+    shape.read_once = 2 * (p.m / p.groups) <= kRows && int64_t{std::min(p.groups, p.m)} * p.n * p.k * 2 >= kHalfOfL2;
     CUtensorMap a, b;
     if (!make_operand_maps(d, kRows, shape.pass, &a, &b)) return cudaErrorInvalidValue;
     const auto kernel = sm90_grouped_rows_kernel<T, kRows>;
