@@ -14,6 +14,7 @@
 
 #include "src/cuda/gemm/sm90_gemm.h"
 #include "src/cuda/gemm/sm90_gemm_carry.cuh"
+#include "src/cuda/gemm/sm90_testing.cuh"
 
 namespace tenor::cuda::gemm {
 namespace {
@@ -27,30 +28,6 @@ __global__ void reference(const T* a, const T* b, double* c, int m, int n, int k
   for (int j = 0; j < k; ++j)
     sum += static_cast<double>(static_cast<float>(a[row * sa + j])) * static_cast<float>(b[column * sb + j]);
   c[i] = sum;
-}
-
-template <class T>
-T* device_copy(const std::vector<T>& host) {
-  T* p = nullptr;
-  EXPECT_EQ(cudaMalloc(&p, host.size() * sizeof(T)), cudaSuccess);
-  EXPECT_EQ(cudaMemcpy(p, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
-  return p;
-}
-
-template <class T>
-std::vector<T> random_values(size_t count, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<T> x(count);
-  for (T& v : x) v = static_cast<T>(normal(rng));
-  return x;
-}
-
-bool has_hopper() {
-  int devices = 0, major = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return false;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-  return major == 9;
 }
 
 /// Every way of computing an m x n product whose B lies so.

@@ -8,19 +8,12 @@
 #include <random>
 #include <vector>
 
+#include "src/cuda/gemm/sm90_bench.cuh"
 #include "src/cuda/gemm/sm90_grouped.h"
 
 namespace {
 
 using tenor::cuda::gemm::GroupedProblem;
-
-__global__ void fill(__nv_bfloat16* x, size_t count, unsigned seed) {
-  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count; i += size_t{gridDim.x} * blockDim.x) {
-    unsigned h = (static_cast<unsigned>(i) * 2654435761u) ^ seed;
-    h ^= h >> 16, h *= 0x7feb352du, h ^= h >> 15, h *= 0x846ca68bu, h ^= h >> 16;
-    x[i] = __float2bfloat16(static_cast<float>(h) * (2.0f / 4294967296.0f) - 1.0f);
-  }
-}
 
 /// Each token goes to `top` experts, all different.
 std::vector<int64_t> offsets_of(int experts, int tokens, int top, std::mt19937& rng) {
@@ -32,20 +25,6 @@ std::vector<int64_t> offsets_of(int experts, int tokens, int top, std::mt19937& 
   }
   std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
   return offsets;
-}
-
-float time_once(const GroupedProblem& p, void* flush, size_t flush_bytes) {
-  cudaEvent_t start, stop;
-  cudaEventCreate(&start), cudaEventCreate(&stop);
-  cudaMemsetAsync(flush, 0, flush_bytes);
-  cudaEventRecord(start);
-  if (sm90_grouped(p, nullptr) != cudaSuccess) std::printf("launch failed\n");
-  cudaEventRecord(stop);
-  cudaEventSynchronize(stop);
-  float ms = 0;
-  cudaEventElapsedTime(&ms, start, stop);
-  cudaEventDestroy(start), cudaEventDestroy(stop);
-  return ms;
 }
 
 void run(int experts, int top, int n, int k, const std::vector<int>& tokens, void* flush, size_t flush_bytes) {
@@ -63,11 +42,10 @@ void run(int experts, int top, int n, int k, const std::vector<int>& tokens, voi
     const GroupedProblem p{a, b, c, offsets, true, t * top, n, k, experts, k, k, int64_t{n} * k, n, true};
     std::vector<float> times;
     for (int i = -2; i < 11; ++i) {
-      const float ms = time_once(p, flush, flush_bytes);
+      const float ms = time_once([&] { CHECK_CUDA(sm90_grouped(p, nullptr)); }, flush, flush_bytes);
       if (i >= 0) times.push_back(ms);
     }
-    std::sort(times.begin(), times.end());
-    const float ms = times[times.size() / 2];
+    const float ms = median(times);
     int active = 0;
     for (int e = 0; e < experts; ++e) active += host[e + 1] > host[e];
     std::printf("E%d top %d N%d K%d, %d tokens: %.4f ms, %.2f TB/s of weights, %.1f TFLOP/s (%s)\n", experts, top, n, k,

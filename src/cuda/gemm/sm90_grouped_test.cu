@@ -12,6 +12,7 @@
 
 #include "src/cuda/gemm/sm90_gemm.h"
 #include "src/cuda/gemm/sm90_grouped.h"
+#include "src/cuda/gemm/sm90_testing.cuh"
 
 namespace tenor::cuda::gemm {
 namespace {
@@ -21,28 +22,9 @@ using T = __nv_bfloat16;
 class Sm90Grouped : public ::testing::Test {
  protected:
   void SetUp() override {
-    int devices = 0, major = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    if (major != 9) GTEST_SKIP() << "no Hopper GPU";
+    if (!has_hopper()) GTEST_SKIP() << "no Hopper GPU";
   }
 };
-
-template <class U>
-U* device_copy(const std::vector<U>& host) {
-  U* p = nullptr;
-  EXPECT_EQ(cudaMalloc(&p, host.size() * sizeof(U)), cudaSuccess);
-  EXPECT_EQ(cudaMemcpy(p, host.data(), host.size() * sizeof(U), cudaMemcpyHostToDevice), cudaSuccess);
-  return p;
-}
-
-std::vector<T> random_values(size_t count, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<T> x(count);
-  for (T& v : x) v = static_cast<T>(normal(rng));
-  return x;
-}
 
 std::vector<T> host_copy(const T* p, size_t count) {
   std::vector<T> x(count);
@@ -86,8 +68,8 @@ std::vector<T> wanted(const GroupedProblem& p, const std::vector<int64_t>& offse
 
 void check(int groups, int m, int n, int k, const std::vector<int64_t>& offsets, bool wide) {
   const int stride_k = (k + 7) / 8 * 8, stride_c = n % 16 == 0 ? n : n + 3;  // by TMA, and by threads
-  T *a = device_copy(random_values(size_t(m) * stride_k, 1)),
-    *b = device_copy(random_values(size_t(groups) * n * stride_k, 2)),
+  T *a = device_copy(random_values<T>(size_t(m) * stride_k, 1)),
+    *b = device_copy(random_values<T>(size_t(groups) * n * stride_k, 2)),
     *c = device_copy(std::vector<T>(size_t(m) * stride_c, static_cast<T>(NAN)));
   const std::vector<int32_t> narrow(offsets.begin(), offsets.end());
   int64_t* wide_at = device_copy(offsets);
@@ -136,7 +118,7 @@ TEST_F(Sm90Grouped, AllRowsInOneGroupAndNone) {
 
 TEST_F(Sm90Grouped, OffsetsOutOfRangeStayInside) {
   const int m = 100, n = 64, k = 64, groups = 4;
-  T *a = device_copy(random_values(size_t{m} * k, 1)), *b = device_copy(random_values(size_t{groups} * n * k, 2)),
+  T *a = device_copy(random_values<T>(size_t{m} * k, 1)), *b = device_copy(random_values<T>(size_t{groups} * n * k, 2)),
     *c = device_copy(std::vector<T>(size_t{m} * n, static_cast<T>(NAN)));
   int64_t* offsets = device_copy(std::vector<int64_t>{-5, 40, 20, int64_t{1} << 40, 100});
   const GroupedProblem p{a, b, c, offsets, true, m, n, k, groups, k, k, int64_t{n} * k, n, true};
