@@ -27,8 +27,12 @@ using testing::Schedules;
 
 class PagedCuda : public testing::CudaTest {};
 
-/// Weights of 16-bit operands are rounded to 16 bits on the tensor cores.
-constexpr double kUnits16 = 1.5;
+/// On the tensor cores the softmax weights are rounded to the operands' 16 bits, which values of about 1 feel
+/// absolutely.
+void expect_results(const Tensor& got, const std::vector<double>& want) {
+  const double floor = got.dtype() == bfloat16 ? 8e-3 : got.dtype() == float16 ? 2e-3 : 4e-6;
+  testing::expect_close(got, want, "out", 2, floor);
+}
 
 struct Run {
   Tensor out, lse;
@@ -47,11 +51,15 @@ Run run(const PagedProblem& p, int64_t splits = 0) {
   return {on_cpu(got.out), on_cpu(got.lse)};
 }
 
-void check(const PagedProblem& p, int64_t splits = 0) {
-  const Run got = run(p, splits);
+/// With the plan's own splits, and with that many.
+void check(const PagedProblem& p, int64_t splits) {
   const reference::Attention want = reference::paged_attention(p);
-  expect_values(splits && p.q.dtype() == float64 ? got.out.to(float32) : got.out, want.out, "out", kUnits16);
-  expect_values(got.lse, want.lse, "lse");
+  for (const int64_t asked : {int64_t{0}, splits}) {
+    const Run got = run(p, asked);
+    const bool single = asked > 0 && p.q.dtype() == float64;  // partial states are float32
+    expect_results(single ? got.out.to(float32) : got.out, want.out);
+    expect_values(got.lse, want.lse, "lse");
+  }
 }
 
 /// A dense cache, poisoned behind the lengths.
@@ -63,7 +71,7 @@ Tensor dense_cache(Schedules& random, const HostPlan& plan, int64_t heads, int64
 TEST_F(PagedCuda, MatchesTheReferenceOnRandomSchedules) {
   for (const DType dtype : testing::kFloats) {
     Schedules random(1);
-    for (int round = 0; round < 24; ++round) {
+    for (int round = 0; round < 20; ++round) {
       const int64_t size = (int64_t[]){1, 3, 16, 64, 256}[round % 5], G = random.from_one_to(3),
                     Hq = G * random.from_one_to(4);
       const HostPlan plan = random.schedule(size, random.from_one_to(5), round % 4 ? 60 : 700);
@@ -78,7 +86,6 @@ TEST_F(PagedCuda, MatchesTheReferenceOnRandomSchedules) {
       if (round % 5 == 2) p.sinks = random.dense({Hq}, round % 2 ? float32 : dtype);
       SCOPED_TRACE(::testing::Message() << name(dtype) << " round " << round << ": page " << size << " Hq" << Hq << " G"
                                         << G << " D" << D << " Dv" << Dv);
-      check(p);
       check(p, 2 + round % 5);
     }
   }
@@ -90,7 +97,10 @@ TEST_F(PagedCuda, TensorCoresMatchTheReference) {
     int round = 0;
     for (const int64_t D : {64, 128, 96, 256, 8})
       for (const int64_t group : {1, 4, 3, 20}) {
-        const HostPlan plan = random.schedule((int64_t[]){16, 64, 8, 48, 256}[round % 5], 4, round % 3 ? 100 : 1400);
+        const HostPlan plan = random.schedule((int64_t[]){16, 64, 8, 48, 256}[round % 5], 4,
+                                              round % 3   ? 60
+                                              : group < 4 ? 1100
+                                                          : 150);
         PagedProblem p{plan, random.dense({plan.queries(), 2 * group, D}, dtype),
                        dense_cache(random, plan, 2, D, dtype), dense_cache(random, plan, 2, D, dtype)};
         p.scale = 1 / std::sqrt(static_cast<double>(D)), p.causal = round % 4 != 3;
@@ -99,7 +109,6 @@ TEST_F(PagedCuda, TensorCoresMatchTheReference) {
         if (round % 2) p.sinks = random.dense({2 * group}, float32);
         SCOPED_TRACE(::testing::Message()
                      << name(dtype) << " D" << D << " group " << group << " page " << plan.page_size());
-        check(p);
         check(p, 3);
         ++round;
       }
@@ -111,7 +120,7 @@ TEST_F(PagedCuda, MlaMatchesTheReference) {
     Schedules random(3);
     for (int round = 0; round < 8; ++round) {
       const int64_t H = round % 2 ? 16 : random.from_one_to(5), R = round % 2 ? 512 : 7, P = round % 2 ? 64 : 3;
-      const HostPlan plan = random.schedule(round % 2 ? 64 : 5, 3, round % 4 ? 90 : 700);
+      const HostPlan plan = random.schedule(round % 2 ? 64 : 5, 3, round % 4 ? 40 : 130);
       PagedProblem p{plan, random.dense({plan.queries(), H, R}, dtype), dense_cache(random, plan, 1, R, dtype), {}};
       p.v = p.k, p.qp = random.dense({plan.queries(), H, P}, dtype), p.kp = dense_cache(random, plan, 1, P, dtype);
       p.scale = 0.07, p.causal = round % 4 != 0;
@@ -120,7 +129,7 @@ TEST_F(PagedCuda, MlaMatchesTheReference) {
                                                                   p.causal, {.return_lse = true});
       const reference::Attention want = reference::paged_attention(p);
       SCOPED_TRACE(::testing::Message() << name(dtype) << " round " << round);
-      expect_values(on_cpu(got.out), want.out, "out", kUnits16);
+      expect_results(on_cpu(got.out), want.out);
       expect_values(on_cpu(got.lse), want.lse, "lse");
     }
   }

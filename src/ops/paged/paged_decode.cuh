@@ -1,10 +1,11 @@
 // The Hopper decode kernel: up to 16 (row, head) pairs that share keys, against one split of the keys an item.
 //
-// A block is kWarps loading and kWarps computing warps, in pairs: each pair has a ring of stages of kKeys keys and values that TMA
-// fills from the pages, and takes every kWarps-th kKeys of the sequence. Blocks are persistent; item i goes to block i mod grid. The
-// warps' states are added up at the end of the item in the order of the warps, and a second kernel adds up the splits in their order. So bits depend
-// on a row's own keys alone: split and stage boundaries lie at fixed places of the sequence, and a hidden key adds exactly nothing.
-// What an item needs of the schedule is read once, into shared memory: a chain of loads from memory an item would empty the ring.
+// A block is kWarps loading and kWarps computing warps, in pairs: each pair has a ring of stages of kKeys keys and
+// values that TMA fills from the pages, and takes every kWarps-th kKeys of the sequence. Blocks are persistent; item i
+// goes to block i mod grid. The warps' states are added up at the end of the item in the order of the warps, and a
+// second kernel adds up the splits in their order. So bits depend on a row's own keys alone: split and stage boundaries
+// lie at fixed places of the sequence, and a hidden key adds exactly nothing. What an item needs of the schedule is
+// read once, into shared memory: a chain of loads from memory an item would empty the ring.
 #pragma once
 
 #include <cuda.h>
@@ -12,14 +13,11 @@
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/mma.cuh"
 #include "src/cuda/ptx/tma.cuh"
-#include "src/ops/paged/paged_problem.cuh"
+#include "src/ops/paged/paged_schedule.cuh"
 
 namespace tenor::cuda::paged {
 
 inline constexpr int kTileRows = 16;
-
-/// The schedule's part of a launch: rows [0, rows) of at most kMostRows, as a prefix sum of their items.
-inline constexpr int kMostRows = 512;
 
 template <class T_, int kDim_, int kKeys_, int kStages_, int kWarps_>
 struct DecodeConfig {
@@ -33,13 +31,6 @@ struct DecodeConfig {
   static constexpr int kTileBytes = kKeys * kDim * 2;  // of keys or values
 };
 
-/// A row of the launch.
-struct Row {
-  Range seen;
-  int own;       // keys that splits go by
-  int sequence;  // -1: padding
-};
-
 template <class Config>
 struct DecodeShared {
   struct Stage {
@@ -51,115 +42,30 @@ struct DecodeShared {
   float top[Config::kWarps][kTileRows], sum[Config::kWarps][kTileRows];
   uint64_t full[Config::kWarps][Config::kStages], empty[Config::kWarps][Config::kStages];
   Row rows[kMostRows];
-  int first_item[kMostRows + 1];  // of each row
+  int first_item[kMostRows + 1];        // of each row
   unsigned short tile_rows[kMostRows];  // of the tile that starts there; 0: the row continues one
   int scan[32];
 };
 
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
 }
 __device__ __forceinline__ void ldmatrix_x4_transposed(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
 }
 /// Where 16-byte chunk `chunk` of key `key` lies in a tile of 64-column halves with TMA's 128-byte swizzle.
 template <int kHalf>
 __device__ __forceinline__ uint32_t swizzled(int key, int chunk) {
   return (chunk >> 3) * kHalf + key * 128 + (((chunk & 7) ^ (key & 7)) << 4);
 }
-template <class T>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
-  uint32_t out;
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  }
-  return out;
-}
-__device__ __forceinline__ void consumers_sync(int threads) { asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory"); }
-
-/// What an item is: splits of the keys of a tile, rows row .. row + rows - 1 of one sequence and the heads of one key head.
-struct Item {
-  int row, rows;
-  int kv_head, chunk;   // chunk: of 16 heads, where a group has more
-  int split, length;    // number split of the sequence's, each of `length` keys
-  int begin, end;       // stages of keys: begin a multiple of kKeys
-};
-
-/// Whether a row belongs to the tile of the row before.
-__device__ __forceinline__ bool continues_tile(const Decode& p, const Row* rows, int row) {
-  if (row == 0 || row % p.rows_of_tile == 0) return false;
-  const Row &a = rows[row - 1], &b = rows[row];
-  if (b.sequence < 0 || a.sequence != b.sequence || p.positions[row] != p.positions[row - 1] + 1) return false;
-  return split_length(a.own, p.asked) == split_length(b.own, p.asked);
-}
-
-/// Splits [first, last) of a tile.
-struct Splits {
-  int first, last, length;
-};
-__device__ __forceinline__ Splits splits_of(const Decode& p, const Row& top, const Row& bottom) {
-  const int length = split_length(top.own, p.asked);
-  if (bottom.seen.end <= top.seen.begin) return {0, 0, length};
-  return {top.seen.begin / length, (bottom.seen.end + length - 1) / length, length};
-}
-
-template <class Config, class Shared>
-__device__ __forceinline__ Item item_at(const Decode& p, const Shared& shared, int index) {
-  int low = 0, high = p.rows;  // the last row whose first item is at most `index`
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (shared.first_item[middle] <= index ? low : high) = middle;
-  }
-  Item item;
-  item.row = low;
-  item.rows = shared.tile_rows[low];
-  const Row &top = shared.rows[low], &bottom = shared.rows[low + item.rows - 1];
-  const Splits splits = splits_of(p, top, bottom);
-  const int local = index - shared.first_item[low], units = p.kv_heads * p.chunks;
-  item.split = splits.first + local / units;
-  item.length = splits.length;
-  const int unit = local % units;
-  item.kv_head = unit / p.chunks;
-  item.chunk = unit - item.kv_head * p.chunks;
-  const int from = item.split * splits.length;
-  item.begin = max(from, top.seen.begin / Config::kKeys * Config::kKeys);
-  item.end = min(from + splits.length, bottom.seen.end);
-  return item;
-}
-
-/// Fills rows, tile_rows and first_item: of each row, the items of those before it.
-template <class Shared>
-__device__ void read_schedule(const Decode& p, Shared& shared, int threads) {
-  for (int row = threadIdx.x; row < p.rows; row += threads) shared.rows[row] = {visible(p, row), own_keys(p, row), p.ids[row]};
-  __syncthreads();
-  const int units = p.kv_heads * p.chunks, each = (p.rows + threads - 1) / threads;
-  const int begin = min(p.rows, static_cast<int>(threadIdx.x) * each), end = min(p.rows, begin + each);
-  int sum = 0;
-  for (int row = begin; row < end; ++row) {
-    int rows = 0;
-    if (!continues_tile(p, shared.rows, row))
-      for (rows = 1; row + rows < p.rows && continues_tile(p, shared.rows, row + rows);) ++rows;
-    shared.tile_rows[row] = static_cast<unsigned short>(rows);
-    shared.first_item[row] = sum;
-    if (rows == 0) continue;
-    const Splits splits = splits_of(p, shared.rows[row], shared.rows[row + rows - 1]);
-    sum += (splits.last - splits.first) * units;
-  }
-  int prefix = sum;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(~0u, prefix, step);
-    if (lane >= step) prefix += other;
-  }
-  if (lane == 31) shared.scan[warp] = prefix;
-  __syncthreads();
-  int before = prefix - sum;
-  for (int w = 0; w < warp; ++w) before += shared.scan[w];
-  for (int row = begin; row < end; ++row) shared.first_item[row] += before;
-  if (threadIdx.x == threads - 1) shared.first_item[p.rows] = before + sum;
+__device__ __forceinline__ void consumers_sync(int threads) {
+  asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
 /// Zeros and -inf in the rows whose tile has no item, where no second kernel does it.
@@ -174,7 +80,8 @@ __device__ void write_empty(const Decode& p, const Shared& shared) {
       static_cast<T*>(p.out)[row * p.out_row + head * p.out_head + d * p.out_col] = T{};
     }
     if (p.lse)
-      for (int head = threadIdx.x; head < p.heads; head += blockDim.x) p.lse[row * p.lse_row + head * p.lse_head] = -INFINITY;
+      for (int head = threadIdx.x; head < p.heads; head += blockDim.x)
+        p.lse[row * p.lse_row + head * p.lse_head] = -INFINITY;
   }
 }
 
@@ -185,13 +92,15 @@ __device__ __forceinline__ int first_key(const Item& item, int warp) {
   return item.begin + (skip < 0 ? skip + Config::kWarps : skip) * Config::kKeys;
 }
 
-/// A loading warp: boxes of p.box keys by 64 columns, one a lane. Issuing a stage's boxes takes about as long as memory takes to
-/// deliver one, hence several such warps.
+/// A loading warp: boxes of p.box keys by 64 columns, one a lane. Issuing a stage's boxes takes about as long as memory
+/// takes to deliver one, hence several such warps.
 template <class Config, class Shared>
-__device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUtensorMap* v_map, Shared& shared, int warp) {
+__device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUtensorMap* v_map, Shared& shared,
+                           int warp) {
   constexpr int kHalves = Config::kDim / 64;
   static_assert(Config::kKeys / 8 * kHalves * 2 <= 64 && Config::kWarps * Config::kKeys <= 32 * 8);
-  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], boxes = Config::kKeys / p.box, total = boxes * kHalves * 2;
+  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], boxes = Config::kKeys / p.box,
+            total = boxes * kHalves * 2;
   // The box that this lane fetches of each stage, and the second one that small pages need.
   struct Box {
     int box, half, to;
@@ -200,7 +109,8 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
   const auto box_of = [&](int n) {
     const int half = n / boxes % kHalves, box = n % boxes;
     const bool values = n >= boxes * kHalves;
-    return Box{box, half * 64, (values ? Config::kTileBytes : 0) + half * Config::kHalf + box * p.box * 128, values ? v_map : k_map};
+    return Box{box, half * 64, (values ? Config::kTileBytes : 0) + half * Config::kHalf + box * p.box * 128,
+               values ? v_map : k_map};
   };
   const Box mine[2] = {box_of(min(lane, total - 1)), box_of(min(lane + 32, total - 1))};
   // Lane l holds page and row of keys from + l * box; a page that is not there arrives as zeros.
@@ -210,7 +120,8 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
   const auto page_of = [&](const Item& item, int from) {
     const int key = from + lane * p.box, number = key / p.page_size;
     if (key >= item.end) return Page{p.pages, 0};
-    return Page{p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + number], key - number * p.page_size};
+    return Page{p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + number],
+                key - number * p.page_size};
   };
   const int window = 32 * p.box;  // keys whose pages the lanes hold
   int stage = 0, phase = 0, index = blockIdx.x;
@@ -239,9 +150,11 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (i * 32 >= total) break;
-        const int from = __shfl_sync(~0u, page.page, first + mine[i].box), row = __shfl_sync(~0u, page.row, first + mine[i].box);
+        const int from = __shfl_sync(~0u, page.page, first + mine[i].box),
+                  row = __shfl_sync(~0u, page.row, first + mine[i].box);
         if (i * 32 + lane < total)
-          ptx::tma_load_4d(to + mine[i].to, mine[i].map, mine[i].half, row, now.kv_head, from, &shared.full[warp][stage]);
+          ptx::tma_load_4d(to + mine[i].to, mine[i].map, mine[i].half, row, now.kv_head, from,
+                           &shared.full[warp][stage]);
       }
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
@@ -264,9 +177,11 @@ __device__ __forceinline__ void load_query(const Decode& p, const Item& item, ui
   const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    const int i = g + 8 * side, row = p.chunks > 1 ? 0 : i / p.group, head = p.chunks > 1 ? item.chunk * kTileRows + i : i % p.group;
+    const int i = g + 8 * side, row = p.chunks > 1 ? 0 : i / p.group,
+              head = p.chunks > 1 ? item.chunk * kTileRows + i : i % p.group;
     const bool real = row < item.rows && head < p.group;
-    const T* from = static_cast<const T*>(p.q) + (item.row + (real ? row : 0)) * p.q_row + (item.kv_head * p.group + (real ? head : 0)) * p.q_head;
+    const T* from = static_cast<const T*>(p.q) + (item.row + (real ? row : 0)) * p.q_row +
+                    (item.kv_head * p.group + (real ? head : 0)) * p.q_head;
 #pragma unroll
     for (int k = 0; k < Config::kDim / 16; ++k)
 #pragma unroll
@@ -279,8 +194,8 @@ __device__ __forceinline__ void load_query(const Decode& p, const Item& item, ui
 
 /// Scores of a stage, hidden ones -inf.
 template <class Config>
-__device__ __forceinline__ void score(const Decode& p, uint32_t keys, const uint32_t (&q)[Config::kDim / 16][4], int first,
-                                      const Range (&seen)[2], bool whole, float (&s)[Config::kKeys / 8][4]) {
+__device__ __forceinline__ void score(const Decode& p, uint32_t keys, const uint32_t (&q)[Config::kDim / 16][4],
+                                      int first, const Range (&seen)[2], bool whole, float (&s)[Config::kKeys / 8][4]) {
   const int lane = threadIdx.x & 31, t = lane & 3;
 #pragma unroll
   for (int n = 0; n < Config::kKeys / 8; ++n)
@@ -328,33 +243,39 @@ __device__ __forceinline__ void soften(const Decode& p, float (&s)[Config::kKeys
     state.sum[side] = state.sum[side] * shrink + sum;
     state.top[side] = top;
 #pragma unroll
-    for (int c = 0; c < WarpState<Config>::kColumns; ++c) state.out[c][2 * side] *= shrink, state.out[c][2 * side + 1] *= shrink;
+    for (int c = 0; c < WarpState<Config>::kColumns; ++c)
+      state.out[c][2 * side] *= shrink, state.out[c][2 * side + 1] *= shrink;
   }
 }
 
 /// Two bits of 16 where keys first + 2t, + 1 are in the range.
 __device__ __forceinline__ uint32_t pair_mask(const Range& seen, int key) {
-  return (key >= seen.begin && key < seen.end ? 0xFFFFu : 0u) | (key + 1 >= seen.begin && key + 1 < seen.end ? 0xFFFF0000u : 0u);
+  return (key >= seen.begin && key < seen.end ? 0xFFFFu : 0u) |
+         (key + 1 >= seen.begin && key + 1 < seen.end ? 0xFFFF0000u : 0u);
 }
 
-/// out += weights * values. Where some key is hidden from a row, its values count as zeros for that row, whatever they hold.
+/// out += weights * values. Where some key is hidden from a row, its values count as zeros for that row, whatever they
+/// hold.
 template <class Config>
-__device__ __forceinline__ void accumulate(const Decode& p, const Item& item, const Row* rows, uint32_t values, const float (&s)[Config::kKeys / 8][4],
-                                           int first, bool whole, WarpState<Config>& state) {
+__device__ __forceinline__ void accumulate(const Decode& p, const Item& item, const Row* rows, uint32_t values,
+                                           const float (&s)[Config::kKeys / 8][4], int first, bool whole,
+                                           WarpState<Config>& state) {
   using T = typename Config::T;
   const int lane = threadIdx.x & 31, t = lane & 3;
   uint32_t weights[Config::kKeys / 16][4];
 #pragma unroll
   for (int k = 0; k < Config::kKeys / 16; ++k)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) weights[k][e] = pack_pair<T>(s[2 * k + (e >> 1)][2 * (e & 1)], s[2 * k + (e >> 1)][2 * (e & 1) + 1]);
+    for (int e = 0; e < 4; ++e)
+      weights[k][e] = pack_pair<T>(s[2 * k + (e >> 1)][2 * (e & 1)], s[2 * k + (e >> 1)][2 * (e & 1) + 1]);
   if (whole) {
 #pragma unroll
     for (int k = 0; k < Config::kKeys / 16; ++k)
 #pragma unroll
       for (int c = 0; c < Config::kDim / 8; c += 2) {
         uint32_t b[4];
-        ldmatrix_x4_transposed(b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
+        ldmatrix_x4_transposed(
+            b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
         ptx::mma_m16n8k16<T>(state.out[c], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0], b[1]);
         ptx::mma_m16n8k16<T>(state.out[c + 1], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[2], b[3]);
       }
@@ -362,7 +283,8 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
   }
   for (int row = 0; row < item.rows; ++row) {
     const Range seen = rows[item.row + row].seen;
-    const bool mine[2] = {p.chunks > 1 || (lane >> 2) / p.group == row, p.chunks > 1 || ((lane >> 2) + 8) / p.group == row};
+    const bool mine[2] = {p.chunks > 1 || (lane >> 2) / p.group == row,
+                          p.chunks > 1 || ((lane >> 2) + 8) / p.group == row};
 #pragma unroll
     for (int c = 0; c < Config::kDim / 8; c += 2) {
       float low[4], high[4];
@@ -371,7 +293,8 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
 #pragma unroll
       for (int k = 0; k < Config::kKeys / 16; ++k) {
         uint32_t b[4];
-        ldmatrix_x4_transposed(b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
+        ldmatrix_x4_transposed(
+            b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
         const uint32_t m0 = pair_mask(seen, first + k * 16 + 2 * t), m1 = pair_mask(seen, first + k * 16 + 8 + 2 * t);
         ptx::mma_m16n8k16<T>(low, weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0] & m0, b[1] & m1);
         ptx::mma_m16n8k16<T>(high, weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[2] & m0, b[3] & m1);
@@ -404,7 +327,8 @@ __device__ void finish_item(const Decode& p, const Item& item, const WarpState<C
     if (t == 0) shared.top[warp][g + 8 * side] = state.top[side], shared.sum[warp][g + 8 * side] = sum;
 #pragma unroll
     for (int c = 0; c < Config::kDim / 8; ++c)
-      *reinterpret_cast<float2*>(&shared.total[warp][g + 8 * side][c * 8 + 2 * t]) = make_float2(state.out[c][2 * side], state.out[c][2 * side + 1]);
+      *reinterpret_cast<float2*>(&shared.total[warp][g + 8 * side][c * 8 + 2 * t]) =
+          make_float2(state.out[c][2 * side], state.out[c][2 * side + 1]);
   }
   consumers_sync(kWorkers);
   const int used = p.chunks > 1 ? min(kTileRows, p.group - item.chunk * kTileRows) : item.rows * p.group;
@@ -424,7 +348,8 @@ __device__ void finish_item(const Decode& p, const Item& item, const WarpState<C
     if (p.most_splits == 1) {
       if (d < p.value_dim) write_result<T>(p, at, d, total, whole_of(p, at.head, top, sum));
       if (d == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
-    } else if (const OwnSplits own = own_splits(shared.rows[at.row].seen, item.length); item.split >= own.first && item.split < own.last) {
+    } else if (const OwnSplits own = own_splits(shared.rows[at.row].seen, item.length);
+               item.split >= own.first && item.split < own.last) {
       const int64_t part = part_of(p, at) + item.split - own.first;
       if (d < p.value_dim) p.part_out[part * p.value_dim + d] = total;
       if (d == 0) p.part_state[part] = make_float2(top, sum);
@@ -459,7 +384,8 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
       float s[Config::kKeys / 8][4];
       score<Config>(p, ptx::shared_address(shared.stages[warp][stage].keys), q, key, seen, whole, s);
       soften<Config>(p, s, state);
-      accumulate<Config>(p, item, shared.rows, ptx::shared_address(shared.stages[warp][stage].values), s, key, whole, state);
+      accumulate<Config>(p, item, shared.rows, ptx::shared_address(shared.stages[warp][stage].values), s, key, whole,
+                         state);
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(&shared.empty[warp][stage]);
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
@@ -471,11 +397,14 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
 
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, 1)
-    decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map, const __grid_constant__ Decode p) {
+    decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
+                  const __grid_constant__ Decode p) {
   extern __shared__ char memory[];
-  auto& shared = *reinterpret_cast<DecodeShared<Config>*>((reinterpret_cast<uintptr_t>(memory) + 1023) & ~uintptr_t{1023});
+  auto& shared =
+      *reinterpret_cast<DecodeShared<Config>*>((reinterpret_cast<uintptr_t>(memory) + 1023) & ~uintptr_t{1023});
   if (threadIdx.x == 0) {
-    for (int i = 0; i < Config::kWarps * Config::kStages; ++i) ptx::mbarrier_init(&shared.full[0][i], 1), ptx::mbarrier_init(&shared.empty[0][i], 1);
+    for (int i = 0; i < Config::kWarps * Config::kStages; ++i)
+      ptx::mbarrier_init(&shared.full[0][i], 1), ptx::mbarrier_init(&shared.empty[0][i], 1);
     ptx::mbarrier_init_fence();
   }
   read_schedule(p, shared, Config::kThreads);

@@ -9,10 +9,13 @@ namespace tenor::cuda::paged {
 
 template <class Config>
 void launch_config(const char* op, const DecodeLaunch& l) {
-  launch(op, decode_kernel<Config>, Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(Config::kThreads), sizeof(DecodeShared<Config>) + 1024},
+  launch(op, decode_kernel<Config>,
+         Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(Config::kThreads),
+              sizeof(DecodeShared<Config>) + 1024},
          l.device, l.k, l.v, l.problem);
   if (l.problem.most_splits == 1) return;
-  launch_early(op, merge_decoded<typename Config::T>, Grid{dim3(merge_blocks(l.problem)), dim3(kMergeThreads)}, l.device, l.problem);
+  launch_early(op, merge_decoded<typename Config::T>, Grid{merge_blocks(l.problem), dim3(kMergeThreads)}, l.device,
+               l.problem);
 }
 
 template <class T>

@@ -1,4 +1,5 @@
-// The plain CUDA kernel of paged attention: every dtype, stride, head size and page size. A block takes splits of one (row, head).
+// The plain CUDA kernel of paged attention: every dtype, stride, head size and page size. A block takes splits of one
+// (row, head).
 #include "src/core/visit.h"
 #include "src/cuda/launch.h"
 #include "src/ops/paged/paged_launch.h"
@@ -7,7 +8,7 @@ namespace tenor::cuda::paged {
 namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / 32;
-constexpr int kKeys = 256;      // scored together
+constexpr int kKeys = 256;       // scored together
 constexpr int kMostColumns = 8;  // of a thread: 1024 in all
 constexpr int kMostDim = 1280;
 
@@ -33,7 +34,8 @@ __device__ Split splits_of(const General& p, int row) {
 }
 
 template <class T>
-__device__ __forceinline__ const T* row_of(const General& p, const void* cache, const int64_t (&at)[4], const int* table, int key, int head) {
+__device__ __forceinline__ const T* row_of(const General& p, const void* cache, const int64_t (&at)[4],
+                                           const int* table, int key, int head) {
   return static_cast<const T*>(cache) + table[key / p.page_size] * at[0] + key % p.page_size * at[1] + head * at[2];
 }
 
@@ -61,7 +63,9 @@ __device__ void score_keys(const General& p, Shared<C>& shared, const int* table
   for (int i = static_cast<int>(threadIdx.x) / 32; i < count; i += kWarps) {
     const int dim = p.dim - p.tail_dim;
     C s = dot(shared.query, row_of<T>(p, p.k, p.k_at, table, begin + i, head), p.k_at[3], dim);
-    if (p.tail_dim > 0) s += dot(shared.query + dim, row_of<T>(p, p.k_tail, p.k_tail_at, table, begin + i, head), p.k_tail_at[3], p.tail_dim);
+    if (p.tail_dim > 0)
+      s += dot(shared.query + dim, row_of<T>(p, p.k_tail, p.k_tail_at, table, begin + i, head), p.k_tail_at[3],
+               p.tail_dim);
     s *= static_cast<C>(p.score_scale);
     if (p.score_cap > 0) s = static_cast<C>(p.score_cap) * tanh(s / static_cast<C>(p.score_cap));
     if ((threadIdx.x & 31) == 0) shared.score[i] = s;
@@ -75,7 +79,8 @@ struct State {
 };
 
 template <class T, class C>
-__device__ void add_values(const General& p, const Shared<C>& shared, const int* table, int head, int begin, int count, State<C>& state) {
+__device__ void add_values(const General& p, const Shared<C>& shared, const int* table, int head, int begin, int count,
+                           State<C>& state) {
   for (int i = 0; i < count; ++i) {
     const C s = shared.score[i];
     if (s == -INFINITY) continue;  // as good as hidden
@@ -113,14 +118,19 @@ __device__ State<C> attend(const General& p, Shared<C>& shared, const int* table
 template <class T, class C>
 __device__ void write_whole(const General& p, const Place& at, const State<C>& state) {
   const bool empty = state.top == static_cast<C>(-INFINITY) && state.sum == 0;
-  const C whole = empty ? C(1) : p.sink ? state.sum + exp(static_cast<const C*>(p.sink)[at.head] - state.top) : state.sum;
+  const C whole = empty    ? C(1)
+                  : p.sink ? state.sum + exp(static_cast<const C*>(p.sink)[at.head] - state.top)
+                           : state.sum;
 #pragma unroll
   for (int e = 0; e < kMostColumns; ++e) {
     const int d = static_cast<int>(threadIdx.x) + e * kThreads;
-    if (d < p.value_dim) static_cast<T*>(p.out)[at.row * p.out_row + at.head * p.out_head + d * p.out_col] = convert<T>(state.out[e] / whole);
+    if (d < p.value_dim)
+      static_cast<T*>(p.out)[at.row * p.out_row + at.head * p.out_head + d * p.out_col] =
+          convert<T>(state.out[e] / whole);
   }
   if (threadIdx.x == 0 && p.lse)
-    p.lse[at.row * p.lse_row + at.head * p.lse_head] = static_cast<float>(empty ? state.top : state.top + log(state.sum));
+    p.lse[at.row * p.lse_row + at.head * p.lse_head] =
+        static_cast<float>(empty ? state.top : state.top + log(state.sum));
 }
 
 template <class C>
@@ -148,7 +158,8 @@ __global__ void __launch_bounds__(kThreads) general_kernel(const __grid_constant
   __syncthreads();
   const int* table = p.ids[at.row] < 0 ? nullptr : p.tables + p.ids[at.row] * p.table_stride;
   if (p.most_splits == 1) {
-    if (blockIdx.y == 0) write_whole<T>(p, at, attend<T, C>(p, shared, table, kv_head, splits.seen.begin, splits.seen.end));
+    if (blockIdx.y == 0)
+      write_whole<T>(p, at, attend<T, C>(p, shared, table, kv_head, splits.seen.begin, splits.seen.end));
     return;
   }
   for (int n = splits.first + static_cast<int>(blockIdx.y); n < splits.last; n += gridDim.y) {
@@ -163,7 +174,7 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
   if (i >= int64_t{p.rows} * p.heads) return;
   const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
   const Split splits = splits_of(p, at.row);
-  merge_parts<T>(p, at, splits.last - splits.first);
+  merge_parts<T>(p, at, splits.last - splits.first, static_cast<int>(blockIdx.y) * kMergeColumns);
 }
 
 }  // namespace
@@ -174,8 +185,8 @@ void launch_general(const char* op, const General& p, DType dtype, int split_slo
 }
 
 void launch_merge(const char* op, const General& p, DType dtype, Device device) {
-  const int64_t pairs = int64_t{p.rows} * p.heads;
-  const Grid grid{dim3(static_cast<unsigned>((pairs + kWarps - 1) / kWarps)), dim3(kThreads)};
+  static_assert(kThreads == kMergeThreads);
+  const Grid grid{merge_blocks(p), dim3(kThreads)};
   core::visit_float(dtype, [&]<class T>() { launch(op, merge_kernel<T>, grid, device, p); });
 }
 

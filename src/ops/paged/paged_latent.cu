@@ -5,18 +5,20 @@
 namespace tenor::cuda::paged {
 namespace {
 
-template <class T, class Stored>
+template <class T>
 void launch_latent_of(const char* op, const LatentLaunch& l) {
   const Latent p{l.problem, l.q_tail, l.q_tail_row, l.q_tail_head, l.tail_dim};
-  launch(op, latent_kernel<T>, Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(kLatentThreads), sizeof(LatentShared)}, l.device, l.map,
-         l.tail_map, p);
-  if (p.most_splits > 1) launch_early(op, merge_decoded<Stored>, Grid{dim3(merge_blocks(l.problem)), dim3(kMergeThreads)}, l.device, l.problem);
+  launch(op, latent_kernel<T>,
+         Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(kLatentThreads), sizeof(LatentShared)},
+         l.device, l.map, l.tail_map, p);
+  if (p.most_splits > 1)
+    launch_early(op, merge_decoded<Stored<T>>, Grid{merge_blocks(l.problem), dim3(kMergeThreads)}, l.device, l.problem);
 }
 
 }  // namespace
 
 void launch_latent(const char* op, const LatentLaunch& launch, DType dtype) {
-  dtype == bfloat16 ? launch_latent_of<__nv_bfloat16, BFloat16>(op, launch) : launch_latent_of<__half, Float16>(op, launch);
+  dtype == bfloat16 ? launch_latent_of<__nv_bfloat16>(op, launch) : launch_latent_of<__half>(op, launch);
 }
 
 }  // namespace tenor::cuda::paged

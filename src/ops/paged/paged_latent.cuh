@@ -1,9 +1,10 @@
 // Latent attention on Hopper: up to 64 heads of one row against one split of the keys an item.
 //
-// Scores are q [64 x 576] times the 64 keys of a stage, latent and position part side by side; the values are the latent part of
-// the same stage, so a stage is read from memory once. Two warpgroups compute: each scores half of the keys and, through shared
-// memory, takes the weights of all of them times its half of the values' columns. One warp loads boxes of pages by TMA into two
-// stages. Split boundaries lie at fixed places of the sequence, so a row's bits depend on its own keys alone.
+// Scores are q [64 x 576] times the 64 keys of a stage, latent and position part side by side; the values are the
+// latent part of the same stage, so a stage is read from memory once. Two warpgroups compute: each scores half of the
+// keys and, through shared memory, takes the weights of all of them times its half of the values' columns. One warp
+// loads boxes of pages by TMA into two stages. Split boundaries lie at fixed places of the sequence, so a row's bits
+// depend on its own keys alone.
 #pragma once
 
 #include <cuda.h>
@@ -15,10 +16,11 @@
 
 namespace tenor::cuda::paged {
 
-inline constexpr int kLatentRank = kLatentLaunchRank, kLatentTail = kLatentLaunchTail, kLatentHeads = kLatentLaunchHeads, kLatentKeys = 64,
-                     kLatentStages = 2;
+inline constexpr int kLatentRank = kLatentLaunchRank, kLatentTail = kLatentLaunchTail,
+                     kLatentHeads = kLatentLaunchHeads, kLatentKeys = 64, kLatentStages = 2;
 inline constexpr int kLatentSlabs = (kLatentRank + kLatentTail) / 64;  // of 64 columns
 inline constexpr int kSlabBytes = 64 * 128;
+inline constexpr int kLatentParts = 3, kPartSlabs = kLatentSlabs / kLatentParts;  // of a stage, which arrive one by one
 inline constexpr int kLatentThreads = 384, kLatentWorkers = 256;
 inline constexpr int kLatentRows = kLatentLaunchRows;
 
@@ -33,7 +35,7 @@ struct LatentShared {
   alignas(1024) char query[kLatentSlabs * kSlabBytes];
   alignas(1024) char keys[kLatentStages][kLatentSlabs * kSlabBytes];
   alignas(1024) char weights[kSlabBytes];
-  uint64_t full[kLatentStages], empty[kLatentStages], item_full[2], item_empty[2];
+  uint64_t full[kLatentStages][kLatentParts], empty[kLatentStages], item_full[2], item_empty[2];
   LatentItem items[2];
   float top[2][kLatentHeads], sum[2][kLatentHeads];
   int first_item[kLatentRows + 1];
@@ -51,13 +53,14 @@ struct Latent : Decode {
 /// d[64 x 32] (+)= a[64 x 16] * b[32 x 16]^T, as wgmma.cuh's.
 template <class T>
 __device__ __forceinline__ void wgmma_32(float (&d)[16], uint64_t a, uint64_t b, bool accumulate) {
-#define TENOR_LATENT_WGMMA(name)                                                                                                  \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"                                                                       \
-               "wgmma.mma_async.sync.aligned.m64n32k16.f32." name "." name                                                        \
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0;\n}"             \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),      \
-                 "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                        \
-               : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
+#define TENOR_LATENT_WGMMA(name)                                                                                    \
+  asm volatile(                                                                                                     \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"                                                                  \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." name "." name                                                   \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0;\n}"        \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                    \
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     TENOR_LATENT_WGMMA("bf16");
   } else {
@@ -66,16 +69,9 @@ __device__ __forceinline__ void wgmma_32(float (&d)[16], uint64_t a, uint64_t b,
 #undef TENOR_LATENT_WGMMA
 }
 
+/// The library's name of a toolkit's 16-bit float.
 template <class T>
-__device__ __forceinline__ uint32_t pack_weights(float low, float high) {
-  uint32_t out;
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  }
-  return out;
-}
+using Stored = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>;
 __device__ __forceinline__ void latent_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kLatentWorkers) : "memory"); }
 
 /// first_item[i] = items of the rows before i.
@@ -114,18 +110,23 @@ __device__ __forceinline__ LatentPlace latent_item_at(const Latent& p, const int
   const int length = length_of_splits(p, own_keys(p, low)), local = index - first_item[low], split = local / p.chunks;
   LatentPlace at;
   at.sequence = p.ids[low];
-  at.item = {low, local - split * p.chunks, p.most_splits == 1 ? -1 : split, split * length, min(seen.end, (split + 1) * length)};
+  at.item = {low, local - split * p.chunks, p.most_splits == 1 ? -1 : split, split * length,
+             min(seen.end, (split + 1) * length)};
   return at;
 }
 
-/// The loading warp: one box of p.box keys by 64 columns a lane. What an item needs is read while the one before is on its way.
-__device__ inline void load_latent(const Latent& p, const CUtensorMap* map, const CUtensorMap* tail_map, LatentShared& shared) {
-  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], boxes = kLatentKeys / p.box, total = boxes * kLatentSlabs;
+/// The loading warp: one box of p.box keys by 64 columns a lane. What an item needs is read while the one before is on
+/// its way.
+__device__ inline void load_latent(const Latent& p, const CUtensorMap* map, const CUtensorMap* tail_map,
+                                   LatentShared& shared) {
+  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], boxes = kLatentKeys / p.box,
+            total = boxes * kLatentSlabs;
   int stage = 0, phase = 0, index = static_cast<int>(blockIdx.x), count = 0;
   if (index >= items) return;
   const auto page_of = [&](const LatentPlace& at, int from) {
     const int key = from + lane * p.box;
-    return key < at.item.end ? p.tables[at.sequence * p.table_stride + key / p.page_size] : p.pages;  // one that is not there arrives as zeros
+    return key < at.item.end ? p.tables[at.sequence * p.table_stride + key / p.page_size]
+                             : p.pages;  // one that is not there arrives as zeros
   };
   LatentPlace next = latent_item_at(p, shared.first_item, index);
   int next_page = page_of(next, next.item.begin);
@@ -148,15 +149,15 @@ __device__ inline void load_latent(const Latent& p, const CUtensorMap* map, cons
         next_page = further ? page_of(now, held + 32 * p.box) : index < items ? page_of(next, next.item.begin) : 0;
       }
       ptx::mbarrier_wait(&shared.empty[stage], phase ^ 1);
-      if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[stage], kLatentSlabs * kSlabBytes);
+      if (lane < kLatentParts) ptx::mbarrier_arrive_expect(&shared.full[stage][lane], kPartSlabs * kSlabBytes);
       __syncwarp();
       for (int i = 0; i < total; i += 32) {
         const int n = i + lane, slab = n / boxes, box = n - slab * boxes, at = key + box * p.box;
         const int from = __shfl_sync(~0u, page, (at - held) / p.box & 31);
         if (n >= total) continue;
         const bool tail = slab == kLatentSlabs - 1;
-        ptx::tma_load_4d(shared.keys[stage] + slab * kSlabBytes + box * p.box * 128, tail ? tail_map : map, tail ? 0 : slab * 64, at % p.page_size, 0,
-                         from, &shared.full[stage]);
+        ptx::tma_load_4d(shared.keys[stage] + slab * kSlabBytes + box * p.box * 128, tail ? tail_map : map,
+                         tail ? 0 : slab * 64, at % p.page_size, 0, from, &shared.full[stage][slab / kPartSlabs]);
       }
       if (++stage == kLatentStages) stage = 0, phase ^= 1;
     }
@@ -188,11 +189,13 @@ __device__ inline void clear_lines(char* keys, int first, int worker) {
   const int lines = kLatentKeys - first;
   for (int i = worker; i < lines * kLatentSlabs * 8; i += kLatentWorkers) {
     const int slab = i / (lines * 8), rest = i - slab * lines * 8;
-    *reinterpret_cast<uint4*>(keys + slab * kSlabBytes + (first + (rest >> 3)) * 128 + (rest & 7) * 16) = make_uint4(0, 0, 0, 0);
+    *reinterpret_cast<uint4*>(keys + slab * kSlabBytes + (first + (rest >> 3)) * 128 + (rest & 7) * 16) =
+        make_uint4(0, 0, 0, 0);
   }
 }
 
-/// One warpgroup's work on an item. Of thread t: rows 16 (t / 32) + t % 32 / 4 and eight below, columns 8 j + 2 (t % 4) and the next.
+/// One warpgroup's work on an item. Of thread t: rows 16 (t / 32) + t % 32 / 4 and eight below, columns 8 j + 2 (t % 4)
+/// and the next.
 template <class T>
 __device__ void compute_latent(const Latent& p, LatentShared& shared) {
   const int worker = static_cast<int>(threadIdx.x) - 128, group = worker >> 7, lane = worker & 31, t = lane & 3;
@@ -213,8 +216,8 @@ __device__ void compute_latent(const Latent& p, LatentShared& shared) {
     for (int i = 0; i < 128; ++i) out[i] = 0;
     for (int key = item.begin; key < item.end; key += kLatentKeys) {
       char* keys = shared.keys[stage];
-      ptx::mbarrier_wait(&shared.full[stage], phase);
       if (key + kLatentKeys > item.end) {
+        for (auto& part : shared.full[stage]) ptx::mbarrier_wait(&part, phase);
         clear_lines(keys, item.end - key, worker);
         ptx::fence_async_proxy();
         latent_sync();
@@ -223,9 +226,12 @@ __device__ void compute_latent(const Latent& p, LatentShared& shared) {
       ptx::wgmma_fence();
 #pragma unroll
       for (int slab = 0; slab < kLatentSlabs; ++slab) {
-        const uint64_t a = ptx::wgmma_descriptor(shared.query + slab * kSlabBytes), b = ptx::wgmma_descriptor(keys + slab * kSlabBytes + group * 32 * 128);
+        if (slab % kPartSlabs == 0) ptx::mbarrier_wait(&shared.full[stage][slab / kPartSlabs], phase);
+        const uint64_t a = ptx::wgmma_descriptor(shared.query + slab * kSlabBytes),
+                       b = ptx::wgmma_descriptor(keys + slab * kSlabBytes + group * 32 * 128);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) wgmma_32<T>(s, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<>, slab + k > 0);
+        for (int k = 0; k < 4; ++k)
+          wgmma_32<T>(s, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<>, slab + k > 0);
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
@@ -246,28 +252,34 @@ __device__ void compute_latent(const Latent& p, LatentShared& shared) {
       float shrink[2];
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
-        const float most = fmaxf(top[side], fmaxf(shared.top[0][row[side]], shared.top[1][row[side]])), base = most == -INFINITY ? 0.0f : most;
+        const float most = fmaxf(top[side], fmaxf(shared.top[0][row[side]], shared.top[1][row[side]])),
+                    base = most == -INFINITY ? 0.0f : most;
         shrink[side] = exp2_fast((top[side] - base) * p.scale_log2);
         float part = 0;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const float low = exp2_fast((s[4 * j + 2 * side] - base) * p.scale_log2), high = exp2_fast((s[4 * j + 2 * side + 1] - base) * p.scale_log2);
+          const float low = exp2_fast((s[4 * j + 2 * side] - base) * p.scale_log2),
+                      high = exp2_fast((s[4 * j + 2 * side + 1] - base) * p.scale_log2);
           part += low + high;
-          *reinterpret_cast<uint32_t*>(shared.weights + swizzled_line(row[side], 4 * group + j) + 4 * t) = pack_weights<T>(low, high);
+          *reinterpret_cast<uint32_t*>(shared.weights + swizzled_line(row[side], 4 * group + j) + 4 * t) =
+              pack_pair<Stored<T>>(low, high);
         }
         sum[side] = sum[side] * shrink[side] + part;
         top[side] = most;
       }
       ptx::fence_async_proxy();
-      latent_sync();
+      if (__any_sync(~0u, shrink[0] != 1.0f || shrink[1] != 1.0f)) {  // tops seldom rise; times 1 changes no bit
 #pragma unroll
-      for (int i = 0; i < 128; ++i) out[i] *= shrink[i >> 1 & 1];
+        for (int i = 0; i < 128; ++i) out[i] *= shrink[i >> 1 & 1];
+      }
+      latent_sync();
       ptx::wgmma_fence();
       const uint64_t a = ptx::wgmma_descriptor(shared.weights);
       const uint64_t b = ptx::wgmma_descriptor<ptx::TileLayout::kOuter>(keys + group * 4 * kSlabBytes);
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        ptx::wgmma<T, 256, ptx::TileLayout::kOuter>(out, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<ptx::TileLayout::kOuter>, true);
+        ptx::wgmma<T, 256, ptx::TileLayout::kOuter>(out, a + k * ptx::kWgmmaStepK<>,
+                                                    b + k * ptx::kWgmmaStepK<ptx::TileLayout::kOuter>, true);
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
       __syncwarp();
@@ -282,7 +294,6 @@ __device__ void compute_latent(const Latent& p, LatentShared& shared) {
       if (t == 0) shared.sum[group][row[side]] = sum[side];
     }
     latent_sync();
-    using Stored = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>;
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
       const Place at{item.row, item.chunk * kLatentHeads + row[side]};
@@ -295,14 +306,16 @@ __device__ void compute_latent(const Latent& p, LatentShared& shared) {
         for (int j = 0; j < 32; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e)
-            if (column + 8 * j + e < p.value_dim) write_result<Stored>(p, at, column + 8 * j + e, out[4 * j + 2 * side + e], whole);
+            if (column + 8 * j + e < p.value_dim)
+              write_result<Stored<T>>(p, at, column + 8 * j + e, out[4 * j + 2 * side + e], whole);
         if (group == 0 && t == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top[side], all);
       } else {
         const int64_t part = part_of(p, at) + item.part;
         float* to = p.part_out + part * p.value_dim + column;
 #pragma unroll
         for (int j = 0; j < 32; ++j)
-          if (column + 8 * j < p.value_dim) *reinterpret_cast<float2*>(to + 8 * j) = make_float2(out[4 * j + 2 * side], out[4 * j + 2 * side + 1]);
+          if (column + 8 * j < p.value_dim)
+            *reinterpret_cast<float2*>(to + 8 * j) = make_float2(out[4 * j + 2 * side], out[4 * j + 2 * side + 1]);
         if (group == 0 && t == 0) p.part_state[part] = make_float2(top[side], all);
       }
     }
@@ -325,12 +338,17 @@ __device__ void write_empty_latent(const Latent& p, const LatentShared& shared) 
 /// T is __nv_bfloat16 or __half.
 template <class T>
 __global__ void __launch_bounds__(kLatentThreads, 1)
-    latent_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ CUtensorMap tail_map, const __grid_constant__ Latent p) {
+    latent_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ CUtensorMap tail_map,
+                  const __grid_constant__ Latent p) {
   extern __shared__ __align__(1024) char latent_memory[];
   auto& shared = *reinterpret_cast<LatentShared*>(latent_memory);
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kLatentStages; ++s) ptx::mbarrier_init(&shared.full[s], 1), ptx::mbarrier_init(&shared.empty[s], kLatentWorkers / 32);
-    for (int s = 0; s < 2; ++s) ptx::mbarrier_init(&shared.item_full[s], 1), ptx::mbarrier_init(&shared.item_empty[s], 1);
+    for (int s = 0; s < kLatentStages; ++s) {
+      for (auto& part : shared.full[s]) ptx::mbarrier_init(&part, 1);
+      ptx::mbarrier_init(&shared.empty[s], kLatentWorkers / 32);
+    }
+    for (int s = 0; s < 2; ++s)
+      ptx::mbarrier_init(&shared.item_full[s], 1), ptx::mbarrier_init(&shared.item_empty[s], 1);
     ptx::mbarrier_init_fence();
   }
   count_latent_items(p, shared);
@@ -338,7 +356,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
   if (threadIdx.x < 128) {
     ptx::registers_decrease<40>();
     if (threadIdx.x < 32) load_latent(p, &map, &tail_map, shared);
-    if (p.most_splits == 1) write_empty_latent<std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>>(p, shared);
+    if (p.most_splits == 1) write_empty_latent<Stored<T>>(p, shared);
   } else {
     ptx::registers_increase<232>();
     compute_latent<T>(p, shared);

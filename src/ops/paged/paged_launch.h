@@ -39,7 +39,8 @@ struct LatentLaunch {
   int tail_dim;
   Device device;
 };
-inline constexpr int64_t kLatentLaunchRows = 256, kLatentLaunchRank = 512, kLatentLaunchTail = 64, kLatentLaunchHeads = 64;
+inline constexpr int64_t kLatentLaunchRows = 256, kLatentLaunchRank = 512, kLatentLaunchTail = 64,
+                         kLatentLaunchHeads = 64;
 void launch_latent(const char* op, const LatentLaunch& launch, DType dtype);
 
 /// Keys of a stage for heads of up to `dim`.

@@ -14,8 +14,8 @@ using State = paged::DevicePlan::State;
 
 constexpr int kThreads = 256;
 
-/// Pinned memory that copies to the device read: a buffer is used again once its copy is done, and there are as many as copies have
-/// been under way at once. So no update waits.
+/// Pinned memory that copies to the device read: a buffer is used again once its copy is done, and there are as many as
+/// copies have been under way at once. So no update waits.
 class Staging {
  public:
   static Staging& instance() {
@@ -55,7 +55,9 @@ struct Ints {
   DType dtype;
   int64_t row, col;
 };
-Ints ints_of(const Tensor& x) { return {x.numel() ? x.raw() : nullptr, x.dtype(), x.stride(0), x.ndim() > 1 ? x.stride(1) : 0}; }
+Ints ints_of(const Tensor& x) {
+  return {x.numel() ? x.raw() : nullptr, x.dtype(), x.stride(0), x.ndim() > 1 ? x.stride(1) : 0};
+}
 __device__ int64_t int_at(const Ints& x, int64_t row, int64_t col = 0) {
   return core::visit_integer(x.dtype, [&]<class I>() {
     const I value = static_cast<const I*>(x.data)[row * x.row + col * x.col];
@@ -69,8 +71,8 @@ struct Refill {
   int* to_lengths;
   int* to_ids;
   int* to_positions;
-  int64_t sequences, rows, columns;                    // given
-  int64_t all_sequences, all_rows, all_columns;        // of the plan
+  int64_t sequences, rows, columns;              // given
+  int64_t all_sequences, all_rows, all_columns;  // of the plan
   int64_t page_size, pages;
   ContentError* flag;
   int op_tables, op_lengths, op_ids, op_positions;
@@ -129,8 +131,8 @@ __device__ int64_t slot_of(const Append& a, int i) {
 }
 
 template <class T>
-__device__ void append_row(const Append& a, int i, int64_t page, int64_t place, const char* rows, const int64_t (&from)[3], char* cache,
-                           const int64_t (&to)[4], int dim) {
+__device__ void append_row(const Append& a, int i, int64_t page, int64_t place, const char* rows,
+                           const int64_t (&from)[3], char* cache, const int64_t (&to)[4], int dim) {
   for (int e = threadIdx.x; e < a.heads * dim; e += blockDim.x) {
     const int head = e / dim, d = e % dim;
     reinterpret_cast<T*>(cache)[page * to[0] + place * to[1] + head * to[2] + d * to[3]] =
@@ -146,7 +148,8 @@ __global__ void append_rows(const __grid_constant__ Append a) {
   if (s < 0) return;
   const int64_t slot = slot_of(a, i);
   bool taken = false;
-  for (int earlier = threadIdx.x; slot >= 0 && earlier < i; earlier += blockDim.x) taken = taken || slot_of(a, earlier) == slot;
+  for (int earlier = threadIdx.x; slot >= 0 && earlier < i; earlier += blockDim.x)
+    taken = taken || slot_of(a, earlier) == slot;
   if (__syncthreads_or(taken) || slot < 0) {
     if (threadIdx.x == 0) raise_content_error(a.flag, a.op, i, a.positions[i]);
     return;
@@ -164,13 +167,18 @@ void paged_write(State& plan, const std::vector<int32_t>& words) {
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &capturing), "paged.update_");
   if (capturing != cudaStreamCaptureStatusNone)
-    throw UnsupportedError("paged.update_: a graph would replay today's schedule; update the plan outside of the capture, or from device arrays");
+    throw UnsupportedError(
+        "paged.update_: a graph would replay today's schedule; update the plan outside of the capture, or from device "
+        "arrays");
   Staging::instance().copy(plan.memory.raw(), words.data(), words.size() * sizeof(int32_t), stream);
 }
 
-void paged_refill(const State& plan, const Tensor& tables, const Tensor& lengths, const Tensor& sequence_ids, const Tensor& positions) {
-  static const int op_tables = content_op("paged.update_", "tables"), op_lengths = content_op("paged.update_", "lengths");
-  static const int op_ids = content_op("paged.update_", "sequence_ids"), op_positions = content_op("paged.update_", "positions");
+void paged_refill(const State& plan, const Tensor& tables, const Tensor& lengths, const Tensor& sequence_ids,
+                  const Tensor& positions) {
+  static const int op_tables = content_op("paged.update_", "tables"),
+                   op_lengths = content_op("paged.update_", "lengths");
+  static const int op_ids = content_op("paged.update_", "sequence_ids"),
+                   op_positions = content_op("paged.update_", "positions");
   const DeviceGuard guard(plan.device);
   Refill r{ints_of(tables), ints_of(lengths), ints_of(sequence_ids), ints_of(positions)};
   r.to_tables = plan.tables.data<int>(), r.to_lengths = plan.lengths.data<int>();
@@ -181,12 +189,15 @@ void paged_refill(const State& plan, const Tensor& tables, const Tensor& lengths
   r.flag = content_error(current_stream(plan.device));
   r.op_tables = op_tables, r.op_lengths = op_lengths, r.op_ids = op_ids, r.op_positions = op_positions;
   if (r.all_sequences > 0)
-    launch("paged.update_", refill_sequences, Grid{dim3(static_cast<unsigned>(r.all_sequences)), dim3(kThreads)}, plan.device, r);
+    launch("paged.update_", refill_sequences, Grid{dim3(static_cast<unsigned>(r.all_sequences)), dim3(kThreads)},
+           plan.device, r);
   if (r.all_rows > 0)
-    launch("paged.update_", refill_rows, Grid{dim3(static_cast<unsigned>((r.all_rows + kThreads - 1) / kThreads)), dim3(kThreads)}, plan.device, r);
+    launch("paged.update_", refill_rows,
+           Grid{dim3(static_cast<unsigned>((r.all_rows + kThreads - 1) / kThreads)), dim3(kThreads)}, plan.device, r);
 }
 
-void paged_append(const State& plan, const Tensor& k, const Tensor& v, const Tensor& key_cache, const Tensor& value_cache) {
+void paged_append(const State& plan, const Tensor& k, const Tensor& v, const Tensor& key_cache,
+                  const Tensor& value_cache) {
   static const int op = content_op("paged.append", "positions");
   if (plan.size.queries == 0 || k.numel() + v.numel() == 0) return;
   const DeviceGuard guard(plan.device);
@@ -195,7 +206,8 @@ void paged_append(const State& plan, const Tensor& k, const Tensor& v, const Ten
     for (int d = 0; d < x.ndim(); ++d) strides[d] = x.stride(d);
     return x.numel() ? static_cast<char*>(x.raw()) : nullptr;
   };
-  a.k = place(k, a.k_at), a.v = place(v, a.v_at), a.key_cache = place(key_cache, a.key_at), a.value_cache = place(value_cache, a.value_at);
+  a.k = place(k, a.k_at), a.v = place(v, a.v_at), a.key_cache = place(key_cache, a.key_at),
+  a.value_cache = place(value_cache, a.value_at);
   a.tables = plan.tables.numel() ? plan.tables.data<int>() : nullptr, a.lengths = plan.lengths.data<int>();
   a.ids = plan.sequence_ids.data<int>(), a.positions = plan.positions.data<int>();
   a.columns = plan.size.pages_per_sequence, a.page_size = plan.size.page_size;

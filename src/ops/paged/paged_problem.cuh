@@ -25,10 +25,10 @@ struct Decode {
   int dim, value_dim, pages, page_size, box;
   float scale, scale_log2, softcap;
   bool causal;
-  int left, right;  // -1: unlimited
-  bool latent;      // splits by latent_split_length
-  int asked;        // splits that a SplitWorkspace asks for; 0: by split_length
-  int most_splits;  // of a row
+  int left, right;     // -1: unlimited
+  bool latent;         // splits by latent_split_length
+  int asked;           // splits that a SplitWorkspace asks for; 0: by split_length
+  int most_splits;     // of a row
   float* part_out;     // [rows, heads, most_splits, value_dim]
   float2* part_state;  // [rows, heads, most_splits]: top, sum
 };
@@ -54,12 +54,9 @@ __device__ __forceinline__ Range visible(const Decode& p, int row) {
   return {min(begin, end), end};
 }
 
-/// Keys of a split, by the row's own number of keys: few enough that a row has at most kMostSplits. `asked` for that many of
-/// them, whole stages.
-#ifndef PAGED_SPLIT
-#define PAGED_SPLIT 512
-#endif
-inline constexpr int kMostSplits = 64, kShortSplit = PAGED_SPLIT, kAskedStep = 64;
+/// Keys of a split, by the row's own number of keys: few enough that a row has at most kMostSplits. `asked` for that
+/// many of them, whole stages.
+inline constexpr int kMostSplits = 64, kShortSplit = 512, kAskedStep = 64;
 __host__ __device__ inline int split_length(int keys, int asked = 0) {
   if (asked > 0) return max(1, (keys + asked * kAskedStep - 1) / (asked * kAskedStep)) * kAskedStep;
   int length = kShortSplit;
@@ -108,10 +105,22 @@ struct Place {
 };
 template <class T>
 __device__ __forceinline__ void write_result(const Decode& p, const Place& at, int d, float value, float whole) {
-  static_cast<T*>(p.out)[at.row * p.out_row + at.head * p.out_head + d * p.out_col] = convert<T>(whole == 0 ? 0.0f : value / whole);
+  static_cast<T*>(p.out)[at.row * p.out_row + at.head * p.out_head + d * p.out_col] =
+      convert<T>(whole == 0 ? 0.0f : value / whole);
 }
 __device__ __forceinline__ int64_t part_of(const Decode& p, const Place& at) {
   return (static_cast<int64_t>(at.row) * p.heads + at.head) * p.most_splits;
+}
+/// Two 16-bit floats in a register.
+template <class T>
+__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
+  uint32_t out;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  }
+  return out;
 }
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
@@ -119,46 +128,48 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 
-/// A warp adds up the first `splits` partial states of one (row, head), in order, and writes the result.
+/// A warp adds up the first `splits` partial states of one (row, head) in columns [column, column + kMergeColumns), in
+/// order, and writes the result.
+inline constexpr int kMergeColumns = 64;
 template <class T>
-__device__ void merge_parts(const Decode& p, const Place& at, int splits) {
-  constexpr int kEach = 4;
-  const int lane = threadIdx.x & 31;
+__device__ void merge_parts(const Decode& p, const Place& at, int splits, int column) {
+  constexpr int kEach = kMergeColumns / 32;
+  const int lane = threadIdx.x & 31, mine = column + lane;
   const int64_t part = part_of(p, at);
   float top = -INFINITY;
   for (int n = lane; n < splits; n += 32) top = fmaxf(top, __ldcg(&p.part_state[part + n]).x);
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
   const float base = top == -INFINITY ? 0.0f : top;
-  for (int column = lane; column - lane < p.value_dim; column += 32 * kEach) {
-    float total[kEach] = {}, sum = 0;
-    for (int first = 0; first < splits; first += 32) {
-      float2 mine = make_float2(-INFINITY, 0.0f);
-      if (first + lane < splits) mine = __ldcg(&p.part_state[part + first + lane]);
-      const float weight = exp2_fast((mine.x - base) * p.scale_log2);
-      const int count = min(32, splits - first);
-#pragma unroll 4
-      for (int n = 0; n < count; ++n) {
-        const float w = __shfl_sync(~0u, weight, n);
-        sum += w * __shfl_sync(~0u, mine.y, n);
-        const float* from = p.part_out + (part + first + n) * p.value_dim;
+  float total[kEach] = {}, sum = 0;
+  for (int first = 0; first < splits; first += 32) {
+    float2 state = make_float2(-INFINITY, 0.0f);
+    if (first + lane < splits) state = __ldcg(&p.part_state[part + first + lane]);
+    const float weight = exp2_fast((state.x - base) * p.scale_log2);
+    const int count = min(32, splits - first);
+#pragma unroll 8
+    for (int n = 0; n < count; ++n) {
+      const float w = __shfl_sync(~0u, weight, n);
+      sum += w * __shfl_sync(~0u, state.y, n);
+      const float* from = p.part_out + (part + first + n) * p.value_dim;
 #pragma unroll
-        for (int e = 0; e < kEach; ++e)
-          if (column + 32 * e < p.value_dim) total[e] += w * __ldcg(from + column + 32 * e);
-      }
+      for (int e = 0; e < kEach; ++e)
+        if (mine + 32 * e < p.value_dim) total[e] += w * __ldcg(from + mine + 32 * e);
     }
-    const float whole = whole_of(p, at.head, top, sum);
-#pragma unroll
-    for (int e = 0; e < kEach; ++e)
-      if (column + 32 * e < p.value_dim) write_result<T>(p, at, column + 32 * e, total[e], whole);
-    if (column == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
   }
+  const float whole = whole_of(p, at.head, top, sum);
+#pragma unroll
+  for (int e = 0; e < kEach; ++e)
+    if (mine + 32 * e < p.value_dim) write_result<T>(p, at, mine + 32 * e, total[e], whole);
+  if (mine == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
 }
 
-/// A warp a (row, head): its splits.
+/// A warp a (row, head) and columns: its splits.
 inline constexpr int kMergeThreads = 128;
-inline unsigned merge_blocks(const Decode& p) {
-  return static_cast<unsigned>((int64_t{p.rows} * p.heads + kMergeThreads / 32 - 1) / (kMergeThreads / 32));
+inline dim3 merge_blocks(const Decode& p) {
+  const int64_t pairs = int64_t{p.rows} * p.heads;
+  return dim3(static_cast<unsigned>((pairs + kMergeThreads / 32 - 1) / (kMergeThreads / 32)),
+              static_cast<unsigned>((p.value_dim + kMergeColumns - 1) / kMergeColumns));
 }
 template <class T>
 __global__ void __launch_bounds__(kMergeThreads) merge_decoded(const __grid_constant__ Decode p) {
@@ -167,7 +178,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_decoded(const __grid_cons
   const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
   const OwnSplits own = own_splits(visible(p, at.row), length_of_splits(p, own_keys(p, at.row)));
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  merge_parts<T>(p, at, own.last - own.first);
+  merge_parts<T>(p, at, own.last - own.first, static_cast<int>(blockIdx.y) * kMergeColumns);
 }
 
 }  // namespace tenor::cuda::paged
