@@ -35,6 +35,7 @@ struct Pages {
 };
 
 struct Problem {
+  Pages pages = {};
   Plane q, k, v, mask, bias, out, lse;  // rows of mask and bias are queries, columns keys; lse has no columns
   Tensor sinks;
   int64_t heads, kv_heads, dim, value_dim;
@@ -45,7 +46,6 @@ struct Problem {
   Device device;
   Tensor cu_seqlens_q, cu_seqlens_k;  // packed sequences
   int64_t batch, queries, keys;       // of all: the batch and its sequences' lengths, or 1 and the packed rows
-  Pages pages = {};
 
   int64_t group() const { return heads / kv_heads; }
 };
