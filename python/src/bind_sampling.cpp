@@ -30,7 +30,7 @@ nb::object run_draw(Call& call, nb::handle type, Options& o, F&& fn) {
 
 template <>
 struct nanobind::detail::type_caster<tenor::python::OptionalNumber> {
-  NB_TYPE_CASTER(tenor::python::OptionalNumber, const_name("ArrayLike | int | float | None"))
+  NB_TYPE_CASTER(tenor::python::OptionalNumber, const_name("ArrayLike | int | float"))
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
     value.object = src;
     return true;

@@ -67,8 +67,8 @@ nb::object to_array(const Tensor& x, nb::handle dtype, nb::handle copy) {
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
-  nb::class_<Tensor>(m, "Tensor", nb::type_slots(operator_slots()), "An n-dimensional array on the CPU or a CUDA device: shared storage seen through a dtype, a shape and strides.")
-      .def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); }, "The sizes, a tuple.")
+  nb::class_<Tensor> tensor(m, "Tensor", nb::type_slots(operator_slots()), "An n-dimensional array on the CPU or a CUDA device: shared storage seen through a dtype, a shape and strides.");
+  tensor.def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); }, "The sizes, a tuple.")
       .def_prop_ro("strides", [](const Tensor& x) { return to_tuple(x.strides()); }, "The strides, in elements.")
       .def_prop_ro("dtype", [](const Tensor& x) { return DTypeObject{x.dtype()}; }, "The element type.")
       .def_prop_ro("device", [](const Tensor& x) { return to_string(x.device()); }, "'cpu' or 'cuda:N'.")
@@ -104,6 +104,7 @@ void bind_tensor(nb::module_& m) {
         if (!is_integer(x.dtype()) || x.numel() != 1) core::fail<DTypeError>("index: only a one-element integer tensor is an index, got {}", describe(x));
         return x.item_int();
       });
+  bind_torch_methods(tensor);
   m.def("from_dlpack", [](nb::handle x) { return to_tensor("from_dlpack", "x", x); }, "x"_a,
         "A tensor that shares the memory of any DLPack exporter.");
 }

@@ -197,7 +197,7 @@ std::optional<int64_t> to_int64(nb::handle x) {
 }
 
 bool read_int(nb::handle x, Int& to) {
-  if (!is_integer_object(x)) return false;
+  if (PyBool_Check(x.ptr()) || !is_integer_object(x)) return false;
   const auto read = to_int64(x);
   to.beyond = !read;
   to.value = read ? *read : nb::steal(PyNumber_Index(x.ptr())) < nb::int_(0) ? INT64_MIN : INT64_MAX;
@@ -308,7 +308,7 @@ static DType dtype_named(nb::handle x, const char* prefix = "") {
 
 DType to_dtype(nb::handle x) {
   if (nb::isinstance<DTypeObject>(x)) return nb::inst_ptr<DTypeObject>(x)->value;
-  if (x.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return float32;
+  if (x.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return float64;
   if (x.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return int64;
   if (x.is(reinterpret_cast<PyObject*>(&PyBool_Type))) return boolean;
   if (PyUnicode_Check(x.ptr())) return dtype_named(x);

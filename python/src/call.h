@@ -173,7 +173,7 @@ void def_method(nb::module_& m, const char* name, F&& fn, const Extra&... extra)
 
 }  // namespace tenor::python
 
-// Casters that only keep the handle.
+// Casters that only keep the handle. nanobind itself adds "| None" to the types of arguments that may be None.
 #define TENOR_OBJECT_CASTER(Type, shown)                                             \
   template <>                                                                        \
   struct nanobind::detail::type_caster<tenor::python::Type> {                        \
@@ -185,18 +185,18 @@ void def_method(nb::module_& m, const char* name, F&& fn, const Extra&... extra)
     static handle from_cpp(tenor::python::Type src, rv_policy, cleanup_list*) noexcept { return src.object.inc_ref(); } \
   };
 TENOR_OBJECT_CASTER(Array, "ArrayLike")
-TENOR_OBJECT_CASTER(OptionalArray, "ArrayLike | None")
+TENOR_OBJECT_CASTER(OptionalArray, "ArrayLike")
 TENOR_OBJECT_CASTER(ArrayOrScalar, "ArrayLike | bool | int | float")
 TENOR_OBJECT_CASTER(ArrayList, "collections.abc.Sequence[ArrayLike]")
-TENOR_OBJECT_CASTER(DimList, "int | collections.abc.Sequence[int] | None")
-TENOR_OBJECT_CASTER(DTypeLike, "DTypeLike | None")
-TENOR_OBJECT_CASTER(DeviceLike, "str | None")
-TENOR_OBJECT_CASTER(Out, "ArrayLike | tuple[ArrayLike, ...] | None")
-TENOR_OBJECT_CASTER(Workspace, "ArrayLike | None")
+TENOR_OBJECT_CASTER(DimList, "int | collections.abc.Sequence[int]")
+TENOR_OBJECT_CASTER(DTypeLike, "DTypeLike")
+TENOR_OBJECT_CASTER(DeviceLike, "str")
+TENOR_OBJECT_CASTER(Out, "ArrayLike | tuple[ArrayLike, ...]")
+TENOR_OBJECT_CASTER(Workspace, "ArrayLike")
 #undef TENOR_OBJECT_CASTER
 
 namespace tenor::python {
-/// Reads an Int; false for what is none. What its __index__ raises propagates.
+/// Reads an Int; false for what is none, a bool included. What its __index__ raises propagates.
 bool read_int(nb::handle x, Int& to);
 /// Reads a Real; false for what is none. What its __float__ or __index__ raises propagates.
 bool read_real(nb::handle x, double& value);
@@ -210,7 +210,7 @@ struct nanobind::detail::type_caster<tenor::python::Int> {
 };
 template <>
 struct nanobind::detail::type_caster<tenor::python::OptionalInt> {
-  NB_TYPE_CASTER(tenor::python::OptionalInt, const_name("int | None"))
+  NB_TYPE_CASTER(tenor::python::OptionalInt, const_name("int"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
     if (src.is_none()) return true;
     tenor::python::Int read{};
@@ -232,7 +232,7 @@ struct nanobind::detail::type_caster<tenor::python::Real> {
 };
 template <>
 struct nanobind::detail::type_caster<tenor::python::OptionalReal> {
-  NB_TYPE_CASTER(tenor::python::OptionalReal, const_name("float | None"))
+  NB_TYPE_CASTER(tenor::python::OptionalReal, const_name("float"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
     if (src.is_none()) return true;
     return tenor::python::read_real(src, value.emplace());

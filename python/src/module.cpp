@@ -17,6 +17,7 @@ void bind_build(nb::module_& m);
 void bind_autotune(nb::module_& m);
 void bind_explain(nb::module_& m);
 void bind_explanation_state(nb::module_& m);
+void tell_misfits(nb::module_& m);
 #define TENOR_BIND(family) void bind_##family(nb::module_& m);
 #include "bind_list.inc"
 #undef TENOR_BIND
@@ -204,4 +205,5 @@ NB_MODULE(_tenor, m) {
 #include "bind_list.inc"
 #undef TENOR_BIND
   attach_methods(m);
+  tell_misfits(m);
 }

@@ -17,4 +17,7 @@ struct OperandPair {
   Operand first, second;
 };
 
+/// The short methods that PyTorch has beside its operators: x.float(), x.mT, x.view_as(y).
+void bind_torch_methods(nb::class_<Tensor>& tensor);
+
 }  // namespace tenor::python

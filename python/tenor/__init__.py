@@ -6,7 +6,7 @@ same kind of array as its first array argument.
 from tenor import _tenor
 from tenor._tenor import *  # noqa: F401,F403
 from tenor._tenor import __version__, _BatchInvariant, _operators
-from tenor import _copying, _printing
+from tenor import _copying, _printing, _signatures
 from tenor._io import load, save
 from tenor._explain import explain
 from tenor._workspace import workspace_size
@@ -21,6 +21,7 @@ Tensor.__reduce_ex__ = _copying.reduce_tensor  # noqa: F405
 Tensor.__copy__ = _copying.copy_tensor  # noqa: F405
 Tensor.__deepcopy__ = _copying.deepcopy_tensor  # noqa: F405
 DType.__reduce_ex__ = _copying.reduce_dtype  # noqa: F405
+_signatures.attach()
 
 
 def batch_invariant():

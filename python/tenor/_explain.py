@@ -179,7 +179,7 @@ class _Program:
 class _Text(_Program):
     def __init__(self, text, inputs, named):
         from tenor import _explain_parse
-        self.tree = _explain_parse.parse(text)
+        self.tree = _explain_parse.parse(text, named)
         self.title = text.strip()
         if inputs:
             free = [n for n in _explain_parse.free_names(self.tree) if n not in named]
@@ -187,11 +187,27 @@ class _Text(_Program):
                 raise _tenor.ValueError(f"explain: {len(inputs)} positional inputs for the names {', '.join(free) or '(none)'} of the text")
             named = {**dict(zip(free, inputs)), **named}
         self._read(named)
+        self.named = named
+
+    def _refuse_unused(self):
+        """An input that neither the text nor a spec's sizes name is a mistake in one of them."""
+        from tenor import _explain_parse
+
+        named, read = self.named, _explain_parse.read_names(self.tree)
+        sizes = {word for v in named.values() if isinstance(v, str) for word in re.findall(r"[A-Za-z_]\w*", v.partition("[")[2])}
+        unused = [name for name in named if name not in read and name not in sizes]
+        if unused:
+            import difflib
+
+            close = difflib.get_close_matches(unused[0], sorted(set(read) - set(named)), 1, 0.7)
+            mend = f"; did you mean {close[0]}?" if close else ""
+            raise _tenor.ValueError(f"explain: the text does not use {', '.join(unused)}{mend}")
 
     def _call(self, arguments, recorder, device):
         from tenor._explain_eval import Evaluator
         evaluator = Evaluator(arguments, recorder, device)
         result = evaluator.run(self.tree)
+        self._refuse_unused()
         self.remarks = evaluator.remarks
         return result, evaluator.sources
 

@@ -14,11 +14,8 @@ def mended(evaluator, error, node, operands):
 
 
 def bad_call(error, op, text):
-    """A call whose arguments do not fit: the signature, not a list of C++ overloads."""
-    fn = getattr(_tenor, op, None)
-    signature = next((line for line in (getattr(fn, "__doc__", "") or "").splitlines() if line.startswith(op + "(")), "")
-    said = signature or str(error).splitlines()[0]
-    return _tenor.ValueError(f"explain: {text} does not fit the operator's arguments: {said}")
+    """A call that Python itself refuses."""
+    return _tenor.ValueError(f"explain: {text}: {str(error).splitlines()[0]}")
 
 
 def hints(evaluator, text, tensors):

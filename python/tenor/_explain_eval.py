@@ -245,8 +245,8 @@ class Evaluator:
         a = node.attr
         if a in ("shape", "dtype", "ndim", "device"):
             return getattr(x, a)
-        if a in ("T", "mT", "H"):
-            return self.guarded(node, "transpose", lambda: _tenor.transpose(x, -2, -1) if x.ndim > 1 else x, [x])
+        if a in ("T", "mT", "mH", "H"):
+            return self.guarded(node, a, lambda: getattr(x, "mT" if a == "H" else a), [x])
         known = names.RENAMED.get(a, a)
         if not (known in names.ADAPTED or a in METHODS or hasattr(Tensor, known) or names.is_operator(known)):
             raise names.unknown(short(node), [n for n in dir(Tensor) if not n.startswith("_")])
@@ -347,13 +347,12 @@ class Evaluator:
         raise _tenor.ValueError(f"explain: {short(node.func)} is {kind(fn)}, which cannot be called")
 
     def operator(self, node, fn, args, kwargs):
-        kwargs = {names.KEYWORDS.get(k, k) if k in names.KEYWORDS else k: v for k, v in kwargs.items()}
-        if fn.where in ("F", "torch", "functional", "nn") and fn.name in names.OF_TORCH:
+        kwargs = {names.KEYWORDS.get(k, k): int(v) if k == "unbiased" and isinstance(v, bool) else v for k, v in kwargs.items()}
+        if fn.where in names.TORCH and fn.name in names.OF_TORCH:
             kwargs = {("eps" if k == "epsilon" else k): v for k, v in kwargs.items()}
-        for key in ("input", "inplace", "requires_grad", "non_blocking", "pin_memory", "memory_format"):
-            if key in kwargs:
-                given = kwargs.pop(key)
-                args = [given, *args] if key == "input" else args
+        if fn.where in names.TORCH and not args and "input" in kwargs:
+            args = [kwargs.pop("input")]
+        kwargs = {k: v for k, v in kwargs.items() if fn.name not in names.WITHOUT_COST.get(k, ())}
         if fn.name in names.CREATORS:
             kwargs.pop("device", None)
             if fn.name in names.SIZED and len(args) > 1 and all(isinstance(a, int) for a in args):
@@ -364,6 +363,7 @@ class Evaluator:
 
     def method(self, node, name, args, kwargs):
         x = args[0]
+        self.check_simple(node, name, args[1:], kwargs)
         if name in names.NEEDS_DATA:
             raise _tenor.UnsupportedError(f"explain: {short(node)} needs data, and nothing is computed here")
         if name in names.SAME:
@@ -383,6 +383,17 @@ class Evaluator:
             return self.guarded(node, name, lambda: getattr(x, name)(*args[1:], **kwargs), args)
         target = names.RENAMED.get(name, name)
         return self.operator(node, names.Function(target, "method"), args, kwargs)
+
+    def check_simple(self, node, name, args, kwargs):
+        """Methods that are evaluated here take what PyTorch's take, and nothing else."""
+        most, known = names.SIMPLE.get(name, (None, ()))
+        if most is None:
+            return
+        wrong = next((k for k in kwargs if k not in known), None)
+        if wrong is not None:
+            raise _tenor.DTypeError(f"explain: {short(node)}: {name} has no argument {wrong!r}" + (f"; it takes {', '.join(known)}" if known else ""))
+        if len(args) > most:
+            raise _tenor.DTypeError(f"explain: {short(node)}: {name} takes at most {most} argument{'s' * (most != 1)}, got {len(args)}")
 
     def conversion(self, node, args, kwargs):
         """x.to(dtype), x.to(device), x.to(other): only a dtype says something about cost."""

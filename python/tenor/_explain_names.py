@@ -44,9 +44,10 @@ def dtype(name):
 
 
 def unknown(name, known, instead=""):
-    near = difflib.get_close_matches(name.split(".")[-1], known, 1, 0.6)
-    prefix = name[: len(name) - len(name.split(".")[-1])]
-    hint = f"; did you mean {prefix}{near[0]}?" if near else ""
+    """The error for a name that is none of the known; it proposes only what the name nearly is."""
+    last = name.split(".")[-1]
+    near = difflib.get_close_matches(last, set(known) - {last}, 1, 0.82)
+    hint = f"; did you mean {name[: len(name) - len(last)]}{near[0]}?" if near else ""
     return T.ValueError(f"explain: unknown name {name!r}{hint or instead}")
 
 
@@ -66,90 +67,186 @@ def operator_names():
     return [n for n in dir(T) if is_operator(n)]
 
 
-# ---- functions whose arguments PyTorch orders otherwise; each takes the evaluator first ---------------------------------------------
+# ---- functions whose arguments PyTorch orders or names otherwise -----------------------------------------------------------------
+# Each takes the evaluator first and lists the arguments that the real one has, so that any other name is refused. What says
+# nothing about shapes or cost is listed and not used.
 
-def _same(_, x, *args, **kwargs):
+def dropout(_, x, p=0.5, training=True, inplace=False):
     return x
 
 
-def _typed(name):
-    """softmax(x, dim, dtype=): converts first."""
-    def call(_, x, dim=-1, *args, dtype=None, **kwargs):
-        return getattr(T, name)(x if dtype is None else T.to(x, dtype), dim)
-    return call
+def softmax(_, x, dim=-1, _stacklevel=3, dtype=None):
+    return T.softmax(_converted(x, dtype), -1 if dim is None else dim)
 
 
-def _norm_over(name):
-    def call(_, x, normalized_shape, weight=None, bias=None, eps=None, **kwargs):
-        count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-        if count != 1:
-            raise T.UnsupportedError(f"{name}: only the last dim is normalized, got normalized_shape {normalized_shape}")
-        options = {} if eps is None else {"epsilon": eps}
-        weight = T.ones([x.shape[-1]], dtype=x.dtype, device=x.device) if weight is None else weight
-        return T.layer_norm(x, weight, bias, **options) if name == "layer_norm" else T.rms_norm(x, weight, **options)
-    return call
+def log_softmax(_, x, dim=-1, _stacklevel=3, dtype=None):
+    return T.log_softmax(_converted(x, dtype), -1 if dim is None else dim)
 
 
-def _sdpa(_, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def _converted(x, kind):
+    return x if kind is None else T.to(x, kind)
+
+
+def _last_dim(name, x, normalized_shape):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or x.shape[-len(shape):] != shape:
+        raise T.ShapeError(f"{name}: normalized_shape {shape} must be the last dims of x, which has shape {x.shape}")
+    if len(shape) != 1:
+        raise T.UnsupportedError(f"{name}: only the last dim is normalized, got normalized_shape {shape}")
+
+
+def _weight(x, weight):
+    return T.ones([x.shape[-1]], dtype=x.dtype, device=x.device) if weight is None else weight
+
+
+def layer_norm(_, x, normalized_shape, weight=None, bias=None, eps=1e-5):
+    _last_dim("layer_norm", x, normalized_shape)
+    return T.layer_norm(x, _weight(x, weight), bias, epsilon=eps)
+
+
+def rms_norm(_, x, normalized_shape, weight=None, eps=None):
+    _last_dim("rms_norm", x, normalized_shape)
+    return T.rms_norm(x, _weight(x, weight), **({} if eps is None else {"epsilon": eps}))
+
+
+def group_norm(_, x, num_groups, weight=None, bias=None, eps=1e-5):
+    return T.group_norm(x, num_groups, weight, bias, epsilon=eps)
+
+
+def scaled_dot_product_attention(_, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     masks = attn_mask is not None and str(attn_mask.dtype) == "bool"
     return T.attention(query, key, value, attn_mask if masks else None, None if masks else attn_mask, scale=scale,
                        causal="top_left" if is_causal else False)
 
 
-def _multinomial(ev, probs, num_samples, replacement=False, **kwargs):
+def multinomial(ev, probs, num_samples, replacement=False, generator=None, seed=0, position=0):
     if hasattr(T, "multinomial"):
-        return T.multinomial(probs, num_samples, replacement, seed=0)
+        return T.multinomial(probs, num_samples, replacement, seed=seed, position=position)
     # The draw's shape and cost, for builds without the operator.
     shape = [*probs.shape[:-1], num_samples]
     return ev.state("multinomial", 3, [probs], shape, "int64", probs.size)
 
 
-def _addmm(_, bias, a, b, **kwargs):
-    return T.add(T.matmul(a, b), bias)
+def addmm(_, x, mat1, mat2, beta=1, alpha=1):
+    product = T.matmul(mat1, mat2)
+    return T.add(product if alpha == 1 else T.mul(product, alpha), x if beta == 1 else T.mul(x, beta))
 
 
-def _where(_, condition, x=None, other=None):
+def where(_, condition, x=None, other=None):
     if x is None:
         raise T.UnsupportedError("where: the size of the result depends on data")
     return T.where(condition, x, other)
 
 
-def _einsum(_, equation, *operands, **kwargs):
+def einsum(_, equation, *operands):
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = operands[0]
     return T.einsum(equation, *operands)
 
 
-def _tensor(ev, data, dtype=None, **kwargs):
-    x = ev.constant(data)
-    return x if dtype is None else T.to(x, dtype)
+def tensor(ev, data, dtype=None, device=None, requires_grad=False, pin_memory=False, copy=None):
+    return _converted(ev.constant(data), dtype)
 
 
-def _random(ev, *size, dtype="float32", **kwargs):
+def rand(ev, *size, dtype="float32", device=None, generator=None, requires_grad=False, pin_memory=False, layout=None):
     """rand, randn: an input of that shape. What fills it costs nothing here."""
     shape = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     return ev.given(shape, dtype)
 
 
-def _randint(ev, *args, size=None, dtype="int64", **kwargs):
-    return ev.given(args[-1] if size is None else size, dtype)
+def randint(ev, low, high=None, size=None, dtype="int64", device=None, generator=None, requires_grad=False):
+    if size is None and not isinstance(high, int):  # randint(high, size)
+        high, size = low, high
+    if size is None:
+        raise T.ValueError("randint: size is missing")
+    return ev.given(size, dtype)
 
 
-def _group_norm(_, x, num_groups, weight=None, bias=None, eps=1e-5):
-    return T.group_norm(x, num_groups, weight, bias, epsilon=eps)
+def randperm(ev, n, dtype="int64", device=None, generator=None):
+    return ev.given([n], dtype)
 
 
-ADAPTED = {
-    "softmax": _typed("softmax"), "log_softmax": _typed("log_softmax"), "dropout": _same, "detach": _same, "dropout_": _same,
-    "multinomial": _multinomial, "scaled_dot_product_attention": _sdpa, "addmm": _addmm, "baddbmm": _addmm, "where": _where,
-    "rand": _random, "randn": _random, "randint": _randint, "randperm": lambda ev, n, **kwargs: ev.given([n], "int64"),
-    "rand_like": lambda ev, x, **kwargs: ev.given(x.shape, x.dtype), "randn_like": lambda ev, x, **kwargs: ev.given(x.shape, x.dtype),
-    "square": lambda _, x: T.mul(x, x), "einsum": _einsum, "t": lambda _, x: T.transpose(x, 0, 1), "tensor": _tensor, "as_tensor": _tensor,
-    "asarray": _tensor, "array": _tensor, "numel": lambda _, x: x.size,
-    "logaddexp": lambda _, a, b: T.logsumexp(T.stack([a, b]), 0), "clone": lambda _, x: x.clone(), "contiguous": lambda _, x: x.contiguous(),
-    "repeat": lambda _, x, *n: T.repeat(x, n[0] if len(n) == 1 else n), "finfo": lambda _, d: Limits(d), "iinfo": lambda _, d: Limits(d)}
+def rand_like(ev, x, dtype=None, device=None, requires_grad=False, memory_format=None):
+    return ev.given(x.shape, x.dtype if dtype is None else dtype)
+
+
+def t(_, x):
+    if x.ndim > 2:
+        raise T.ShapeError(f"t: x must have at most 2 dims, got shape {x.shape}")
+    return T.transpose(x, 0, 1) if x.ndim == 2 else x
+
+
+def repeat(_, x, *repeats):
+    return T.repeat(x, repeats[0] if len(repeats) == 1 else repeats)
+
+
+def clone(_, x, memory_format=None):
+    return x.clone()
+
+
+def contiguous(_, x, memory_format=None):
+    return x.contiguous()
+
+
+def detach(_, x):
+    return x
+
+
+def square(_, x):
+    return T.mul(x, x)
+
+
+def numel(_, x):
+    return x.size
+
+
+def logaddexp(_, x, other):
+    return T.logsumexp(T.stack([x, other]), 0)
+
+
+def limits(_, dtype):
+    return Limits(dtype)
+
+
+ADAPTED = {f.__name__: f for f in (dropout, softmax, log_softmax, scaled_dot_product_attention, multinomial, addmm, where, einsum, tensor, rand,
+                                   randint, randperm, rand_like, t, repeat, clone, contiguous, detach, square, numel, logaddexp)}
+ADAPTED.update(dropout_=dropout, baddbmm=addmm, randn=rand, randn_like=rand_like, as_tensor=tensor, asarray=tensor, array=tensor, finfo=limits,
+               iinfo=limits)
 # Only where PyTorch or F is named: Tenor's own have Tenor's arguments.
-OF_TORCH = {"layer_norm": _norm_over("layer_norm"), "rms_norm": _norm_over("rms_norm"), "group_norm": _group_norm}
+OF_TORCH = {"layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm}
+TORCH = ("torch", "F", "functional", "nn")
+_MAKES = CREATORS | {"tensor", "as_tensor", "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "asarray", "array",
+                     "new_zeros", "new_ones", "new_empty", "new_full"}
+# Arguments of PyTorch's that say nothing about shapes or cost, and who has them.
+WITHOUT_COST = {
+    "inplace": {"relu", "silu", "leaky_relu", "elu", "mish", "hardswish", "dropout"},
+    "requires_grad": _MAKES, "pin_memory": _MAKES, "layout": _MAKES, "non_blocking": {"to", "cuda", "copy_"},
+    "memory_format": {"contiguous", "clone", "to", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"}}
+
+
+# Methods that the evaluator answers itself: (most arguments by position, their names).
+SIMPLE = {**{cast: (0, ("memory_format",)) for cast in CASTS}, "detach": (0, ()), "detach_": (0, ()), "cpu": (0, ("memory_format",)),
+          "cuda": (1, ("device", "non_blocking", "memory_format")), "requires_grad_": (1, ("requires_grad",)),
+          "to": (4, ("dtype", "device", "other", "non_blocking", "copy", "memory_format")), "type": (1, ("dtype", "non_blocking")),
+          "astype": (1, ("dtype", "copy")), "type_as": (1, ("other",)), "size": (1, ("dim",)), "stride": (1, ("dim",)), "dim": (0, ()),
+          "numel": (0, ()), "nelement": (0, ()), "is_contiguous": (0, ("memory_format",)), "view_as": (1, ("other",)),
+          "reshape_as": (1, ("other",)), "expand_as": (1, ("other",))}
+
+
+def checked(name, fn):
+    """fn, called only with arguments that it has."""
+    from inspect import signature
+
+    from tenor import _signatures
+    sig = signature(fn)
+    sig = sig.replace(parameters=list(sig.parameters.values())[1:])
+
+    def call(ev, *args, **kwargs):
+        wrong = _signatures.problem(name, sig, args, kwargs)
+        if wrong:
+            raise T.DTypeError(wrong)
+        return fn(ev, *args, **kwargs)
+    return call
 
 
 class Limits:
@@ -185,11 +282,16 @@ def lookup(path):
     if isinstance(found, T.DType):
         return found
     target = RENAMED.get(name, name)
-    if name in ADAPTED or (where in ("torch", "F", "functional", "nn") and name in OF_TORCH):
+    if name in ADAPTED or (where in TORCH and name in OF_TORCH):
         return Function(name, where)
     if is_operator(target):
         return Function(target, where)
-    raise unknown(path, operator_names() + list(ADAPTED) + list(RENAMED))
+    raise unknown(path, resolvable())
+
+
+def resolvable():
+    """Every function name that lookup() finds."""
+    return operator_names() + list(ADAPTED) + [name for name, target in RENAMED.items() if is_operator(target)]
 
 
 class Function:
@@ -197,10 +299,10 @@ class Function:
         self.name, self.where = name, where
 
     def resolve(self):
-        if self.where in ("torch", "F", "functional", "nn") and self.name in OF_TORCH:
-            return OF_TORCH[self.name]
+        if self.where in TORCH and self.name in OF_TORCH:
+            return checked(self.name, OF_TORCH[self.name])
         if self.name in ADAPTED:
-            return ADAPTED[self.name]
+            return checked(self.name, ADAPTED[self.name])
         if not is_operator(self.name):
             raise unknown(self.name, operator_names())
         fn = getattr(T, self.name)

@@ -16,11 +16,94 @@ INSTEAD = {ast.For: ": paste its body, one pass of it", ast.While: ": paste its 
            ast.FunctionDef: ": pass the function itself, or paste its body"}
 
 
-def parse(text):
-    """The statements of the text. Arguments that an article leaves out as `, ...)` are dropped."""
-    body = textwrap.dedent(text).strip()
+def parse(text, given=()):
+    """The statements of the text, as a tree whose body is what there is to evaluate. Arguments that an article leaves out as
+    `, ...)` are dropped. `given`: the inputs' names, which take the place of a function's defaults."""
+    body = without_prompts(textwrap.dedent(text).strip())
     if not body:
         raise _tenor.ValueError("explain: the text is empty")
+    tree = _tree(body)
+    tree.body = list(_plain(_opened(tree.body, given), _Aliases(tree)))
+    if not tree.body:
+        raise _tenor.ValueError("explain: the text has imports and assertions alone, and nothing to evaluate")
+    return tree
+
+
+def without_prompts(body):
+    """What stands behind the prompts of a copied session; its output is left out."""
+    lines = body.splitlines()
+    if not lines or not lines[0].startswith(">>>"):
+        return body
+    kept = [line[4:] if line[3:4] == " " else line[3:] for line in lines if line.startswith((">>>", "..."))]
+    return textwrap.dedent("\n".join(kept)).strip()
+
+
+def _opened(body, given):
+    """The statements of a text that is one function: its parameters are the inputs, or their defaults."""
+    rest = [s for s in body if not isinstance(s, (ast.Import, ast.ImportFrom)) and not _is_text(s)]
+    if len(rest) != 1 or not isinstance(rest[0], ast.FunctionDef):
+        return body
+    a = rest[0].args
+    positional = a.posonlyargs + a.args
+    defaults = list(zip(positional[len(positional) - len(a.defaults):], a.defaults)) + [(p, d) for p, d in zip(a.kwonlyargs, a.kw_defaults) if d]
+    return [_assigned(p.arg, d) for p, d in defaults if p.arg not in given] + rest[0].body
+
+
+def _assigned(name, value):
+    return ast.copy_location(ast.Assign(targets=[ast.copy_location(ast.Name(name, ast.Store()), value)], value=value), value)
+
+
+def _is_text(statement):
+    """A docstring, or a string that stands for a comment."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
+
+
+_NO_GRADIENTS = {"torch.no_grad", "torch.inference_mode", "torch.enable_grad", "no_grad", "inference_mode"}
+
+
+def _plain(body, aliases):
+    """The statements without what changes neither shapes nor cost: imports of known libraries, assertions, docstrings, and
+    the blocks that only turn gradients off."""
+    for s in map(aliases.visit, body):
+        if isinstance(s, (ast.Import, ast.ImportFrom)) and _is_known(s) or isinstance(s, ast.Assert) or _is_text(s):
+            continue
+        if isinstance(s, ast.With) and all(_called(item.context_expr) in _NO_GRADIENTS for item in s.items):
+            yield from _plain(s.body, aliases)
+        else:
+            yield s
+
+
+def _called(node):
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node)
+
+
+def _is_known(statement):
+    """Whether every module named is one whose functions text may use."""
+    modules = [statement.module or ""] if isinstance(statement, ast.ImportFrom) else [a.name for a in statement.names]
+    return all(m.split(".")[0] in _LIBRARIES for m in modules)
+
+
+_LIBRARIES = {"torch", "numpy", "tenor", "math", "jax", "typing", "__future__"}
+
+
+class _Aliases(ast.NodeTransformer):
+    """Gives libraries the names that are known, where the text's imports named them otherwise."""
+
+    def __init__(self, tree):
+        self.meant = {}
+        for s in tree.body:
+            for a in s.names if isinstance(s, (ast.Import, ast.ImportFrom)) and _is_known(s) else ():
+                last = a.name.split(".")[-1]
+                name = a.asname or (last if isinstance(s, ast.ImportFrom) else "")
+                known = "F" if last == "functional" else last
+                if name and name != known and name not in names.NAMESPACES:
+                    self.meant[name] = known
+
+    def visit_Name(self, node):
+        return ast.copy_location(ast.Name(self.meant[node.id], node.ctx), node) if node.id in self.meant else node
+
+
+def _tree(body):
     try:
         return _parsed(body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -30,6 +113,17 @@ def parse(text):
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
         raise _syntax_error(body, error) from None
+
+
+def read_names(tree):
+    """Every name that the text reads: of variables, of attributes, and dotted ones with all that leads to them."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found |= {node.attr, ast.unparse(node)}
+    return found
 
 
 def _parsed(body):

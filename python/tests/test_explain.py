@@ -146,8 +146,8 @@ def test_promotions():
     (p,) = e.promotions
     assert (p.step, p.dtypes, p.to) == (1, ("float16", "float32"), "float32")
     assert [p.to for p in tn.explain("sqrt(i)", i="i32[4]", device="h200").promotions] == ["float32"]
-    for text in ("x * 2", "where(m, x, x)", "x.to(float32)", "rms_norm(x, w)", "x > 0"):
-        assert tn.explain(text, x="bf16[4]", w="f32[4]", m="bool[4]", device="h200").promotions == []
+    for text, more in (("x * 2", {}), ("where(m, x, x)", dict(m="bool[4]")), ("x.to(float32)", {}), ("rms_norm(x, w)", dict(w="f32[4]")), ("x > 0", {})):
+        assert tn.explain(text, x="bf16[4]", device="h200", **more).promotions == []
 
 
 def test_hidden_copies_of_operators():

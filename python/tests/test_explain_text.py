@@ -164,7 +164,7 @@ ERRORS = [  # text, inputs, class, what the error says
     ("x.sum(5)", X, IndexError, ["sum", "5"]),
     ("x.view(5, 5)", X, tn.ShapeError, ["view", "12"]),
     ("x.transpose(0, 1).view(12)", X, tn.ShapeError, ["reshape"]),
-    ("x.sum(dims=1)", X, ValueError, ["x.sum(dims=1)", "sum(x"]),
+    ("x.sum(dims=1)", X, TypeError, ["x.sum(dims=1)", "sum: no argument 'dims'", "did you mean 'dim'"]),
     ("a, b, c = x.shape", X, ValueError, ["3 values", "2 values"]),
     ("x.shape[7]", X, IndexError, ["x.shape[7]"]),
     ("0 < x < 1", X, ValueError, ["truth of a tensor", "&"]),

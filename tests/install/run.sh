@@ -34,7 +34,7 @@ with_find_package() {
 }
 with_pkg_config() {
   export PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name tenor.pc)")
-  g++ -std=c++20 "$here/consumer/main.cpp" $(pkg-config --cflags --libs --static tenor) -o "$work/by_pkg_config" && "$work/by_pkg_config"
+  g++ -std=c++20 "$here/consumer/main.cpp" $(pkg-config --cflags --libs tenor) -o "$work/by_pkg_config" && "$work/by_pkg_config"
 }
 # The same sources, compiler and flags as in the build tree: ccache makes it a matter of seconds.
 with_add_subdirectory() {

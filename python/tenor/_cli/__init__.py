@@ -34,7 +34,7 @@ commands:
 examples:
   tenor ops softmax                                    what an operator takes and gives
   tenor run softmax scores.npy --dim=-1 -o p.npy       apply it to a file
-  tenor explain "x / x.sum(-1, keepdim=True)" x=bf16[4096,8192]
+  tenor explain "x / x.sum(-1, keepdim=True)" "x=bf16[4096,8192]"
   tenor check attention                                compare it with its reference
 
 Exit status: 0, 1 (a check failed), 2 (bad arguments). Every command has --json.
@@ -108,7 +108,7 @@ def _report(name, error):
 
         traceback.print_exc()
     prog = getattr(error, "prog", None) or (f"tenor {name}" if name in COMMANDS else "tenor")
-    text = printable(" ".join(str(error).split())) or type(error).__name__
+    text = printable("; ".join(" ".join(line.split()) for line in str(error).splitlines() if line.strip())) or type(error).__name__
     text = text[len(name) + 2:] if text.startswith(f"{name}: ") else text  # the command's own name stands before it
     if isinstance(error, (MemoryError, tenor.OutOfMemoryError)):
         print(f"{prog}: out of memory: {text}", file=sys.stderr)
@@ -118,8 +118,6 @@ def _report(name, error):
     elif isinstance(error, OSError) and not isinstance(error, (UsageError, tenor.Error)):  # a full disk: nobody's arguments
         print(f"{prog}: {error.strerror or text}", file=sys.stderr)
         return 1
-    elif isinstance(error, TypeError) and "incompatible function arguments" in text:
-        text = f"{text.partition('(')[0]}: the arguments do not fit: {text.partition('supported: ')[2].partition(' Invoked with')[0][:300]}"
     elif not isinstance(error, (UsageError, tenor.Error, OSError)):
         print(f"{prog}: internal error: {type(error).__name__}: {text} (TENOR_DEBUG=1 shows where)", file=sys.stderr)
         return 1

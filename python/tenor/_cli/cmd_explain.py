@@ -15,7 +15,7 @@ EXAMPLES = [
     'tenor explain "x.exp().sum(0)" "x=f32[4096,4096]" --json',
     'tenor explain "a @ b" "a=bf16[4096,4096]" "b=bf16[4096,4096]" --svg=roofline.svg',
     'tenor explain "a @ b" "f32[64,32]" "f32[32,8]"         unnamed: in the order of the names',
-    "tenor explain - x=f32[8,8] < snippet.py               the text from standard input",
+    'tenor explain - "x=f32[8,8]" < snippet.py             the text from standard input',
 ]
 
 
@@ -55,7 +55,7 @@ def _read_stdin():
     import sys
 
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("- reads the text from standard input, which is a terminal: tenor explain - x=f32[8,8] < file")
+        raise UsageError("- reads the text from standard input, which is a terminal: tenor explain - 'x=f32[8,8]' < file")
     return sys.stdin.read()
 
 
@@ -66,8 +66,8 @@ def _named(word):
     from tenor._cli import files, values
 
     name, equals, value = word.partition("=")
-    if not equals or not name.isidentifier():
-        raise UsageError(f"what is {word!r} for? Arrays are given as name=DTYPE[SHAPE], as in x=bf16[4096,8192], or name=FILE.npy")
+    if not equals or not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"what is {word!r} for? Arrays are given as name=DTYPE[SHAPE], as in 'x=bf16[4096,8192]', or name=FILE.npy")
     if values.is_file(value):
         return name, files.read(value)
     try:

@@ -1,0 +1,93 @@
+// What a call whose arguments do not fit says: nanobind lists overloads, tenor._signatures names the argument.
+#include <array>
+#include <cstring>
+
+#include "call.h"
+
+namespace tenor::python {
+namespace {
+
+/// The exception to raise in place of nanobind's, from the function and the arguments; invalid where none could be made.
+nb::object told_better(PyObject* function, PyObject* const* args, Py_ssize_t positional, PyObject* names) {
+  nb::list given;
+  for (Py_ssize_t i = 0; i < positional; ++i) given.append(nb::handle(args[i]));
+  nb::dict named;
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i)
+    named[nb::handle(PyTuple_GET_ITEM(names, i))] = nb::handle(args[positional + i]);
+  return nb::module_::import_("tenor._signatures").attr("misfit")(nb::handle(function), nb::tuple(given), named);
+}
+
+/// Replaces the pending error where it is nanobind's for arguments that fit no overload.
+void retell(PyObject* function, PyObject* const* args, Py_ssize_t positional, PyObject* names) {
+  nb::python_error error;  // takes the pending one
+  try {
+    if (nb::handle(error.type()).is(PyExc_TypeError) &&
+        std::strstr(nb::str(error.value()).c_str(), "incompatible function arguments")) {
+      const nb::object better = told_better(function, args, positional, names);
+      return PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better.ptr())), better.ptr());
+    }
+  } catch (nb::python_error&) {  // of a repr of an argument, say: the first error stands
+  }
+  error.restore();
+}
+
+/// The entries that nanobind gave its functions; there are a handful, one for each kind of signature.
+constexpr size_t kMostEntries = 8;
+vectorcallfunc entries[kMostEntries];
+
+template <size_t kEntry>
+PyObject* call_and_tell(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
+  PyObject* result = entries[kEntry](function, args, count, names);
+  if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) [[unlikely]]
+    retell(function, args, PyVectorcall_NARGS(count), names);
+  return result;
+}
+
+template <size_t... kEntry>
+constexpr std::array<vectorcallfunc, kMostEntries> tellers_of(std::index_sequence<kEntry...>) {
+  return {&call_and_tell<kEntry>...};
+}
+constexpr auto tellers = tellers_of(std::make_index_sequence<kMostEntries>{});
+
+/// Puts the entry that tells errors before the function's own.
+void wrap_entry(nb::handle function) {
+  auto& entry = *reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function.ptr()) +
+                                                   Py_TYPE(function.ptr())->tp_vectorcall_offset);
+  for (size_t i = 0; i < kMostEntries; ++i) {
+    if (entry == tellers[i]) return;  // a function of two names
+    if (entries[i] == entry || !entries[i]) {
+      entries[i] = entry;
+      entry = tellers[i];
+      return;
+    }
+  }
+}
+
+bool is_bound_function(nb::handle x) {
+  const std::string_view type = Py_TYPE(x.ptr())->tp_name;
+  return type == "nanobind.nb_func" || type == "nanobind.nb_method" || type == "nb_func" || type == "nb_method";
+}
+
+nb::list members(nb::handle scope) {
+  return nb::steal<nb::list>(PyMapping_Values(nb::object(scope.attr("__dict__")).ptr()));
+}
+
+void wrap_all(nb::handle scope) {
+  for (nb::handle value : members(scope))
+    if (is_bound_function(value)) wrap_entry(value);
+}
+
+}  // namespace
+
+void tell_misfits(nb::module_& m) {
+  m.def("_set_type_attribute", [](nb::handle type, nb::str name, nb::handle value) {
+    auto* t = reinterpret_cast<PyTypeObject*>(type.ptr());
+    if (PyDict_SetItem(t->tp_dict, name.ptr(), value.ptr()) < 0) throw nb::python_error();
+    PyType_Modified(t);
+  }, "type"_a, "name"_a, "value"_a, "type.name = value, for the types of nanobind's functions, which Python code may not change.");
+  wrap_all(m);
+  for (nb::handle value : members(m))
+    if (PyType_Check(value.ptr()) && nb::type_check(value)) wrap_all(value);
+}
+
+}  // namespace tenor::python
