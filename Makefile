@@ -4,19 +4,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD ?= build/release
 
-.PHONY: demo test build setup bench gpu sanitize fuzz clean
+.PHONY: demo test build package setup bench gpu sanitize fuzz clean
 
 # One tree, $(BUILD), serves the Python package in $(VENV) and the C++ tests; building again compiles what changed.
+INSTALL = $(BIN)/python -m pip install -v --disable-pip-version-check --no-deps --no-build-isolation \
+  -C build-dir=$(BUILD) -C cmake.define.TENOR_TESTS=ON -C cmake.define.TENOR_INSTALL=ON
+
 build: setup
-	$(BIN)/python -m pip install -v --disable-pip-version-check --no-deps --no-build-isolation \
-	  -C build-dir=$(BUILD) -C build.targets=all -C cmake.define.TENOR_TESTS=ON -C cmake.define.TENOR_INSTALL=ON .
+	$(INSTALL) -C build.targets=all .
 
 setup:
 	bash tools/setup.sh $(PYTHON) $(VENV)
 
-demo: build
-	$(BIN)/python examples/sentence_embedding/main.py
+# The library and the Python package alone, without the tests.
+package: setup
+	bash tools/quiet.sh build/build.log "building the library and the Python package (5 to 30 minutes the first time)" $(INSTALL) .
+
+demo: package
+	$(BIN)/python examples/sentence_embedding/main.py --check
 	$(BIN)/tenor demo
+	@echo
+	@echo "That was Tenor. The package is in $(VENV): $(BIN)/python -c 'import tenor'; $(BIN)/tenor --help; README.md goes on from here."
 
 test: build
 	bash tools/test.sh $(BUILD)

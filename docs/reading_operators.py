@@ -100,7 +100,7 @@ out, S""", STATE),
 
 `explain(fn, *arrays)` takes a function instead of text, in C++ as well (`tenor/explain.h`). `measure=True` runs it and adds times;
 without `device` it takes the measured limits of where the arrays are, `device="cuda"` those of this machine's GPU. `to_json()` is for
-scripts, `to_svg(path)` draws the roofline, and a notebook shows both. On the command line: `tenor explain "x / x.sum(-1, keepdim=True)" x=bf16[4096,8192]`.
+scripts, `to_svg(path)` draws the roofline, and a notebook shows both. On the command line: `tenor explain "x / x.sum(-1, keepdim=True)" "x=bf16[4096,8192]"`.
 """,
 ]
 

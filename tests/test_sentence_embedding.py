@@ -59,6 +59,17 @@ def test_the_program_prints_pairs_and_time(tmp_path):
     assert np.load(saved).shape == (3, 384)
 
 
+def test_the_program_compares_with_pytorch(monkeypatch, capsys):
+    import main
+
+    done = run("--file", "-", "--check", input="A cat sleeps.\nShares fell.\n")
+    assert done.returncode == 0 and "agrees with PyTorch" in done.stdout and "allowed 1e-05" in done.stdout, done.stderr
+    monkeypatch.setattr(sys, "argv", ["main.py", "--check"])
+    monkeypatch.setattr(main, "largest_difference", lambda embed: 2e-5)
+    monkeypatch.setattr(main, "time_per_sentence", lambda embed, sentences: (1.0, 1.0))
+    assert main.main() == 1 and "DIFFERS" in capsys.readouterr().out
+
+
 def test_bad_input_is_one_line_and_status_2(tmp_path):
     for args, text in ((("--file", str(tmp_path / "none.txt")), ""), (("--model", str(tmp_path)), ""), (("--file", "-"), "alone\n")):
         done = run(*args, input=text)

@@ -9,6 +9,8 @@ import tenor as tn
 from embedder import Embedder
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(os.path.dirname(os.path.dirname(HERE)), "tests", "data")
+TOLERANCE = 1e-5
 
 
 def parse():
@@ -19,6 +21,7 @@ def parse():
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: a GPU where there is one (default: auto)")
     parser.add_argument("--threads", type=int, help="threads (default: OMP_NUM_THREADS, or all cores)")
     parser.add_argument("--save", metavar="FILE", help="write the embeddings to this .npy or .safetensors file")
+    parser.add_argument("--check", action="store_true", help="also compare with the embeddings that PyTorch computed (tests/data)")
     return parser.parse_args()
 
 
@@ -61,6 +64,15 @@ def time_per_sentence(embed, sentences, seconds=0.5):
     return best(lambda: embed(sentences).numpy()), best(lambda: [embed([s]).numpy() for s in sentences])
 
 
+def largest_difference(embed):
+    """How far the embeddings of the reference's sentences are from what PyTorch and transformers computed in float64."""
+    sys.path.insert(0, DATA)
+    from make_sentence_embeddings import SENTENCES
+
+    reference = tn.load(os.path.join(DATA, "sentence_embeddings.npy"))
+    return tn.amax(tn.abs(embed(SENTENCES).cpu() - reference)).item()
+
+
 def main():
     args = parse()
     if args.threads:
@@ -81,6 +93,12 @@ def main():
     batch, single = time_per_sentence(embed, sentences)
     where = f"{tn.get_num_threads()} threads" if embed.device == "cpu" else embed.device
     print(f"time a sentence, tokenizer included: {batch:.2f} ms in one batch, {single:.2f} ms one by one, {where}")
+    if args.check:
+        off = largest_difference(embed)
+        agrees = off <= TOLERANCE
+        print(f"{'agrees with' if agrees else 'DIFFERS from'} PyTorch's embeddings of the same weights: largest difference {off:.1e}, allowed {TOLERANCE:g}")
+        if not agrees:
+            return 1
     if args.save:
         tn.save({"embeddings": embeddings} if args.save.endswith((".safetensors", ".npz")) else embeddings, args.save)
     return 0

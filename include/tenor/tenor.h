@@ -18,6 +18,7 @@
 #include "tenor/modes.h"
 #include "tenor/norm.h"
 #include "tenor/paged.h"
+#include "tenor/print.h"
 #include "tenor/reduce.h"
 #include "tenor/rope.h"
 #include "tenor/sampling.h"

@@ -15,7 +15,7 @@ _SHORT = {"bfloat16": "bf16", **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind in
 
 def explain(expression, /, *inputs, device=None, measure=False, **named):
     """Says of every operator in `expression` its class, result, bytes, FLOPs, bound and floor, and how a fusing compiler would
-    plan them: kernels, cuts with reasons, results that reach memory, hidden copies, promotions.
+    plan them: kernels, cuts with reasons, results that reach memory, copies, promotions.
 
     expression: text (a Python expression or several assignments, with tenor, torch, F or np names, operators, methods and
     subscripts as people paste them; `self.weight` is the input `weight`), or a function of arrays. inputs: arrays, specs such

@@ -77,7 +77,8 @@ WorkspaceGuard::~WorkspaceGuard() {
   core::current_arena = previous_;
 }
 
-size_t workspace_size(Device device, const std::function<void()>& fn, const std::function<void()>& prepare) {
+size_t workspace_size(Device device, [[maybe_unused]] const std::function<void()>& fn,
+                      [[maybe_unused]] const std::function<void()>& prepare) {
   if (device.type != DeviceType::kCuda) return 0;
 #if TENOR_HAS_CUDA
   const auto arena = std::make_shared<core::Arena>("workspace_size", device, nullptr, 0, default_allocator());

@@ -222,7 +222,7 @@ class Table {
   }
 
   void remarks() {
-    if (!e_.copies.empty()) out_ += "\n" + painted(kBold, "hidden copies") + "\n";
+    if (!e_.copies.empty()) out_ += "\n" + painted(kBold, "copies") + "\n";
     for (const auto& copy : e_.copies)
       out_ +=
           painted(kRed, wrapped(text("step {}: {}, {}", copy.step, bytes_text(copy.bytes), copy.reason), 2, width_));

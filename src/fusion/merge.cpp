@@ -24,7 +24,7 @@ bool meets(const std::set<int>& a, const std::set<int>& b) {
 std::string own_kernel(const core::Step& s, bool result) {
   switch (s.op_class) {
     case OpClass::kContraction:
-      return result ? text("{} is a contraction: only fuse(fast=True) puts what follows into its kernel", s.op)
+      return result ? text("{} is a contraction, whose kernel stores its rounded result before what follows", s.op)
                     : text("{} is a contraction, whose kernel reads its operands from memory", s.op);
     case OpClass::kIndex:
       return s.writes.empty() ? text("{} moves data between places and has a kernel of its own", s.op)

@@ -14,6 +14,7 @@ int main() {
   } catch (const tenor::ShapeError& error) {
     std::printf("%s\n", error.what());
   }
+  std::printf("%s\n", tenor::to_string(y).c_str());
   std::printf("sum %.3f with %d threads\n", sum, tenor::num_threads());
   return std::abs(sum - 128.0) < 1e-3 ? 0 : 1;
 }
