@@ -1,29 +1,8 @@
-#include <cuda_runtime_api.h>
-
 #include "src/cuda/gemm/sm90_gemm_map.h"
 
+#include "src/cuda/tensor_map.h"
+
 namespace tenor::cuda::gemm {
-namespace {
-
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
-                                 const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
-                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/// The driver's function, found at run time so that the library loads where there is no driver.
-EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result);
-    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(entry)
-                                                                         : nullptr;
-  }();
-  return found;
-}
-
-}  // namespace
-
 bool make_map(CUtensorMap* map, const MapSource& x, bool bfloat16, int box_rows, int box_columns, int fetch) {
   const EncodeTiled encode = encode_tiled();
   if (!encode) return false;

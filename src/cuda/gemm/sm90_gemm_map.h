@@ -17,8 +17,7 @@ struct MapSource {
 };
 
 /// Reads or writes it in boxes of box_rows x box_columns (64, or 32), swizzled by the box's line: 128 or 64 bytes.
-/// L2 fetches
-/// `fetch` bytes, 128 or 256, around what is read. False where the driver declines.
+/// L2 fetches `fetch` bytes, 128 or 256, around what is read. False where the driver declines.
 bool make_map(CUtensorMap* map, const MapSource& x, bool bfloat16, int box_rows, int box_columns, int fetch = 256);
 
 }  // namespace tenor::cuda::gemm

@@ -29,15 +29,13 @@ const core::OpRegistration kOps({
      "q[Tq,Hq,D], k[Tk,Hkv,D], v[Tk,Hkv,Dv], cu_seqlens -> attention of each sequence [Tq,Hq,Dv]", kStrategies},
 });
 
-/// What a GPU strategy says of a problem, and its run. Templates, so that a build without CUDA names no kernel.
+/// What a GPU strategy says of a problem, and its run: a template, so that a build without CUDA names no kernel.
 enum class Gpu { kTensorcore, kUnit };
 
-template <Gpu kStrategy, bool kBuilt = core::kHasCuda>
+template <Gpu kStrategy>
 std::string gpu_why_not(const Problem& p) {
-  if (p.device.type != DeviceType::kCuda) return "not built for the CPU yet";
-  if constexpr (kBuilt)
-    return kStrategy == Gpu::kTensorcore ? attn::flash_tensorcore_why_not(p) : attn::flash_unit_why_not(p);
-  return {};
+  if (core::runs_on(p.device) != DeviceType::kCuda) return "not built for the CPU yet";
+  return kStrategy == Gpu::kTensorcore ? attn::flash_tensorcore_why_not(p) : attn::flash_unit_why_not(p);
 }
 template <Gpu kStrategy, bool kBuilt = core::kHasCuda>
 void gpu_run([[maybe_unused]] const Problem& p) {
@@ -70,7 +68,7 @@ Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv
     fail<ShapeError>("{}: key has {} heads, which does not divide query's {}", op, kv_heads, heads);
   Problem p{};
   p.heads = heads, p.kv_heads = kv_heads, p.dim = dim, p.value_dim = value_dim;
-  p.device = query.device(), p.q.dtype = dtype;
+  p.device = core::stands_for(query.device()), p.q.dtype = dtype;
   p.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
   core::check_positive(op, "scale", p.scale);
   p.causal = o.causal.kind();
@@ -131,7 +129,6 @@ int64_t visible_flops(const Problem& p) {
 }
 
 std::string stated_strategy(const char* name, const Problem& p) {
-  if (core::runs_on({DeviceType::kMeta}) != DeviceType::kCpu) return {};  // of a described GPU nothing is known here
   return std::string(name) + "\n" + core::declined<Problem>(kCandidates, p);
 }
 

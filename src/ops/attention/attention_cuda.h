@@ -1,12 +1,26 @@
 // Entry points of attention on CUDA. Problems are checked; their operands lie on one device.
 #pragma once
 
+#include "src/core/device_traits.h"
 #include "src/ops/attention/attention_problem.h"
 
 namespace tenor::attn {
 
-/// "flash_tensorcore": one pass over the keys on the tensor cores. Says why it declines, or nothing.
-std::string flash_tensorcore_why_not(const Problem& problem);
+/// Rows of a sequence that "flash_tensorcore" takes: positions and bounds are added as 32-bit integers.
+inline constexpr int64_t kFlashLongest = 1 << 28;
+
+/// "flash_tensorcore": one pass over the keys on the tensor cores. Says why it declines, or nothing; of a traced problem
+/// the described device is asked.
+inline std::string flash_tensorcore_why_not(const Problem& p) {
+  if (p.q.dtype != bfloat16 && p.q.dtype != float16) return "takes float16 or bfloat16";
+  if (core::device_traits(p.device).capability != 90) return "needs a GPU of compute capability 9.0";
+  if (std::max(p.dim, p.value_dim) > 256) return "takes head sizes up to 256";
+  if (p.value_dim == 0) return "has no values to multiply";
+  if (std::max(p.queries, p.keys) > kFlashLongest) return "has sequences of more than 2^28 rows";
+  if (p.heads * (p.queries + p.batch * 64) * std::max<int64_t>(p.batch, 1) > int64_t{1} << 36)
+    return "has more than 2^30 tiles";
+  return {};
+}
 void run_flash_tensorcore(const Problem& problem);
 
 /// "flash_unit": one pass over the keys without matrix units; takes every problem of up to 2^31 rows.

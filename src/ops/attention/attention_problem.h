@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/device_traits.h"
 #include "tenor/attention.h"
 
 namespace tenor::attn {
@@ -66,7 +67,7 @@ inline KeyRange visible_keys(const Problem& p, const Segment& s, int64_t i) {
 
 /// Why a problem is not for the CPU's strategy; empty where it is.
 inline std::string fallback_why_not(const Problem& problem) {
-  return problem.device.type == DeviceType::kCuda ? "is the CPU's; flash_unit takes every problem on CUDA" : "";
+  return core::runs_on(problem.device) == DeviceType::kCuda ? "is the CPU's; flash_unit takes every problem on CUDA" : "";
 }
 /// The CPU's "fallback": scores, softmax and the product with V as separate kernels over blocks of query rows.
 void run_cpu_fallback(const Problem& problem);

@@ -11,15 +11,6 @@
 namespace tenor::attn {
 namespace {
 
-constexpr int64_t kLongest = 1 << 28;  // rows: positions and bounds are added as 32-bit integers
-
-int compute_capability(Device device) {
-  int major = 0, minor = 0;
-  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index), "attention");
-  cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index), "attention");
-  return 10 * major + minor;
-}
-
 /// q, k or v as a batch of heads.
 struct Operand {
   Plane plane;
@@ -72,9 +63,9 @@ void set_band(FlashShape& s) {
   constexpr int64_t kFar = 1 << 30;
   const DeviceProblem& p = s.p;
   const int64_t shift = p.cu_q.data || p.causal == Causal::kTopLeft ? 0 : p.keys - p.queries;
-  int64_t after = p.right < 0 ? kFar : std::min(p.right, kLongest);
+  int64_t after = p.right < 0 ? kFar : std::min(p.right, kFlashLongest);
   if (p.causal != Causal::kOff) after = 0;
-  s.before = static_cast<int>(p.left < 0 ? -kFar : shift - std::min(p.left, kLongest));
+  s.before = static_cast<int>(p.left < 0 ? -kFar : shift - std::min(p.left, kFlashLongest));
   s.after = static_cast<int>(after == kFar ? kFar : shift + after);
 }
 
@@ -119,17 +110,6 @@ bool wide_rows(const Plane& x, int64_t columns) {
 }
 
 }  // namespace
-
-std::string flash_tensorcore_why_not(const Problem& p) {
-  if (p.q.dtype != bfloat16 && p.q.dtype != float16) return "takes float16 or bfloat16";
-  if (compute_capability(p.device) != 90) return "needs a GPU of compute capability 9.0";
-  if (std::max(p.dim, p.value_dim) > 256) return "takes head sizes up to 256";
-  if (p.value_dim == 0) return "has no values to multiply";
-  if (std::max(p.queries, p.keys) > kLongest) return "has sequences of more than 2^28 rows";
-  if (p.heads * (p.queries + p.batch * 64) * std::max<int64_t>(p.batch, 1) > int64_t{1} << 36)
-    return "has more than 2^30 tiles";
-  return {};
-}
 
 void run_flash_tensorcore(const Problem& problem) {
   FlashLaunch l{};

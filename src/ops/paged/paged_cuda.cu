@@ -1,6 +1,7 @@
 // Paged attention on CUDA: which kernel, and its launches over the rows.
 #include <numeric>
 
+#include "src/cuda/capability.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/tensor_map.h"
 #include "src/ops/paged/paged_cuda.h"
@@ -35,12 +36,6 @@ bool boxes_fit(const Tensor& x) {
   return fits;
 }
 
-bool is_hopper(Device device) {
-  int major = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index), "cudaDeviceGetAttribute");
-  return major == 9;
-}
-
 bool queries_fit(const Tensor& x, int64_t elements) {
   return x.stride(2) == 1 && x.stride(0) % elements == 0 && x.stride(1) % elements == 0 &&
          reinterpret_cast<uintptr_t>(x.raw()) % (2 * elements) == 0;
@@ -58,7 +53,7 @@ const char* why_not_latent(const Call& c) {
   if (c.k.numel() == 0) return "there is no page";
   if (!boxes_fit(c.k) || !boxes_fit(c.k_tail)) return "takes caches at multiples of 16 bytes with contiguous rows";
   if (!queries_fit(c.q, 8) || !queries_fit(c.q_tail, 8)) return "takes queries at multiples of 16 bytes";
-  return is_hopper(c.q.device()) ? nullptr : "takes Hopper GPUs";
+  return capability(c.q.device()).hopper ? nullptr : "takes Hopper GPUs";
 }
 
 /// Why the decode kernel cannot do it; null: it can.
@@ -70,7 +65,7 @@ const char* why_not_decode(const Call& c) {
   if (c.k.numel() == 0 || c.v.numel() == 0) return "there is no page";
   if (!boxes_fit(c.k) || !boxes_fit(c.v)) return "takes caches at multiples of 16 bytes with contiguous heads";
   if (c.dim % 2 != 0 || !queries_fit(c.q, 2)) return "takes queries at multiples of 4 bytes";
-  return is_hopper(c.q.device()) ? nullptr : "takes Hopper GPUs";
+  return capability(c.q.device()).hopper ? nullptr : "takes Hopper GPUs";
 }
 
 General problem_of(const Call& c, const Tensor& sinks, int splits, float* parts, int64_t part_rows) {

@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/mma.cuh"
 #include "src/cuda/ptx/tma.cuh"
@@ -399,6 +400,7 @@ template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                   const __grid_constant__ Decode p) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ char memory[];
   auto& shared =
       *reinterpret_cast<DecodeShared<Config>*>((reinterpret_cast<uintptr_t>(memory) + 1023) & ~uintptr_t{1023});
@@ -408,7 +410,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     ptx::mbarrier_init_fence();
   }
   read_schedule(p, shared, Config::kThreads);
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // merge_decoded waits for the end of all blocks
+  ptx::launch_dependents();  // merge_decoded waits for the end of all blocks
   __syncthreads();
   if (threadIdx.x >= 32 * Config::kWarps) {
     load_items<Config>(p, &k_map, &v_map, shared, static_cast<int>(threadIdx.x) / 32 - Config::kWarps);

@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
 #include "src/cuda/ptx/wgmma.cuh"
@@ -340,6 +341,7 @@ template <class T>
 __global__ void __launch_bounds__(kLatentThreads, 1)
     latent_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ CUtensorMap tail_map,
                   const __grid_constant__ Latent p) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) char latent_memory[];
   auto& shared = *reinterpret_cast<LatentShared*>(latent_memory);
   if (threadIdx.x == 0) {
@@ -352,7 +354,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
     ptx::mbarrier_init_fence();
   }
   count_latent_items(p, shared);
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // merge_decoded waits for the end of all blocks
+  ptx::launch_dependents();  // merge_decoded waits for the end of all blocks
   if (threadIdx.x < 128) {
     ptx::registers_decrease<40>();
     if (threadIdx.x < 32) load_latent(p, &map, &tail_map, shared);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/cuda/convert.cuh"
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "tenor/dtype.h"
 
 namespace tenor::cuda::paged {
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_decoded(const __grid_cons
   if (i >= int64_t{p.rows} * p.heads) return;
   const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
   const OwnSplits own = own_splits(visible(p, at.row), length_of_splits(p, own_keys(p, at.row)));
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  ptx::wait_for_previous();
   merge_parts<T>(p, at, own.last - own.first, static_cast<int>(blockIdx.y) * kMergeColumns);
 }
 
