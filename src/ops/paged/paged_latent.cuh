@@ -195,131 +195,169 @@ __device__ inline void clear_lines(char* keys, int first, int worker) {
   }
 }
 
-/// One warpgroup's work on an item. Of thread t: rows 16 (t / 32) + t % 32 / 4 and eight below, columns 8 j + 2 (t % 4)
-/// and the next.
+/// A thread of the computing warpgroups: it holds rows 16 (thread / 32) + thread % 32 / 4 and eight below of its
+/// group's columns, 8 j + 2 (thread % 4) and the next.
+struct LatentThread {
+  int worker, group, lane, t;
+  int row[2];
+};
+__device__ __forceinline__ LatentThread latent_thread() {
+  const int worker = static_cast<int>(threadIdx.x) - 128, lane = worker & 31,
+            row = (worker >> 5 & 3) * 16 + (lane >> 2);
+  return {worker, worker >> 7, lane, lane & 3, {row, row + 8}};
+}
+struct LatentState {
+  float out[128], top[2], sum[2];
+};
+
+/// Scores of the group's half of a stage's keys, hidden ones -inf; of each row the largest goes to shared memory.
+template <class T>
+__device__ __forceinline__ void score_latent(LatentShared& shared, const LatentThread& me, int stage, uint32_t phase,
+                                             int left, float (&s)[16]) {
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int slab = 0; slab < kLatentSlabs; ++slab) {
+    if (slab % kPartSlabs == 0) ptx::mbarrier_wait(&shared.full[stage][slab / kPartSlabs], phase);
+    const uint64_t a = ptx::wgmma_descriptor(shared.query + slab * kSlabBytes),
+                   b = ptx::wgmma_descriptor(shared.keys[stage] + slab * kSlabBytes + me.group * 32 * 128);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) wgmma_32<T>(s, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<>, slab + k > 0);
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  if (left < kLatentKeys)
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+      if (me.group * 32 + (i >> 2) * 8 + 2 * me.t + (i & 1) >= left) s[i] = -INFINITY;
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    float most = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) most = fmaxf(most, fmaxf(s[4 * j + 2 * side], s[4 * j + 2 * side + 1]));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+    if (me.t == 0) shared.top[me.group][me.row[side]] = most;
+  }
+}
+
+/// Scores become weights, in shared memory; the state's sums shrink to the new top.
+template <class T>
+__device__ __forceinline__ void soften_latent(const Latent& p, LatentShared& shared, const LatentThread& me,
+                                              const float (&s)[16], LatentState& state) {
+  float shrink[2];
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    const int row = me.row[side];
+    const float most = fmaxf(state.top[side], fmaxf(shared.top[0][row], shared.top[1][row])),
+                base = most == -INFINITY ? 0.0f : most;
+    shrink[side] = exp2_fast((state.top[side] - base) * p.scale_log2);
+    float part = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float low = exp2_fast((s[4 * j + 2 * side] - base) * p.scale_log2),
+                  high = exp2_fast((s[4 * j + 2 * side + 1] - base) * p.scale_log2);
+      part += low + high;
+      *reinterpret_cast<uint32_t*>(shared.weights + swizzled_line(row, 4 * me.group + j) + 4 * me.t) =
+          pack_pair<Stored<T>>(low, high);
+    }
+    state.sum[side] = state.sum[side] * shrink[side] + part;
+    state.top[side] = most;
+  }
+  if (__any_sync(~0u, shrink[0] != 1.0f || shrink[1] != 1.0f)) {  // tops seldom rise; times 1 changes no bit
+#pragma unroll
+    for (int i = 0; i < 128; ++i) state.out[i] *= shrink[i >> 1 & 1];
+  }
+}
+
+/// out += the weights of all keys of a stage times the group's half of the values' columns.
+template <class T>
+__device__ __forceinline__ void add_latent_values(LatentShared& shared, const LatentThread& me, int stage,
+                                                  LatentState& state) {
+  ptx::wgmma_fence();
+  const uint64_t a = ptx::wgmma_descriptor(shared.weights);
+  const uint64_t b = ptx::wgmma_descriptor<ptx::TileLayout::kOuter>(shared.keys[stage] + me.group * 4 * kSlabBytes);
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    ptx::wgmma<T, 256, ptx::TileLayout::kOuter>(state.out, a + k * ptx::kWgmmaStepK<>,
+                                                b + k * ptx::kWgmmaStepK<ptx::TileLayout::kOuter>, true);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
+
+/// The warpgroups' sums meet, then each writes its columns: the result of a row without a second split, else a partial
+/// state.
+template <class T>
+__device__ __forceinline__ void finish_latent(const Latent& p, LatentShared& shared, const LatentThread& me,
+                                              const LatentItem& item, LatentState& state) {
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    state.sum[side] += __shfl_xor_sync(~0u, state.sum[side], 1);
+    state.sum[side] += __shfl_xor_sync(~0u, state.sum[side], 2);
+    if (me.t == 0) shared.sum[me.group][me.row[side]] = state.sum[side];
+  }
+  latent_sync();  // also the end of this item's use of the queries
+  const int column = me.group * 256 + 2 * me.t;
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    const Place at{item.row, item.chunk * kLatentHeads + me.row[side]};
+    if (at.head >= p.heads) continue;
+    const float sum = shared.sum[0][me.row[side]] + shared.sum[1][me.row[side]];
+    if (item.part < 0) {
+      const float whole = whole_of(p, at.head, state.top[side], sum);
+#pragma unroll
+      for (int j = 0; j < 64; ++j)
+        if (column + 8 * (j >> 1) + (j & 1) < p.value_dim)
+          write_result<Stored<T>>(p, at, column + 8 * (j >> 1) + (j & 1), state.out[4 * (j >> 1) + 2 * side + (j & 1)],
+                                  whole);
+      if (column == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, state.top[side], sum);
+    } else {
+      const int64_t part = part_of(p, at) + item.part;
+      float* to = p.part_out + part * p.value_dim + column;
+#pragma unroll
+      for (int j = 0; j < 32; ++j)
+        if (column + 8 * j < p.value_dim)
+          *reinterpret_cast<float2*>(to + 8 * j) =
+              make_float2(state.out[4 * j + 2 * side], state.out[4 * j + 2 * side + 1]);
+      if (column == 0) p.part_state[part] = make_float2(state.top[side], sum);
+    }
+  }
+}
+
+/// What the two warpgroups do.
 template <class T>
 __device__ void compute_latent(const Latent& p, LatentShared& shared) {
-  const int worker = static_cast<int>(threadIdx.x) - 128, group = worker >> 7, lane = worker & 31, t = lane & 3;
-  const int row[2] = {(worker >> 5 & 3) * 16 + (lane >> 2), (worker >> 5 & 3) * 16 + (lane >> 2) + 8};
+  const LatentThread me = latent_thread();
   const int items = shared.first_item[p.rows];
   int stage = 0, count = 0;
   uint32_t phase = 0;
   for (int index = static_cast<int>(blockIdx.x); index < items; index += gridDim.x, ++count) {
-    const int slot = count & 1;
-    ptx::mbarrier_wait(&shared.item_full[slot], count >> 1 & 1);
-    const LatentItem item = shared.items[slot];
-    load_latent_query(p, item, shared, worker);
+    ptx::mbarrier_wait(&shared.item_full[count & 1], count >> 1 & 1);
+    const LatentItem item = shared.items[count & 1];
+    load_latent_query(p, item, shared, me.worker);
     ptx::fence_async_proxy();
     latent_sync();
-    if (worker == 0) ptx::mbarrier_arrive(&shared.item_empty[slot]);
-    float out[128], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-#pragma unroll
-    for (int i = 0; i < 128; ++i) out[i] = 0;
+    if (me.worker == 0) ptx::mbarrier_arrive(&shared.item_empty[count & 1]);
+    LatentState state{{}, {-INFINITY, -INFINITY}, {0, 0}};
     for (int key = item.begin; key < item.end; key += kLatentKeys) {
-      char* keys = shared.keys[stage];
-      if (key + kLatentKeys > item.end) {
+      const int left = item.end - key;
+      if (left < kLatentKeys) {
         for (auto& part : shared.full[stage]) ptx::mbarrier_wait(&part, phase);
-        clear_lines(keys, item.end - key, worker);
+        clear_lines(shared.keys[stage], left, me.worker);
         ptx::fence_async_proxy();
         latent_sync();
       }
       float s[16];
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int slab = 0; slab < kLatentSlabs; ++slab) {
-        if (slab % kPartSlabs == 0) ptx::mbarrier_wait(&shared.full[stage][slab / kPartSlabs], phase);
-        const uint64_t a = ptx::wgmma_descriptor(shared.query + slab * kSlabBytes),
-                       b = ptx::wgmma_descriptor(keys + slab * kSlabBytes + group * 32 * 128);
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          wgmma_32<T>(s, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<>, slab + k > 0);
-      }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
-      if (key + kLatentKeys > item.end)
-#pragma unroll
-        for (int i = 0; i < 16; ++i)
-          if (key + group * 32 + (i >> 2) * 8 + 2 * t + (i & 1) >= item.end) s[i] = -INFINITY;
-#pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        float most = -INFINITY;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) most = fmaxf(most, fmaxf(s[4 * j + 2 * side], s[4 * j + 2 * side + 1]));
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-        if (t == 0) shared.top[group][row[side]] = most;
-      }
+      score_latent<T>(shared, me, stage, phase, left, s);
       latent_sync();
-      float shrink[2];
-#pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        const float most = fmaxf(top[side], fmaxf(shared.top[0][row[side]], shared.top[1][row[side]])),
-                    base = most == -INFINITY ? 0.0f : most;
-        shrink[side] = exp2_fast((top[side] - base) * p.scale_log2);
-        float part = 0;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float low = exp2_fast((s[4 * j + 2 * side] - base) * p.scale_log2),
-                      high = exp2_fast((s[4 * j + 2 * side + 1] - base) * p.scale_log2);
-          part += low + high;
-          *reinterpret_cast<uint32_t*>(shared.weights + swizzled_line(row[side], 4 * group + j) + 4 * t) =
-              pack_pair<Stored<T>>(low, high);
-        }
-        sum[side] = sum[side] * shrink[side] + part;
-        top[side] = most;
-      }
+      soften_latent<T>(p, shared, me, s, state);
       ptx::fence_async_proxy();
-      if (__any_sync(~0u, shrink[0] != 1.0f || shrink[1] != 1.0f)) {  // tops seldom rise; times 1 changes no bit
-#pragma unroll
-        for (int i = 0; i < 128; ++i) out[i] *= shrink[i >> 1 & 1];
-      }
       latent_sync();
-      ptx::wgmma_fence();
-      const uint64_t a = ptx::wgmma_descriptor(shared.weights);
-      const uint64_t b = ptx::wgmma_descriptor<ptx::TileLayout::kOuter>(keys + group * 4 * kSlabBytes);
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        ptx::wgmma<T, 256, ptx::TileLayout::kOuter>(out, a + k * ptx::kWgmmaStepK<>,
-                                                    b + k * ptx::kWgmmaStepK<ptx::TileLayout::kOuter>, true);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
+      add_latent_values<T>(shared, me, stage, state);
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(&shared.empty[stage]);
+      if (me.lane == 0) ptx::mbarrier_arrive(&shared.empty[stage]);
       if (++stage == kLatentStages) stage = 0, phase ^= 1;
     }
-    // The warpgroups' sums meet; the barrier also ends this item's use of the queries.
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      sum[side] += __shfl_xor_sync(~0u, sum[side], 1);
-      sum[side] += __shfl_xor_sync(~0u, sum[side], 2);
-      if (t == 0) shared.sum[group][row[side]] = sum[side];
-    }
-    latent_sync();
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      const Place at{item.row, item.chunk * kLatentHeads + row[side]};
-      if (at.head >= p.heads) continue;
-      const float all = shared.sum[0][row[side]] + shared.sum[1][row[side]];
-      const int column = group * 256 + 2 * t;
-      if (item.part < 0) {
-        const float whole = whole_of(p, at.head, top[side], all);
-#pragma unroll
-        for (int j = 0; j < 32; ++j)
-#pragma unroll
-          for (int e = 0; e < 2; ++e)
-            if (column + 8 * j + e < p.value_dim)
-              write_result<Stored<T>>(p, at, column + 8 * j + e, out[4 * j + 2 * side + e], whole);
-        if (group == 0 && t == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top[side], all);
-      } else {
-        const int64_t part = part_of(p, at) + item.part;
-        float* to = p.part_out + part * p.value_dim + column;
-#pragma unroll
-        for (int j = 0; j < 32; ++j)
-          if (column + 8 * j < p.value_dim)
-            *reinterpret_cast<float2*>(to + 8 * j) = make_float2(out[4 * j + 2 * side], out[4 * j + 2 * side + 1]);
-        if (group == 0 && t == 0) p.part_state[part] = make_float2(top[side], all);
-      }
-    }
+    finish_latent<T>(p, shared, me, item, state);
   }
 }
 
