@@ -6,6 +6,7 @@ classes, and the names that signatures use for arrays and dtypes.
     python stub.py FOLDER_OF_THE_MODULE OUTPUT
 """
 import importlib
+import re
 import sys
 import types
 
@@ -77,12 +78,24 @@ def with_self(signature):
     raise ValueError(signature)
 
 
+def with_builtins(text):
+    """In a class with methods called float, int and bool their types are builtins', written so."""
+    lines, inside = [], False
+    for line in text.splitlines(keepends=True):
+        if line[:1].strip():
+            inside = line.startswith("class Tensor")
+        if inside and line.startswith("    def "):
+            line = re.sub(r"(?<=[ \[])(float|int|bool)(?=[,)\]: ]|\n)(?!\()", r"builtins.\1", line)
+        lines.append(line)
+    return "".join(lines)
+
+
 def main(folder, output):
     sys.path.insert(0, folder)
     module = importlib.import_module("_tenor")
     generator = Generator(module, include_private=True)
     generator.put(module)
-    text = generator.get().replace(" | None | None", " | None")
+    text = with_builtins(generator.get().replace(" | None | None", " | None"))
     # After the imports: before the first definition.
     at = min(i for i in (text.find("\nclass "), text.find("\ndef ")) if i >= 0)
     with open(output, "w") as file:

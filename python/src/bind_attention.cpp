@@ -48,7 +48,7 @@ void bind_attention(nb::module_& m) {
   m.def(
       "attention",
       [result](Array query, Array key, Array value, OptionalArray mask, OptionalArray bias, OptionalReal scale,
-               Object causal, Object window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
+               Option<Takes::kCausal> causal, Option<Takes::kWindow> window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
                bool return_lse, Out out) {
         Call call("attention", out);
         const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);
@@ -78,7 +78,7 @@ Raises ShapeError, DTypeError, DeviceError, ValueError, UnsupportedError.)");
   m.def(
       "attention_varlen",
       [result](Array query, Array key, Array value, Array cu_seqlens_q, Array cu_seqlens_k, OptionalReal scale,
-               Object causal, Object window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
+               Option<Takes::kCausal> causal, Option<Takes::kWindow> window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
                bool return_lse, Out out) {
         Call call("attention_varlen", out);
         const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);

@@ -6,8 +6,13 @@
 
 namespace tenor::python {
 
-/// causal=, window=, workspace=: any Python object, checked with the operator's name.
-struct Object { nb::handle object; };
+/// causal=, window=, workspace=: any Python object, checked with the operator's name; what it may be is said in signatures.
+enum class Takes { kAnything, kCausal, kWindow };
+template <Takes kWhat>
+struct Option {
+  nb::handle object;
+};
+using Object = Option<Takes::kAnything>;
 
 /// @throws ValueError
 Causal to_causal(const char* op, nb::handle x);
@@ -28,9 +33,11 @@ inline nb::object attention_result() { return named_tuple("AttentionResult", {"o
 
 }  // namespace tenor::python
 
-template <>
-struct nanobind::detail::type_caster<tenor::python::Object> {
-  NB_TYPE_CASTER(tenor::python::Object, const_name("object"))
+template <tenor::python::Takes kWhat>
+struct nanobind::detail::type_caster<tenor::python::Option<kWhat>> {
+  using Takes = tenor::python::Takes;
+  static constexpr auto kCausal = const_name<kWhat == Takes::kCausal>("bool | str", "object");
+  NB_TYPE_CASTER(tenor::python::Option<kWhat>, const_name<kWhat == Takes::kWindow>(const_name("tuple[int, int]"), kCausal))
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
     value.object = src;
     return true;

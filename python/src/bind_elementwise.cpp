@@ -253,13 +253,13 @@ bool is_device(nb::handle x) {
 }
 
 void bind_assignment(nb::module_& m) {
-  def_method(m, "to", [](Array x, nb::handle dtype, nb::handle device, Out out) {
+  def_method(m, "to", [](Array x, DTypeLike dtype, DeviceLike device, Out out) {
     Call call("to", out);
     const Tensor t = call.array("x", x);
     std::optional<DType> d;
-    DeviceLike where{device};
-    if (!dtype.is_none() && is_device(dtype)) where.object = dtype;
-    else d = call.dtype({dtype});
+    DeviceLike where = device;
+    if (!dtype.object.is_none() && is_device(dtype.object)) where.object = dtype.object;
+    else d = call.dtype(dtype);
     const Device target = call.device(where, t.device());
     // What has nothing to do returns the caller's object.
     if ((!d || *d == t.dtype()) && target == t.device() && out.object.is_none()) return nb::borrow(x.object);

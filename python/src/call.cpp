@@ -80,9 +80,18 @@ Dims element_strides(const char* op, const char* name, const Dims& shape, const 
   return strides;
 }
 
+/// The dtype of an array, whose error names the argument.
+DType array_dtype(const char* op, const char* name, nb::handle dtype) {
+  try {
+    return to_dtype(dtype);
+  } catch (const DTypeError&) {
+    fail<DTypeError>("{}: {} has dtype {}, which Tenor does not take", op, name, nb::str(dtype).c_str());
+  }
+}
+
 /// NumPy arrays whose dtype the buffer protocol does not know: those of ml_dtypes.
 Tensor from_array_interface(const char* op, const char* name, nb::handle given) {
-  const DType dtype = to_dtype(given.attr("dtype"));
+  const DType dtype = array_dtype(op, name, given.attr("dtype"));
   nb::object x = nb::borrow(given);
   // A NumPy scalar's interface is that of an array made for the question, and gone with the answer.
   if (nb::len(nb::object(x.attr("shape"))) == 0) x = nb::module_::import_("numpy").attr("asarray")(x);

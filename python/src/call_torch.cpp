@@ -63,6 +63,18 @@ Tensor from_plain_tensor(nb::handle x) {
   return Tensor::wrap(data, *device, *dtype, to_dims(x.attr("shape")), to_dims(x.attr("stride")()), keep(x));
 }
 
+/// Refuses tensors of kinds that Tenor does not hold, naming the argument.
+void check_held(const char* op, const char* name, nb::handle x) {
+  if (!x.attr("layout").is(torch().strided))
+    core::fail<UnsupportedError>("{}: {} is a tensor of layout {}; use {}.to_dense()", op, name,
+                                 nb::str(x.attr("layout")).c_str(), name);
+  if (!device_of(x))
+    core::fail<DeviceError>("{}: {} is on {}; Tenor takes tensors on the CPU and on CUDA devices", op, name,
+                            nb::str(x.attr("device")).c_str());
+  if (!torch().dtype_of(x.attr("dtype")))
+    core::fail<DTypeError>("{}: {} has dtype {}, which Tenor does not take", op, name, nb::str(x.attr("dtype")).c_str());
+}
+
 /// What holds a block of torch's memory.
 struct TorchMemory {
   PyObject* tensor;
@@ -99,6 +111,7 @@ Tensor from_torch(const char* op, const char* name, nb::handle x) {
         "{}: {} requires grad, and Tenor does not record gradients; use torch.no_grad() or {}.detach()", op, name,
         name);
   if (Tensor plain = from_plain_tensor(x)) return plain;
+  check_held(op, name, x);
   return from_dlpack_exporter(requires_grad ? x.attr("detach")() : nb::borrow(x));
 }
 

@@ -30,7 +30,8 @@ def batch_invariant():
 
 
 def strategies(op):
-    """The named strategies of an operator, best first; empty where there is only one way."""
+    """The named strategies of an operator (its name or its function), best first; empty where there is only one way."""
+    op = op.__name__ if callable(op) and hasattr(op, "__name__") else op
     for name, _family, _class, _formula, names in _operators():
         if name == op:
             return list(names)

@@ -35,6 +35,8 @@ def save(x, path):
 
     Arrays may be of any library. Raises ValueError for another suffix or for names that the format cannot hold.
     """
+    if isinstance(x, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
+        raise DTypeError(f"save: the array comes first: save(x, {os.fspath(x)!r})")
     path = os.fspath(path)
     kind = _kind("save", path)
     if kind == ".npy":

@@ -215,7 +215,7 @@ def test_ops_of_one():
     assert {"name": "causal", "type": "object | None", "required": False, "default": False} in facts["parameters"]
     assert run("ops", "bitwise_left_shift", "--json").json["dtypes"] == ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
     text = run("ops", "softmax").out
-    assert text.startswith("softmax(x: array, dim: int = -1)\n") and "float64, float32, float16, bfloat16\n" in text
+    assert text.startswith("softmax(x: array, dim: int = -1, *, out: array | tuple[array, ...] | None = None)\n") and "float64, float32, float16, bfloat16\n" in text
     assert run("run", "softmax", "--help").out == text
 
 

@@ -27,7 +27,7 @@ TEST(Print, StridesAreFollowed) {
 }
 
 TEST(Print, LongDimsShowTheirEnds) {
-  std::vector<int64_t> all(100,);
+  std::vector<int64_t> all(100);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
   const Tensor x = made<int64_t>(int64, {100}, all);
   EXPECT_EQ(to_string(x), "tensor([0, 1, 2, ..., 97, 98, 99], int64, (100,), cpu)");

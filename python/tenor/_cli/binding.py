@@ -14,7 +14,8 @@ def bind(sig, words):
         if word.startswith("--"):
             _option(sig, bound, word[2:], words)
         elif values.is_file(word):
-            _file(sig, bound, word)
+            for file in values.listed_files(word):
+                _file(sig, bound, file)
         elif word[:1] == "-" and word[1:2].isalpha() and not values.is_number(word):
             raise UsageError(f"no option is called {word}: {sig.name}'s options are written --name=value; {sig.hint}")
         else:
@@ -47,7 +48,9 @@ def _option(sig, bound, text, words):
             raise UsageError(f"--{name.replace('_', '-')} needs a value, as in --{name.replace('_', '-')}=...: {p}")
         value = words.pop(0)
     if p.takes_array and values.is_file(value):
-        return _file(sig, bound, value, p)
+        for file in values.listed_files(value):
+            _file(sig, bound, file, p)
+        return None
     _set(sig, bound, p.name, values.option_value(p, value))
 
 

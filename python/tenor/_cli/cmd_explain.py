@@ -3,6 +3,8 @@ device, what a fusing compiler would make one kernel of, which copies and promot
 
 The text is Python as people write it, with operators, methods and tenor., torch. or F. functions; several assignments are
 fine. Each name that it uses is given as name=DTYPE[SHAPE] (bf16, f32, f16, i64, bool, ...) or as name=FILE.npy."""
+import sys
+
 from tenor._cli import specs
 from tenor._cli.arguments import UsageError, add_json, add_threads, use_threads
 from tenor._cli.output import Progress, finite, width
@@ -34,6 +36,8 @@ def execute(args):
     from tenor._explain import shown
 
     use_threads(args)
+    if args.svg is not None and not args.svg.lower().endswith(".svg"):
+        raise UsageError(f"--svg={args.svg}: the roofline is an SVG image, so the name must end in .svg")
     text = _read_stdin() if args.text == "-" else args.text
     inputs = [word for word in args.arrays if specs.is_spec(word)]  # unnamed: they go to the text's names in order
     words = [word for word in args.arrays if not specs.is_spec(word)]
@@ -44,6 +48,7 @@ def execute(args):
         explanation = tenor.explain(text, *inputs, device=args.device, measure=args.measure, **named)
     if args.svg:
         explanation.to_svg(args.svg)
+        print(f"wrote {args.svg}", file=sys.stderr)
     if args.json:
         print(_json(explanation))
     else:
@@ -52,8 +57,6 @@ def execute(args):
 
 
 def _read_stdin():
-    import sys
-
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("- reads the text from standard input, which is a terminal: tenor explain - 'x=f32[8,8]' < file")
     return sys.stdin.read()

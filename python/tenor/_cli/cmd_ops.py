@@ -63,10 +63,11 @@ def describe(name):
     plain = name.rstrip("_") if name.endswith("_") else name
     found, family, op_class, formula, strategies = operator_info(plain)
     return {
-        "name": name, "family": family, "class": CLASSES[op_class], "formula": formula, "signature": str(sig), "doc": sig.doc.strip(),
+        "name": name, "family": family, "class": CLASSES[op_class], "formula": formula, "signature": sig.full(), "doc": sig.doc.strip(),
         "parameters": [{"name": p.name, "type": p.annotation, "required": p.required, "default": _plain(None if p.required else p.default)}
                        for p in sig.parameters if p.kind not in ("*", "**")],
         "dtypes": dtypes(found), "depends": _DEPENDS[op_class], "cost": _COST[op_class], "strategies": list(strategies),
+        "strategy_argument": "strategy" in sig.by_name, "not_on_cpu": refused(name, sig, strategies),
         "source": f"src/ops/{family}/", "header": f"include/tenor/{family}.h",
     }
 
@@ -82,13 +83,31 @@ def dtypes(name):
     return accepted_dtypes(name)
 
 
+def refused(name, sig, strategies):
+    """{strategy: why} of those that can be asked for and that the CPU does not have."""
+    from tenor._cli.probe import refused_strategies
+
+    return refused_strategies(name, strategies) if "strategy" in sig.by_name else {}
+
+
+def _strategies(facts):
+    """Which ways there are, and who chooses."""
+    if not facts["strategies"]:
+        return "one way only"
+    if not facts["strategy_argument"]:
+        return f"{', '.join(facts['strategies'])}: chosen by the operator (tenor tune measures them), not by an argument"
+    missing = facts["not_on_cpu"]
+    here = ", ".join(s for s in facts["strategies"] if s not in missing)
+    return f"strategy={here}" + (f"; not on the CPU: {', '.join(missing)}" if missing else "")
+
+
 def show(facts):
     """The description as text."""
     print(paint(_wrapped(facts["signature"]), "1"))
     print(f"\n{facts['doc']}\n")
     rows = [("formula", facts["formula"]), ("class", f"{facts['class']}: {facts['depends']}"), ("cost", facts["cost"])]
     rows += [("dtypes", ", ".join(facts["dtypes"]))] if facts["dtypes"] else []
-    rows += [("strategies", ", ".join(facts["strategies"]) or "one way only")]
+    rows += [("strategies", _strategies(facts))]
     rows += [("source", f"{facts['source']} (declared in {facts['header']})")]
     for head, text in rows:
         print(f"{head:11} {text}")

@@ -31,6 +31,8 @@ def configure(parser):
 
 def execute(args):
     use_threads(args)
+    if args.show and args.forget:
+        raise UsageError("--show and --forget exclude one another")
     strategies = _strategies(args.op)
     if args.show:
         return _show(args, _remembered(args.op))

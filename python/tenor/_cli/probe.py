@@ -33,8 +33,11 @@ def _combinations(count):
 
 
 def _takes(sig, arrays, shapes, dtype):
-    import tenor
+    return _refusal(sig, *_problem(sig, arrays, shapes, dtype)) is None
 
+
+def _problem(sig, arrays, shapes, dtype):
+    """A small call's (positional, named) arguments."""
     positional, named = [], {}
     for p in sig.parameters:
         if p in arrays:
@@ -50,11 +53,32 @@ def _takes(sig, arrays, shapes, dtype):
             named[p.name] = value
         else:
             positional.append(value)
+    return positional, named
+
+
+def _refusal(sig, positional, named):
+    """The error that the call raises; None where it runs."""
+    import tenor
+
     try:
         sig.function(*positional, **named)
-        return True
-    except (tenor.Error, TypeError, ValueError):
-        return False
+        return None
+    except (tenor.Error, TypeError, ValueError) as error:
+        return error
+
+
+def refused_strategies(name, strategies):
+    """{strategy: why} of those that the CPU does not have, asked with a small problem that the operator takes."""
+    import tenor
+
+    sig = signature(name)
+    arrays = [p for p in sig.parameters if p.takes_array and p.required]
+    for shapes in _combinations(len(arrays)):
+        positional, named = _problem(sig, arrays, shapes, "float32")
+        if _refusal(sig, positional, named) is None:
+            asked = {s: _refusal(sig, positional, dict(named, strategy=s)) for s in strategies}
+            return {s: str(error) for s, error in asked.items() if isinstance(error, tenor.UnsupportedError)}
+    return {}
 
 
 def _array(name, shape, dtype):

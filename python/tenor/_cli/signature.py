@@ -1,5 +1,4 @@
-"""Operators' signatures, from what nanobind keeps of them (or from Python functions)."""
-import ast
+"""Operators' signatures, as `tenor run` and `tenor ops` read them."""
 import re
 
 from tenor._cli.arguments import UsageError, nearest
@@ -54,14 +53,14 @@ def readable(annotation):
 
 
 class Signature:
-    """An operator: its function, parameters in order (out left away), docstring."""
+    """An operator: its function, docstring, parameters in order (out and workspace left away)."""
 
     def __init__(self, name, function):
         self.name, self.function = name, function
         overloads = getattr(function, "__nb_signature__", None)
         self.doc = overloads[0][1] if overloads else function.__doc__ or ""
-        read = _of_nanobind(*overloads[0]) if overloads else _of_python(function)
-        self.parameters = [p for p in read if p.name not in ("out", "workspace")]
+        self.every = _of_function(function)
+        self.parameters = [p for p in self.every if p.name not in ("out", "workspace")]
         self.by_name = {p.name: p for p in self.parameters}
 
     @property
@@ -75,8 +74,15 @@ class Signature:
         return f"it takes {self}" if len(str(self)) < 120 else f"tenor ops {self.name} shows what it takes"
 
     def __str__(self):
+        return self._written(self.parameters)
+
+    def full(self):
+        """With out= and workspace=, which Python has and the command line has not."""
+        return self._written(self.every)
+
+    def _written(self, parameters):
         parts, starred = [], False
-        for p in self.parameters:
+        for p in parameters:
             if p.kind == "keyword" and not starred:
                 parts.append("*")
             starred = starred or p.kind in ("keyword", "*")
@@ -85,25 +91,7 @@ class Signature:
         return f"{self.name}({', '.join(parts)})"
 
 
-def _of_nanobind(text, _doc, defaults):
-    """Defaults stand in the text as \\0, \\1, ..."""
-    text = re.sub(r"\\(\d+)", r"_[\1]", text).replace("| None | None", "| None")
-    arguments = ast.parse(text + ": ...").body[0].args
-    return _parameters(arguments, lambda node: defaults[node.slice.value])
-
-
-def _parameters(a, value):
-    said = lambda arg: ast.unparse(arg.annotation) if arg.annotation else ""
-    positional = a.posonlyargs + a.args
-    first = len(positional) - len(a.defaults)
-    found = [Parameter(p.arg, "positional", said(p), value(a.defaults[i - first]) if i >= first else _REQUIRED)
-             for i, p in enumerate(positional)]
-    found += [Parameter(a.vararg.arg, "*", said(a.vararg))] if a.vararg else []
-    found += [Parameter(p.arg, "keyword", said(p), _REQUIRED if d is None else value(d)) for p, d in zip(a.kwonlyargs, a.kw_defaults)]
-    return found + ([Parameter(a.kwarg.arg, "**", "")] if a.kwarg else [])
-
-
-def _of_python(function):
+def _of_function(function):
     import inspect
 
     kinds = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**", "KEYWORD_ONLY": "keyword"}

@@ -9,7 +9,16 @@ _SUFFIXES = (".npy", ".npz", ".safetensors")
 
 def is_file(text):
     """Whether the text names an array file: x.npy, or one array of a file with several, x.npz:key."""
+    text = text.strip().rstrip("])'\"")
     return text.lower().endswith(_SUFFIXES) or any(s + ":" in text.lower() for s in _SUFFIXES[1:])
+
+
+def listed_files(text):
+    """The files of "[a.npy, b.npy]"; of anything else, itself."""
+    inner = text.strip()
+    if inner[:1] + inner[-1:] not in ("[]", "()"):
+        return [text]
+    return [part.strip().strip("'\"") for part in inner[1:-1].split(",") if part.strip()]
 
 
 def is_number(text):

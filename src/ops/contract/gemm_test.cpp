@@ -53,7 +53,9 @@ TEST(Gemm, EveryCandidateMatchesTheReferenceOnRandomShapesAndStrides) {
       reference::expect_sum(out, want, k, dtype == float64 ? float64 : float32,
                             strategy + " " + describe(a) + to_string(a.strides()) + " @ " + describe(b) + to_string(b.strides()));
     }
-    if (strategy != "integer" && strategy != "tiles" && strategy != "vendor") EXPECT_GT(taken, 5) << strategy;
+    if (strategy != "integer" && strategy != "tiles" && strategy != "vendor") {
+      EXPECT_GT(taken, 5) << strategy;
+    }
   }
 }
 
@@ -132,7 +134,9 @@ TEST(Gemm, BitsDoNotDependOnTheThreadCountWhereKernelsAreOurs) {
       std::optional<Tensor> wide, narrow, alone;
       { const Threads one(1); narrow = under(strategy, a, b), alone = under(strategy, row, b); }
       { const Threads many(5); wide = under(strategy, a, b); if (alone) EXPECT_TRUE(same_bits(*alone, *under(strategy, row, b))) << strategy; }
-      if (narrow) EXPECT_TRUE(same_bits(*narrow, *wide)) << strategy << " " << name(dtype);
+      if (narrow) {
+        EXPECT_TRUE(same_bits(*narrow, *wide)) << strategy << " " << name(dtype);
+      }
     }
   }
 }
@@ -179,8 +183,12 @@ TEST(Gemm, OffsetsBeyondTwoToTheThirtyOne) {
   const Tensor x = wide.with_layout({2, 3}, {step, 1}, 0), other = tensor_of({3, 2}, bfloat16, {1, 2, 3, 4, 5, 6});
   assign(x, {1, 2, 3, 4, 5, 6});
   for (const std::string& strategy : contract::gemm_strategies())
-    if (const auto y = under(strategy, x, other)) EXPECT_EQ(values(*y), (std::vector<double>{22, 28, 49, 64})) << strategy;
-  if (const auto y = under("auto", transpose(other, 0, 1), transpose(x, 0, 1))) EXPECT_EQ(values(*y), (std::vector<double>{22, 49, 28, 64}));
+    if (const auto y = under(strategy, x, other)) {
+      EXPECT_EQ(values(*y), (std::vector<double>{22, 28, 49, 64})) << strategy;
+    }
+  if (const auto y = under("auto", transpose(other, 0, 1), transpose(x, 0, 1))) {
+    EXPECT_EQ(values(*y), (std::vector<double>{22, 49, 28, 64}));
+  }
   empty_cache();
 }
 

@@ -153,8 +153,12 @@ TEST(RopeTables, Scalings) {
     const double share = std::clamp((turns - 1) / 3, 0.0, 1.0);
     EXPECT_NEAR(frequency(llama, i), f * share + f / 8 * (1 - share), 2e-7 * f);
     // yarn keeps what turns above 32 times and stretches what turns less than once.
-    if (turns > 33) EXPECT_NEAR(frequency(yarn, i), f, 2e-7 * f);
-    if (turns < 0.8) EXPECT_NEAR(frequency(yarn, i), f / 8, 2e-7 * f);
+    if (turns > 33) {
+      EXPECT_NEAR(frequency(yarn, i), f, 2e-7 * f);
+    }
+    if (turns < 0.8) {
+      EXPECT_NEAR(frequency(yarn, i), f / 8, 2e-7 * f);
+    }
   }
   // Magnitude: 0.1 ln(factor) + 1, or the ratio of the two mscales.
   RopeScaling s{.type = "yarn", .factor = 40, .original_max_position_embeddings = 4096};
