@@ -34,6 +34,10 @@ DTypeLike: TypeAlias = DType | str | type | numpy.dtype | Any
 '''
 
 
+# Methods of Tensor whose result is one, though the binding passes it on as an object.
+ONE = {"float", "double", "half", "bfloat16", "bool", "byte", "char", "short", "int", "long", "detach", "clip", "clamp_min", "clamp_max"}
+
+
 class Generator(StubGen):
     def put(self, value, name=None, parent=None):
         if type(value).__name__ == "instancemethod":
@@ -85,6 +89,8 @@ def with_builtins(text):
         if line[:1].strip():
             inside = line.startswith("class Tensor")
         if inside and line.startswith("    def "):
+            if re.match(r" +def (\w+)", line)[1] in ONE:
+                line = line.replace("-> object:", "-> Tensor:")
             line = re.sub(r"(?<=[ \[])(float|int|bool)(?=[,)\]: ]|\n)(?!\()", r"builtins.\1", line)
         lines.append(line)
     return "".join(lines)

@@ -63,16 +63,20 @@ Tensor from_plain_tensor(nb::handle x) {
   return Tensor::wrap(data, *device, *dtype, to_dims(x.attr("shape")), to_dims(x.attr("stride")()), keep(x));
 }
 
+/// str(x.attribute), for error texts.
+std::string said(nb::handle x, const char* attribute) {
+  const nb::object value = x.attr(attribute);
+  return nb::str(nb::handle(value)).c_str();
+}
+
 /// Refuses tensors of kinds that Tenor does not hold, naming the argument.
 void check_held(const char* op, const char* name, nb::handle x) {
   if (!x.attr("layout").is(torch().strided))
-    core::fail<UnsupportedError>("{}: {} is a tensor of layout {}; use {}.to_dense()", op, name,
-                                 nb::str(x.attr("layout")).c_str(), name);
+    core::fail<UnsupportedError>("{}: {} is a tensor of layout {}; use {}.to_dense()", op, name, said(x, "layout"), name);
   if (!device_of(x))
-    core::fail<DeviceError>("{}: {} is on {}; Tenor takes tensors on the CPU and on CUDA devices", op, name,
-                            nb::str(x.attr("device")).c_str());
+    core::fail<DeviceError>("{}: {} is on {}; Tenor takes tensors on the CPU and on CUDA devices", op, name, said(x, "device"));
   if (!torch().dtype_of(x.attr("dtype")))
-    core::fail<DTypeError>("{}: {} has dtype {}, which Tenor does not take", op, name, nb::str(x.attr("dtype")).c_str());
+    core::fail<DTypeError>("{}: {} has dtype {}, which Tenor does not take", op, name, said(x, "dtype"));
 }
 
 /// What holds a block of torch's memory.

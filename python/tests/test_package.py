@@ -246,3 +246,58 @@ def test_the_stub_knows_every_function_and_method():
 def test_a_tensor_of_more_bytes_than_64_bits_count():
     x = tenor.zeros(1, dtype="float64").expand(2**62)
     assert x.nbytes == 2**65 and repr(x) == f"tensor(..., shape={(2**62,)}, dtype=float64)"
+
+
+# ---- PyTorch's short methods ----------------------------------------------------------------------------------------------
+
+
+def test_short_methods_are_the_operators():
+    values = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 12
+    x = tenor.asarray(values)
+    casts = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "bool": "bool", "byte": "uint8", "char": "int8",
+             "short": "int16", "int": "int32", "long": "int64"}
+    for name, dtype in casts.items():
+        y = getattr(x, name)()
+        assert str(y.dtype) == dtype and y.equal(x.to(dtype)) and getattr(y, name)() is y
+    assert np.array_equal(x.T.numpy(), values.T) and np.array_equal(x.mT.numpy(), values.swapaxes(-1, -2)) and x.mH.equal(x.mT)
+    assert np.array_equal(x[0].t().numpy(), values[0].T) and x[0, 0].t().shape == (4,) and x.swapaxes(0, 2).shape == (4, 3, 2)
+    assert (x.dim(), x.element_size(), x.stride(), x.stride(-2)) == (3, 4, (12, 4, 1), 4)
+    flat = tenor.zeros((6, 4))
+    assert x.view_as(flat).shape == x.reshape_as(flat).shape == (6, 4) and tenor.ones((1, 4)).expand_as(flat).strides == (0, 1)
+    assert x.type_as(flat.half()).dtype == "float16" and x.cpu().equal(x) and x.detach() is x
+    assert np.array_equal(x.clip(-1, 2).numpy(), values.clip(-1, 2)) and x.clamp_min(0).equal(x.clip(min=0)) and x.clamp_max(0).equal(x.clip(max=0))
+    assert x.square().equal(x * x) and x.allclose(x + 1e-9) and not x.allclose(x + 1) and not x.equal(x[0]) and not x.equal(x + 1)
+
+
+@pytest.mark.parametrize("call, error", [(lambda x: x.t(), tenor.ShapeError), (lambda x: x[0, 0].mT, tenor.ShapeError), (lambda x: x.stride(3), tenor.IndexError),
+                                         (lambda x: x.cuda("cpu"), tenor.ValueError), (lambda x: x.clip(), tenor.ValueError)])
+def test_short_methods_refuse(call, error):
+    with pytest.raises(error):
+        call(tenor.zeros((2, 3, 4)))
+
+
+def test_python_s_types_are_dtypes_as_in_numpy():
+    x = tenor.zeros(2, dtype="int32")
+    assert [str(tenor.to(x, t).dtype) for t in (float, int, bool)] == ["float64", "int64", "bool"]
+
+
+def test_strategies_by_name_and_by_function():
+    assert tenor.strategies("attention") == tenor.strategies(tenor.attention) != []
+    with pytest.raises(tenor.ValueError, match="no operator is called 'nothing'"):
+        tenor.strategies("nothing")
+
+
+def test_arrays_of_other_kinds_are_named():
+    with pytest.raises(tenor.DTypeError, match="softmax: x has dtype complex128"):
+        tenor.softmax(np.zeros(3, complex))
+    torch = pytest.importorskip("torch")
+    for x, error, said in ((torch.zeros(3, dtype=torch.complex64), tenor.DTypeError, "x has dtype torch.complex64"),
+                           (torch.zeros(3, 3).to_sparse(), tenor.UnsupportedError, "layout torch.sparse_coo"),
+                           (torch.zeros(3, device="meta"), tenor.DeviceError, "x is on meta")):
+        with pytest.raises(error, match=said):
+            tenor.softmax(x)
+
+
+def test_save_says_that_the_array_comes_first():
+    with pytest.raises(tenor.DTypeError, match=r"the array comes first: save\(x, 'x.npy'\)"):
+        tenor.save("x.npy", np.zeros(3))

@@ -45,7 +45,12 @@ def execute(args):
     if len(named) < len(words):
         raise UsageError("a name is given twice: each array once, as name=DTYPE[SHAPE]")
     with Progress("explain: measuring"):
-        explanation = tenor.explain(text, *inputs, device=args.device, measure=args.measure, **named)
+        try:
+            explanation = tenor.explain(text, *inputs, device=args.device, measure=args.measure, **named)
+        except tenor.OutOfMemoryError as error:
+            if args.measure:
+                raise
+            raise UsageError(str(error)) from None  # nothing is allocated: the shapes are what is wrong
     if args.svg:
         explanation.to_svg(args.svg)
         print(f"wrote {args.svg}", file=sys.stderr)
