@@ -91,7 +91,8 @@ def main():
     for cosine, i, j in most_similar(embeddings, args.pairs):
         print(f"  {cosine:.3f}  {sentences[i]}\n         {sentences[j]}")
     batch, single = time_per_sentence(embed, sentences)
-    where = f"{tn.get_num_threads()} threads" if embed.device == "cpu" else embed.device
+    threads = tn.get_num_threads()
+    where = f"{threads} thread{'s' * (threads != 1)}" if embed.device == "cpu" else embed.device
     print(f"time a sentence, tokenizer included: {batch:.2f} ms in one batch, {single:.2f} ms one by one, {where}")
     if args.check:
         off = largest_difference(embed)

@@ -168,6 +168,19 @@ def attention_cases():
                    moved=4 * size(q), flops=4 * 8 * 64 * (1024 * 1025 // 2 if causal else 1024 * 1024))
 
 
+def sampling_cases():
+    from tenor.checking.check_sampling import SAMPLE, kept, scores  # filters by sorting, and the race of a Philox of its own
+
+    x, = data((64, 32000))
+
+    def drawn(k, top_p):
+        rows = wide(x[:8])
+        return [int(np.argmax(scores(kept(p, row, k, top_p, 0.0), 7, 0, SAMPLE))) for p, row in zip(softmax(rows), rows)]
+
+    yield Case("sampling", "sample", "64x32000 top-k 50", "int64", lambda: tn.sample(x, top_k=50, seed=7), lambda: drawn(50, 1.0), moved=size(x), rows=8)
+    yield Case("sampling", "sample", "64x32000 top-p 0.9", "int64", lambda: tn.sample(x, top_p=0.9, seed=7), lambda: drawn(0, 0.9), moved=size(x), rows=8)
+
+
 FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
 
 

@@ -212,7 +212,7 @@ def test_ops_of_one():
     facts = run("ops", "attention", "--json").json
     assert facts["strategies"] == tenor.strategies("attention") and facts["class"] == "contraction"
     assert facts["dtypes"] == ["float64", "float32", "float16", "bfloat16"]
-    assert {"name": "causal", "type": "object | None", "required": False, "default": False} in facts["parameters"]
+    assert {"name": "causal", "type": "bool | str | None", "required": False, "default": False} in facts["parameters"]
     assert run("ops", "bitwise_left_shift", "--json").json["dtypes"] == ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
     text = run("ops", "softmax").out
     assert text.startswith("softmax(x: array, dim: int = -1, *, out: array | tuple[array, ...] | None = None)\n") and "float64, float32, float16, bfloat16\n" in text
@@ -265,3 +265,10 @@ def test_the_zsh_script_is_read_by_zsh(tmp_path):
 def test_json_is_json_everywhere():
     for words in (["info", "--no-limits"], ["ops"], ["ops", "sort"], ["check", "softmax", "--draws=20"], ["run", "zeros", "2,3"]):
         json.loads(run(*words, "--json").out)
+
+
+def test_ops_says_which_strategies_can_be_asked_for():
+    assert "strategy=fallback" in run("ops", "attention").out and "not by an argument" in run("ops", "matmul").out
+    facts = run("ops", "attention", "--json").json
+    assert facts["strategy_argument"] and set(facts["not_on_cpu"]) == {"flash_tensorcore", "flash_unit"}
+    assert run("ops", "matmul", "--json").json["strategy_argument"] is False

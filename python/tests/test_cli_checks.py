@@ -300,3 +300,15 @@ def test_a_wrong_demo_is_status_1(monkeypatch):
     monkeypatch.setitem(demo.FAMILIES, "view", lambda: [demo.Case("view", "neg", "2", "int64", lambda: tenor.neg(tenor.arange(2)), lambda: [0, 1])])
     done = run("demo", "view")
     assert done.status == 1 and "WRONG" in done.out
+
+
+def test_the_families_of_ops_are_checked():
+    for family, named in (("activation", "row."), ("scan", ".")):
+        facts = run("check", family, "--draws=20", "--json").json
+        assert facts["properties"] and facts["failures"] == [] and any(named in p for p in facts["properties"])
+
+
+def test_counts_agree_in_number():
+    from tenor._cli.output import count
+
+    assert [count(1, "draw"), count(2, "draw"), count(1, "property"), count(0, "property")] == ["1 draw", "2 draws", "1 property", "0 properties"]

@@ -90,3 +90,15 @@ def test_a_narrow_terminal_and_one_without_colour(monkeypatch):
 ])
 def test_mistakes(words, said):
     run("explain", *words).refused(*said)
+
+
+def test_self_s_weights_and_joined_lines():
+    assert "mul" in run("explain", "x * self.weight", "x=f32[4]", "self.weight=f32[4]", "--device=h200").out
+    run("explain", "x / x.sum(-1)", "x=f32[3,4]", "--device=h200").refused("dim -1; in x / x.sum(-1); sum dropped dim 1")
+
+
+def test_what_is_no_svg_and_what_no_memory_holds_is_refused(tmp_path):
+    run("explain", "x.exp()", "x=f32[4]", f"--svg={tmp_path}/roof.png").refused("must end in .svg")
+    assert not (tmp_path / "roof.png").exists()
+    for shape in ("f32[99999999999999999999]", "f32[9999999999,9999999999]"):
+        run("explain", "x.exp()", f"x={shape}", "--device=h200").refused("9999999999")

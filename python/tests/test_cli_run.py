@@ -224,3 +224,10 @@ def test_options_of_a_help_for_an_operator():
 
 def test_without_arguments():
     run("run").refused("an operator's name is missing")
+
+
+def test_a_list_of_files(tmp_path):
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.full((1, 2), ord(name), np.float32))
+    run("run", "cat", f"[{tmp_path}/a.npy, {tmp_path}/b.npy]", "-o", str(tmp_path / "c.npy"))
+    assert np.array_equal(np.load(tmp_path / "c.npy"), [[97, 97], [98, 98]])

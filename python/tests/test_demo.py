@@ -26,6 +26,15 @@ def test_a_row_states_strategy_error_time_and_share(capsys):
     assert rope["error"] < 1e-6 and rope["ms"] > 0 and rope["share"] > 0 and rope["bound"] == "memory"
 
 
+def test_every_family_with_operators_has_a_row():
+    assert {o[1] for o in tn._tenor._operators()} == set(demo.FAMILIES)
+
+
+def test_drawn_tokens_are_the_reference_s():
+    for case in demo.sampling_cases():
+        assert demo.error_of(case.run()[: case.rows], case.want()) == 0
+
+
 def test_the_strategy_is_the_one_taken():
     case = next(demo.attention_cases())
     assert demo.strategy_of(case) == "fallback"

@@ -2,7 +2,7 @@
 arguments which must be refused are. Operators that a device has no kernel for are counted and named, and fail nothing. Exit
 status 1 when a draw fails; it is reproduced by the seed printed."""
 from tenor._cli.arguments import UsageError, add_device, add_json, add_threads, at_least, nearest, require_device, use_threads
-from tenor._cli.output import Progress, paint, print_json
+from tenor._cli.output import Progress, count, paint, print_json
 
 EXAMPLES = [
     "tenor check                              every family, a few seconds",
@@ -88,8 +88,8 @@ def report(args, among, tally):
                     "seconds": round(tally.seconds, 3)})
     else:
         word = paint("FAILED", "31") if bad else paint("ok", "32")
-        print(f"{word}: {tally.passed} draws passed, {bad} failed, {tally.refused} calls refused as they must be; "
-              f"{len(among)} properties, {args.device}, {tally.seconds:.1f} s")
+        print(f"{word}: {count(tally.passed, 'draw')} passed, {bad} failed, {count(tally.refused, 'call')} refused as they must be; "
+              f"{count(len(among), 'property')}, {args.device}, {tally.seconds:.1f} s")
         if tally.missing:
-            print(f"no kernel on {args.device} yet: " + ", ".join(f"{op} ({n} draws)" for op, n in sorted(tally.missing.items())))
+            print(f"no kernel on {args.device} yet: " + ", ".join(f"{op} ({count(n, 'draw')})" for op, n in sorted(tally.missing.items())))
     return int(bad > 0)

@@ -1,7 +1,7 @@
 """Every operator family on real shapes: the strategy taken, the error against a float64 reference, the time, and the share
 of this machine's limit, measured anew. Exit status 1 when a result is wrong."""
 from tenor._cli.arguments import UsageError, add_threads, nearest, require_device, use_threads
-from tenor._cli.output import Progress, paint
+from tenor._cli.output import Progress, count, paint
 
 EXAMPLES = [
     "tenor demo                  every family; about half a minute",
@@ -67,7 +67,7 @@ def _limits(silent):
     with Progress("demo: measuring this machine's limits"):
         limits = _cpu_limits() if demo.PLACE == "cpu" else demo.GpuLimits()
     if not silent:
-        where = f"{tenor.get_num_threads()} threads" if demo.PLACE == "cpu" else demo.PLACE
+        where = count(tenor.get_num_threads(), "thread") if demo.PLACE == "cpu" else demo.PLACE
         print(f"{where}; limits: copy {limits.copy_bytes / 1e9:.1f} GB/s, float32 "
               f"{limits.float32_flops / 1e9:.0f} GFLOP/s, bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s")
         print(paint(f"{'family':12}{'operator':12}{'shape':24}{'dtype':10}{'strategy':16}{'error':>9}{'ms':>11}  share of limit", "1"))

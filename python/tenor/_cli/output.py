@@ -17,6 +17,12 @@ def paint(text, code, stream=None):
     return f"\x1b[{code}m{text}\x1b[0m" if colourful(stream or sys.stdout) else text
 
 
+def count(number, word):
+    """ "1 thread", "2 threads", "3 properties"."""
+    plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
+    return f"{number} {word if number == 1 else plural}"
+
+
 def width():
     """Columns to write in: the terminal's, or no limit where output goes elsewhere."""
     if not sys.stdout.isatty():
