@@ -101,6 +101,7 @@ Arrays without_masks(const char* op, const Tensor& x, const std::vector<Tensor>&
     if (entry.device().type == DeviceType::kMeta)
       fail<UnsupportedError>("{}: the size of a boolean read depends on data", op);
     const bool padded = writes && core::on_cuda(entry);
+    if (!padded && core::on_cuda(entry)) core::backend(entry.device()).check_may_wait(op, entry.device());
     const Tensor where = padded ? padded_places(op, entry, mask_count.value_or(entry.numel()))
                                 : transpose(nonzero(entry), 0, 1);
     for (int d = 0; d < entry.ndim(); ++d) out.add(select(where, 0, d), padded);
