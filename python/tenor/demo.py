@@ -181,6 +181,20 @@ def sampling_cases():
     yield Case("sampling", "sample", "64x32000 top-p 0.9", "int64", lambda: tn.sample(x, top_p=0.9, seed=7), lambda: drawn(0, 0.9), moved=size(x), rows=8)
 
 
+def paged_cases():
+    """A decode step of four sequences, grouped heads, pages in random order."""
+    sequences, keys, page = 4, 1024, 16
+    tables = np.random.default_rng(1).permutation(sequences * keys // page).reshape(sequences, -1)
+    for dtype in ("float32", "bfloat16"):
+        q, k, v = data((sequences, 32, 128), *[(tables.size, page, 8, 128)] * 2, dtype=dtype)
+        host = tn.paged.HostPlan(page, tables.size, tables, [keys] * sequences, range(sequences), [keys - 1] * sequences)
+        plan = tn.paged.DevicePlan.upload(host, like=q)
+        rows = lambda x: np.repeat(wide(x)[tables].reshape(sequences, keys, 8, 128).swapaxes(1, 2), 4, 1)
+        yield Case("paged", "paged.attention", "B4 H32/8 S1024 D128", dtype, lambda q=q, k=k, v=v, plan=plan: plan.attention(q, k, v),
+                   lambda q=q, k=k, v=v, rows=rows: attend(wide(q)[:, :, None], rows(k), rows(v), False)[:, :, 0],
+                   moved=2 * size(q) + size(k, v), flops=4 * sequences * 32 * keys * 128)
+
+
 FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
 
 
@@ -261,7 +275,7 @@ def show(row):
     if "missing" in row:
         return f"{row['family']:12}{row['op']:12}{row['shape']:24}{row['dtype']:10}{row['missing']}"
     share = "no data moves" if row["share"] is None else f"{100 * row['share']:4.0f}% of {'copy' if row['bound'] == 'memory' else 'FLOPs'}"
-    return f"{row['family']:12}{row['op']:12}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
+    return f"{row['family']:12}{row['op']:16}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
 
 
 def wrong(row):
