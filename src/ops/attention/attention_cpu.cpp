@@ -86,8 +86,8 @@ class Fallback {
 
   /// The panels that any row of the block sees. Both ends of a row's range rise with its index.
   void set_keys(Block& b) const {
-    const KeyRange first = visible_keys(p_, *b.segment, b.row_begin),
-                   last = visible_keys(p_, *b.segment, b.row_end - 1);
+    const KeyRange first = seen_keys(p_, *b.segment, b.row_begin),
+                   last = seen_keys(p_, *b.segment, b.row_end - 1);
     b.key_begin = first.begin / kPanel * kPanel;
     b.key_end = std::max(round_up(last.end, kKeyStep), b.key_begin);
     b.stride = b.key_end - b.key_begin + 16;  // rows a power of two apart would share cache sets

@@ -256,7 +256,7 @@ template <class Weights, class C>
 void softmax_row(const Block& b, int64_t r) {
   const Problem& p = *b.problem;
   const int64_t step = Weights::kVectors * static_cast<int64_t>(hn::Lanes(Tag<C>()));
-  const KeyRange seen = visible_keys(p, *b.segment, b.row(r));
+  const KeyRange seen = seen_keys(p, *b.segment, b.row(r));
   Row<C> row{static_cast<C*>(b.scores) + r * b.stride, 0, 0, b.key_end - b.key_begin};
   row.lo = std::clamp<int64_t>(seen.begin - b.key_begin, 0, row.count);
   row.hi = std::clamp<int64_t>(seen.end - b.key_begin, row.lo, row.count);

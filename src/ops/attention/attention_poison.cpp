@@ -15,7 +15,7 @@ bool attends(const Block& b, int64_t r, int64_t j) {
   const Problem& p = *b.problem;
   const Segment& s = *b.segment;
   const int64_t h = b.head(r), i = b.row(r);
-  const KeyRange range = visible_keys(p, s, i);
+  const KeyRange range = seen_keys(p, s, i);
   if (j < range.begin || j >= range.end) return false;
   if (p.mask.data && !static_cast<const bool*>(p.mask.data)[s.mask + h * p.mask.head + i * p.mask.row + j * p.mask.col])
     return false;

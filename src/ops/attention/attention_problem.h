@@ -56,8 +56,8 @@ struct KeyRange {
   int64_t begin, end;
 };
 inline KeyRange visible_keys(const Problem& p, const Segment& s, int64_t i) {
-  const int64_t at = (p.causal == Causal::kTopLeft ? i : i + s.keys - s.queries) + s.shift;
-  int64_t begin = s.first, end = s.keys;
+  const int64_t at = p.causal == Causal::kTopLeft ? i : i + s.keys - s.queries;
+  int64_t begin = 0, end = s.keys;
   if (p.causal != Causal::kOff) end = std::min(end, at + 1);
   if (p.left >= 0) begin = std::max(begin, at - p.left);
   if (p.right >= 0) end = std::min(end, at + p.right + 1);

@@ -5,7 +5,7 @@
 #include "src/core/output.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
-#include "src/ops/attention/attention_problem.h"
+#include "src/ops/attention/attention_keys.h"
 #include "src/ops/paged/paged_plan.h"
 
 namespace tenor::paged {
@@ -103,7 +103,7 @@ void run_parts(const Call& c, Problem& p, const Parts& parts) {
   const Schedule schedule(*c.plan);
   for (int64_t i = 0; i < queries; ++i) {
     const int64_t keys = schedule.keys(i);
-    const attn::KeyRange seen = attn::visible_keys(p, schedule.segment(p, i, 1, keys), 0);
+    const attn::KeyRange seen = attn::seen_keys(p, schedule.segment(p, i, 1, keys), 0);
     const int64_t each = (seen.end - seen.begin + c.splits - 1) / c.splits;
     for (int64_t n = 0; n < c.splits; ++n) {
       const int64_t end = std::min(seen.end, seen.begin + (n + 1) * each);
