@@ -22,10 +22,10 @@ class Staging {
     static auto* staging = new Staging;
     return *staging;
   }
-  /// Copies `bytes` of `from` to the device on that stream.
-  void copy(void* to, const void* from, size_t bytes, cudaStream_t stream) {
+  /// Copies `bytes` of `from` to that device, which is current, on its stream.
+  void copy(void* to, const void* from, size_t bytes, Device device, cudaStream_t stream) {
     std::lock_guard lock(mutex_);
-    Buffer& buffer = free_buffer(bytes);
+    const Buffer& buffer = free_buffer(bytes, device);
     std::memcpy(buffer.memory, from, bytes);
     check(cudaMemcpyAsync(to, buffer.memory, bytes, cudaMemcpyHostToDevice, stream), "paged.update_");
     check(cudaEventRecord(buffer.done, stream), "paged.update_");
@@ -35,12 +35,13 @@ class Staging {
   struct Buffer {
     void* memory;
     size_t bytes;
-    cudaEvent_t done;
+    int device;
+    cudaEvent_t done;  // the device's
   };
-  Buffer& free_buffer(size_t bytes) {
-    for (Buffer& b : buffers_)
-      if (b.bytes >= bytes && cudaEventQuery(b.done) == cudaSuccess) return b;
-    Buffer b{nullptr, std::max<size_t>(bytes, 4096), nullptr};
+  const Buffer& free_buffer(size_t bytes, Device device) {
+    for (const Buffer& b : buffers_)
+      if (b.bytes >= bytes && b.device == device.index && cudaEventQuery(b.done) == cudaSuccess) return b;
+    Buffer b{nullptr, std::max<size_t>(bytes, 4096), device.index, nullptr};
     check(cudaHostAlloc(&b.memory, b.bytes, cudaHostAllocPortable), "paged.update_");
     check(cudaEventCreateWithFlags(&b.done, cudaEventDisableTiming), "paged.update_");
     return buffers_.emplace_back(b);
@@ -170,7 +171,7 @@ void paged_write(State& plan, const std::vector<int32_t>& words) {
     throw UnsupportedError(
         "paged.update_: a graph would replay today's schedule; update the plan outside of the capture, or from device "
         "arrays");
-  Staging::instance().copy(plan.memory.raw(), words.data(), words.size() * sizeof(int32_t), stream);
+  Staging::instance().copy(plan.memory.raw(), words.data(), words.size() * sizeof(int32_t), plan.device, stream);
 }
 
 void paged_refill(const State& plan, const Tensor& tables, const Tensor& lengths, const Tensor& sequence_ids,
