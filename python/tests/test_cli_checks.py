@@ -309,6 +309,7 @@ def test_the_families_of_ops_are_checked():
 
 
 def test_counts_agree_in_number():
-    from tenor._cli.output import count
+    from tenor._cli.output import bytes_text, count
 
+    assert [bytes_text(n) for n in (0, 1023, 1536, 625999872)] == ["0 B", "1023 B", "1.50 KiB (1536 B)", "597 MiB (625999872 B)"]
     assert [count(1, "draw"), count(2, "draw"), count(1, "property"), count(0, "property")] == ["1 draw", "2 draws", "1 property", "0 properties"]

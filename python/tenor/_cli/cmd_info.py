@@ -6,7 +6,7 @@ import os
 import platform
 
 from tenor._cli.arguments import add_json, add_threads, use_threads
-from tenor._cli.output import Progress, paint, print_json, width
+from tenor._cli.output import Progress, bytes_text, paint, print_json, width
 
 EXAMPLES = [
     "tenor info                  everything",
@@ -75,7 +75,7 @@ def gather(limits=True, again=False):
     if limits:
         facts["limits"] = {name: measured_limits(name, again) for name in devices()}
         facts["limits"].update({name: known_limits(name) for name in ("h200", "h100", "a100")})
-    facts["caches"] = {"folder": cache_folder(), "memory kept for reuse": f"{tenor.cached_bytes()} B", **settings()}
+    facts["caches"] = {"folder": cache_folder(), "memory kept for reuse": bytes_text(tenor.cached_bytes()), **settings()}
     return facts
 
 

@@ -23,6 +23,15 @@ def count(number, word):
     return f"{number} {word if number == 1 else plural}"
 
 
+def bytes_text(number):
+    """ "512 B", "1.50 KiB", "597 MiB": three digits, and the exact number where the unit hides it."""
+    scaled, units = float(number), iter(("B", "KiB", "MiB", "GiB", "TiB"))
+    unit = next(units)
+    while scaled >= 1024 and unit != "TiB":
+        scaled, unit = scaled / 1024, next(units)
+    return f"{number} B" if unit == "B" else f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {unit} ({number} B)"
+
+
 def width():
     """Columns to write in: the terminal's, or no limit where output goes elsewhere."""
     if not sys.stdout.isatty():
