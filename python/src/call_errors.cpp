@@ -7,7 +7,8 @@
 namespace tenor::python {
 namespace {
 
-/// The exception to raise in place of nanobind's, from the function and the arguments; invalid where none could be made.
+/// The exception to raise in place of nanobind's, from the function and the arguments; invalid where none could be
+/// made.
 nb::object told_better(PyObject* function, PyObject* const* args, Py_ssize_t positional, PyObject* names) {
   nb::list given;
   for (Py_ssize_t i = 0; i < positional; ++i) given.append(nb::handle(args[i]));
@@ -80,11 +81,15 @@ void wrap_all(nb::handle scope) {
 }  // namespace
 
 void tell_misfits(nb::module_& m) {
-  m.def("_set_type_attribute", [](nb::handle type, nb::str name, nb::handle value) {
-    auto* t = reinterpret_cast<PyTypeObject*>(type.ptr());
-    if (PyDict_SetItem(t->tp_dict, name.ptr(), value.ptr()) < 0) throw nb::python_error();
-    PyType_Modified(t);
-  }, "type"_a, "name"_a, "value"_a, "type.name = value, for the types of nanobind's functions, which Python code may not change.");
+  m.def(
+      "_set_type_attribute",
+      [](nb::handle type, nb::str name, nb::handle value) {
+        auto* t = reinterpret_cast<PyTypeObject*>(type.ptr());
+        if (PyDict_SetItem(t->tp_dict, name.ptr(), value.ptr()) < 0) throw nb::python_error();
+        PyType_Modified(t);
+      },
+      "type"_a, "name"_a, "value"_a,
+      "type.name = value, for the types of nanobind's functions, which Python code may not change.");
   wrap_all(m);
   for (nb::handle value : members(m))
     if (PyType_Check(value.ptr()) && nb::type_check(value)) wrap_all(value);

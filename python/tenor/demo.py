@@ -168,6 +168,20 @@ def attention_cases():
                    moved=4 * size(q), flops=4 * 8 * 64 * (1024 * 1025 // 2 if causal else 1024 * 1024))
 
 
+def paged_cases():
+    count, pages = 16, 32  # sequences, pages of 16 keys in each
+    q, k, v = data((count, 8, 64), (count * pages, 16, 8, 64), (count * pages, 16, 8, 64))
+    tables = np.random.default_rng(2).permutation(count * pages).reshape(count, pages)
+    host = tn.paged.HostPlan(16, count * pages, tables, [16 * pages] * count, np.arange(count), [16 * pages - 1] * count)
+    plan = tn.paged.DevicePlan.upload(host, like=q)
+
+    def gathered(pool):
+        return wide(pool)[tables].reshape(count, 16 * pages, 8, 64).swapaxes(1, 2)
+
+    yield Case("paged", "paged.attention", "16 rows, 512 keys", "float32", lambda: plan.attention(q, k, v),
+               lambda: attend(wide(q)[:, :, None], gathered(k), gathered(v), False)[:, :, 0], moved=size(q, k, v, q), flops=4 * count * 8 * 64 * 16 * pages)
+
+
 def sampling_cases():
     from tenor.checking.check_sampling import SAMPLE, kept, scores  # filters by sorting, and the race of a Philox of its own
 
@@ -273,9 +287,9 @@ def measure(case, limits):
 
 def show(row):
     if "missing" in row:
-        return f"{row['family']:12}{row['op']:12}{row['shape']:24}{row['dtype']:10}{row['missing']}"
+        return f"{row['family']:12}{row['op']:17}{row['shape']:24}{row['dtype']:10}{row['missing']}"
     share = "no data moves" if row["share"] is None else f"{100 * row['share']:4.0f}% of {'copy' if row['bound'] == 'memory' else 'FLOPs'}"
-    return f"{row['family']:12}{row['op']:16}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
+    return f"{row['family']:12}{row['op']:17}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
 
 
 def wrong(row):

@@ -13,7 +13,8 @@ std::string element_text(const Tensor& x, int64_t at) {
   return core::visit(x.dtype(), [&]<class T>() -> std::string {
     const T value = x.data<T>()[at];
     if (x.dtype() == boolean) return core::cast<int64_t>(value) != 0 ? "true" : "false";
-    if (is_float(x.dtype()) || is_float8(x.dtype())) return core::text("{:.6g}", static_cast<double>(core::widen(value)));
+    if (is_float(x.dtype()) || is_float8(x.dtype()))
+      return core::text("{:.6g}", static_cast<double>(core::widen(value)));
     if (is_signed(x.dtype())) return core::text("{}", core::cast<int64_t>(value));
     return core::text("{}", core::cast<uint64_t>(value));
   });

@@ -1,9 +1,9 @@
+#include "tenor/print.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <sstream>
-
-#include "tenor/print.h"
 
 namespace tenor {
 namespace {
@@ -23,7 +23,8 @@ TEST(Print, ValuesDtypeShapeAndDevice) {
 }
 
 TEST(Print, StridesAreFollowed) {
-  EXPECT_EQ(to_string(made<int32_t>(int32, {3, 2}, {0, 1, 2, 3, 4, 5}, {1, 3})), "tensor([[0, 3], [1, 4], [2, 5]], int32, (3, 2), cpu)");
+  EXPECT_EQ(to_string(made<int32_t>(int32, {3, 2}, {0, 1, 2, 3, 4, 5}, {1, 3})),
+            "tensor([[0, 3], [1, 4], [2, 5]], int32, (3, 2), cpu)");
 }
 
 TEST(Print, LongDimsShowTheirEnds) {
@@ -34,7 +35,8 @@ TEST(Print, LongDimsShowTheirEnds) {
   EXPECT_EQ(to_string(x, 1), "tensor([0, ..., 99], int64, (100,), cpu)");
   EXPECT_EQ(to_string(x, 0), "tensor([...], int64, (100,), cpu)");
   EXPECT_EQ(to_string(made<int64_t>(int64, {6}, {0, 1, 2, 3, 4, 5})), "tensor([0, 1, 2, 3, 4, 5], int64, (6,), cpu)");
-  EXPECT_EQ(to_string(made<int64_t>(int64, {7}, {0, 1, 2, 3, 4, 5, 6})), "tensor([0, 1, 2, ..., 4, 5, 6], int64, (7,), cpu)");
+  EXPECT_EQ(to_string(made<int64_t>(int64, {7}, {0, 1, 2, 3, 4, 5, 6})),
+            "tensor([0, 1, 2, ..., 4, 5, 6], int64, (7,), cpu)");
   EXPECT_NE(to_string(x, INT64_MAX).find("50"), std::string::npos);
 }
 
