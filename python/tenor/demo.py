@@ -168,20 +168,6 @@ def attention_cases():
                    moved=4 * size(q), flops=4 * 8 * 64 * (1024 * 1025 // 2 if causal else 1024 * 1024))
 
 
-def paged_cases():
-    count, pages = 16, 32  # sequences, pages of 16 keys in each
-    q, k, v = data((count, 8, 64), (count * pages, 16, 8, 64), (count * pages, 16, 8, 64))
-    tables = np.random.default_rng(2).permutation(count * pages).reshape(count, pages)
-    host = tn.paged.HostPlan(16, count * pages, tables, [16 * pages] * count, np.arange(count), [16 * pages - 1] * count)
-    plan = tn.paged.DevicePlan.upload(host, like=q)
-
-    def gathered(pool):
-        return wide(pool)[tables].reshape(count, 16 * pages, 8, 64).swapaxes(1, 2)
-
-    yield Case("paged", "paged.attention", "16 rows, 512 keys", "float32", lambda: plan.attention(q, k, v),
-               lambda: attend(wide(q)[:, :, None], gathered(k), gathered(v), False)[:, :, 0], moved=size(q, k, v, q), flops=4 * count * 8 * 64 * 16 * pages)
-
-
 def sampling_cases():
     from tenor.checking.check_sampling import SAMPLE, kept, scores  # filters by sorting, and the race of a Philox of its own
 
