@@ -99,16 +99,6 @@ struct Slot {
     return Sequence::inside(offset_at(p.cu_q, n), 0, p.queries) * packed / rows + n;
   }
 };
-
-__device__ __forceinline__ KeyRange visible_keys(const DeviceProblem& p, const Sequence& s, int64_t i) {
-  const int64_t at = p.causal == Causal::kTopLeft ? i : i + s.keys - s.queries;
-  int64_t begin = 0, end = s.keys;
-  if (p.causal != Causal::kOff && at + 1 < end) end = at + 1;
-  if (p.left >= 0 && at - p.left > begin) begin = at - p.left;
-  if (p.right >= 0 && at + p.right + 1 < end) end = at + p.right + 1;
-  if (begin > s.keys) begin = s.keys;
-  return {begin, end < begin ? begin : end};
-}
 #endif
 
 }  // namespace tenor::attn

@@ -51,11 +51,13 @@ struct Problem {
   int64_t group() const { return heads / kv_heads; }
 };
 
-/// Keys [begin, end) that the diagonal and the window let query i see; empty as begin == end.
+/// Keys [begin, end) that the diagonal and the window let query i see; empty as begin == end. Of a Problem and its
+/// Segment, or of what kernels hold of them.
 struct KeyRange {
   int64_t begin, end;
 };
-inline KeyRange visible_keys(const Problem& p, const Segment& s, int64_t i) {
+template <class AnyProblem, class AnySegment>
+constexpr KeyRange visible_keys(const AnyProblem& p, const AnySegment& s, int64_t i) {
   const int64_t at = p.causal == Causal::kTopLeft ? i : i + s.keys - s.queries;
   int64_t begin = 0, end = s.keys;
   if (p.causal != Causal::kOff) end = std::min(end, at + 1);
