@@ -1,7 +1,10 @@
 // Attention on a GPU, against the float64 reference: every strategy that takes a problem, options crossed.
+#include <cuda_runtime_api.h>
+
 #include <functional>
 #include <limits>
 
+#include "src/core/output.h"
 #include "src/cuda/testing.h"
 #include "src/ops/attention/attention_reference.h"
 #include "tenor/modes.h"
@@ -427,6 +430,58 @@ TEST_P(AttentionCudaOf, VarlenHidesTheNextSequence) {
       EXPECT_TRUE(same_bits(narrow(got, 0, 0, 40), narrow(clean, 0, 0, 40))) << strategy << " D" << D;
       EXPECT_TRUE(std::isnan(reference::at(got, {50, 0, 0}))) << strategy;
     }
+  }
+}
+
+TEST_F(AttentionCuda, VarlenReplaysWithNewOffsets) {
+  Random random(17);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  for (const std::string strategy : {"flash_unit", "flash_tensorcore"}) {
+    const StreamGuard guard(stream);
+    const Tensor q = on_gpu(random.dense({300, 40, 64}, bfloat16)), k = on_gpu(random.dense({310, 8, 64}, bfloat16));
+    const Tensor cq = offsets({0, 10, 20}, int32), ck = offsets({0, 10, 20}, int32), out = q.clone();
+    const AttentionVarlenOptions o{.causal = true, .strategy = strategy, .out = out};
+    attention_varlen(q, k, k, cq, ck, o);
+    synchronize(kGpu);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    attention_varlen(q, k, k, cq, ck, o);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    for (const int64_t middle : {1, 130, 280}) {
+      core::copy_into(offsets({0, middle, 300}, int32), cq);
+      core::copy_into(offsets({0, middle + 5, 310}, int32), ck);
+      ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+      synchronize(kGpu);
+      EXPECT_TRUE(
+          same_bits(on_cpu(out), on_cpu(attention_varlen(q, k, k, cq, ck, {.causal = true, .strategy = strategy}).out)))
+          << strategy << " " << middle;
+    }
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+  }
+  cudaStreamDestroy(stream);
+}
+
+// Few queries: heads of a group share tiles, and keys are cut into parts.
+TEST_P(AttentionCudaOf, DecodeStepsMatchTheReference) {
+  Random random(18);
+  for (const int64_t D : {64, 128}) {
+    const Operands x = draw(random, GetParam(), 2, 6, 2, 2, 1300, D, 32);
+    check(random, x, {.causal = true, .sinks = random.dense({6}, float32)});
+    check(random, x, {.mask = random.mask({2, 1, 1, 1300}, 0.5), .softcap = 2.0});
+    check(random, x, {.mask = filled({1300}, boolean, [](int64_t j) { return j > 600 && j < 700; })});
+    Operands bad = x;
+    bad.v = x.v.clone();
+    for (const int64_t key : {3, 650, 1299}) put(bad.v, key * 32 + 1, key == 650 ? kInf : kNan);
+    check(random, bad, {.window = {900, -1}});
+    check(random, bad, {.mask = filled({1300}, boolean, [](int64_t j) { return j > 600 && j < 1200; })});
+    const Tensor both = attention(on_gpu(x.q), on_gpu(x.k), on_gpu(x.v), {.causal = true}).out;
+    const auto second = [](const Tensor& t) { return on_gpu(narrow(t, 0, 1, 1)); };
+    EXPECT_TRUE(same_bits(on_cpu(attention(second(x.q), second(x.k), second(x.v), {.causal = true}).out),
+                          on_cpu(narrow(both, 0, 1, 1))));
   }
 }
 

