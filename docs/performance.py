@@ -19,6 +19,7 @@ MACHINES = {  # by the beginning of a record file's name, up to its date
              "run (bytes read and written), of what arithmetic bounds the vendor's bfloat16 product."),
     "cpu2": ("Two CPU cores", "Single calls by the clock; medians, both libraries in turn. The limit is the copy from memory: data that stays in the "
              "caches goes beyond it."),
+    "cpu1-epyc": ("One core of an AMD EPYC with AVX-512, without AMX", "The least of many calls, on a machine that was busy beside."),
     "cpu16-xeon": ("Sixteen threads of an Intel Xeon with AMX", "As above."),
     "cpu2-epyc": ("Two cores of an AMD EPYC with AVX-512, without AMX", "As above."),
 }
