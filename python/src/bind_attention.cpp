@@ -1,4 +1,5 @@
 #include "bind_attention.h"
+
 #include "src/core/text.h"
 
 namespace tenor::python {
@@ -48,8 +49,8 @@ void bind_attention(nb::module_& m) {
   m.def(
       "attention",
       [result](Array query, Array key, Array value, OptionalArray mask, OptionalArray bias, OptionalReal scale,
-               Option<Takes::kCausal> causal, Option<Takes::kWindow> window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
-               bool return_lse, Out out) {
+               Option<Takes::kCausal> causal, Option<Takes::kWindow> window, OptionalReal softcap, OptionalArray sinks,
+               const std::string& strategy, bool return_lse, Out out) {
         Call call("attention", out);
         const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);
         AttentionOptions o;
@@ -78,8 +79,8 @@ Raises ShapeError, DTypeError, DeviceError, ValueError, UnsupportedError.)");
   m.def(
       "attention_varlen",
       [result](Array query, Array key, Array value, Array cu_seqlens_q, Array cu_seqlens_k, OptionalReal scale,
-               Option<Takes::kCausal> causal, Option<Takes::kWindow> window, OptionalReal softcap, OptionalArray sinks, const std::string& strategy,
-               bool return_lse, Out out) {
+               Option<Takes::kCausal> causal, Option<Takes::kWindow> window, OptionalReal softcap, OptionalArray sinks,
+               const std::string& strategy, bool return_lse, Out out) {
         Call call("attention_varlen", out);
         const Tensor q = call.array("query", query), k = call.array("key", key), v = call.array("value", value);
         const Tensor cu_q = call.array("cu_seqlens_q", cu_seqlens_q), cu_k = call.array("cu_seqlens_k", cu_seqlens_k);

@@ -6,7 +6,8 @@
 
 namespace tenor::python {
 
-/// causal=, window=, workspace=: any Python object, checked with the operator's name; what it may be is said in signatures.
+/// causal=, window=, workspace=: any Python object, checked with the operator's name; what it may be is said in
+/// signatures.
 enum class Takes { kAnything, kCausal, kWindow };
 template <Takes kWhat>
 struct Option {
@@ -37,7 +38,8 @@ template <tenor::python::Takes kWhat>
 struct nanobind::detail::type_caster<tenor::python::Option<kWhat>> {
   using Takes = tenor::python::Takes;
   static constexpr auto kCausal = const_name<kWhat == Takes::kCausal>("bool | str", "object");
-  NB_TYPE_CASTER(tenor::python::Option<kWhat>, const_name<kWhat == Takes::kWindow>(const_name("tuple[int, int]"), kCausal))
+  NB_TYPE_CASTER(tenor::python::Option<kWhat>,
+                 const_name<kWhat == Takes::kWindow>(const_name("tuple[int, int]"), kCausal))
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
     value.object = src;
     return true;

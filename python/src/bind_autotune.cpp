@@ -37,7 +37,8 @@ void bind_autotune(nb::module_& m) {
         return core::forget_tunings(op, problem, machine);
       },
       "op"_a, "problem"_a = "", "machine"_a = "",
-      "Forgets the tunings of an operator (of one problem, of one machine), or all of them for \"\". Returns how many.");
+      "Forgets the tunings of an operator (of one problem, of one machine), or all of them for \"\". Returns how "
+      "many.");
   m.def(
       "_machine_key", [](const std::string& device) { return core::tuning_machine(device_from_name(device)); },
       "device"_a = "cpu",

@@ -103,10 +103,12 @@ void bind_contract(nb::module_& m) {
         "ValueError for a\n"
         "count out of range, ShapeError for unequal sizes.");
   nb::handle tensor = m.attr("Tensor");
-  tensor.attr("__matmul__") = nb::cpp_function([](nb::handle x, nb::handle other) { return matmul_operator(x, other); },
-      nb::scope(tensor), nb::name("__matmul__"), nb::is_method(), nb::is_operator());
-  tensor.attr("__rmatmul__") = nb::cpp_function([](nb::handle x, nb::handle other) { return matmul_operator(other, x); },
-      nb::scope(tensor), nb::name("__rmatmul__"), nb::is_method(), nb::is_operator());
+  tensor.attr("__matmul__") =
+      nb::cpp_function([](nb::handle x, nb::handle other) { return matmul_operator(x, other); }, nb::scope(tensor),
+                       nb::name("__matmul__"), nb::is_method(), nb::is_operator());
+  tensor.attr("__rmatmul__") =
+      nb::cpp_function([](nb::handle x, nb::handle other) { return matmul_operator(other, x); }, nb::scope(tensor),
+                       nb::name("__rmatmul__"), nb::is_method(), nb::is_operator());
 }
 
 }  // namespace tenor::python

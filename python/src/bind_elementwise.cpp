@@ -253,19 +253,25 @@ bool is_device(nb::handle x) {
 }
 
 void bind_assignment(nb::module_& m) {
-  def_method(m, "to", [](Array x, DTypeLike dtype, DeviceLike device, Out out) {
-    Call call("to", out);
-    const Tensor t = call.array("x", x);
-    std::optional<DType> d;
-    DeviceLike where = device;
-    if (!dtype.object.is_none() && is_device(dtype.object)) where.object = dtype.object;
-    else d = call.dtype(dtype);
-    const Device target = call.device(where, t.device());
-    // What has nothing to do returns the caller's object.
-    if ((!d || *d == t.dtype()) && target == t.device() && out.object.is_none()) return nb::borrow(x.object);
-    return call.run([&] { return to(t.to(target), d.value_or(t.dtype()), {call.out()}); });
-  }, "x"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),
-     "x in another dtype (rounded once; float to integer saturates, NaN to 0) or on another device; x itself where nothing changes.");
+  def_method(
+      m, "to",
+      [](Array x, DTypeLike dtype, DeviceLike device, Out out) {
+        Call call("to", out);
+        const Tensor t = call.array("x", x);
+        std::optional<DType> d;
+        DeviceLike where = device;
+        if (!dtype.object.is_none() && is_device(dtype.object))
+          where.object = dtype.object;
+        else
+          d = call.dtype(dtype);
+        const Device target = call.device(where, t.device());
+        // What has nothing to do returns the caller's object.
+        if ((!d || *d == t.dtype()) && target == t.device() && out.object.is_none()) return nb::borrow(x.object);
+        return call.run([&] { return to(t.to(target), d.value_or(t.dtype()), {call.out()}); });
+      },
+      "x"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),
+      "x in another dtype (rounded once; float to integer saturates, NaN to 0) or on another device; x itself where "
+      "nothing changes.");
   def_method(m, "astype", [](Array x, DTypeLike dtype) {
     Call call("astype");
     const Tensor t = call.array("x", x);

@@ -1,4 +1,5 @@
-// tenor.paged: plans, attention over pages, and the cache's writers. python/tenor/paged.py gives these names their module.
+// tenor.paged: plans, attention over pages, and the cache's writers. python/tenor/paged.py gives these names their
+// module.
 #include "bind_attention.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
@@ -28,7 +29,8 @@ std::vector<int64_t> to_ints(const char* op, const std::string& name, nb::handle
     });
     return out;
   }
-  if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr())) fail<DTypeError>("{}: {} must be a sequence of ints, got {}", op, name, nb::repr(x).c_str());
+  if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr()))
+    fail<DTypeError>("{}: {} must be a sequence of ints, got {}", op, name, nb::repr(x).c_str());
   for (nb::handle item : nb::borrow<nb::sequence>(x)) {
     if (!is_integer_object(item)) fail<DTypeError>("{}: {} must hold ints, got {}", op, name, nb::repr(item).c_str());
     const auto value = to_int64(item);
@@ -51,9 +53,10 @@ std::vector<std::vector<int64_t>> to_tables(const char* op, nb::handle x) {
   return out;
 }
 
-HostPlan to_host_plan(const char* op, int64_t page_size, int64_t pages, nb::handle tables, nb::handle lengths, nb::handle ids, nb::handle positions) {
-  return HostPlan(page_size, pages, to_tables(op, tables), to_ints(op, "lengths", lengths), to_ints(op, "sequence_ids", ids),
-                  to_ints(op, "positions", positions));
+HostPlan to_host_plan(const char* op, int64_t page_size, int64_t pages, nb::handle tables, nb::handle lengths,
+                      nb::handle ids, nb::handle positions) {
+  return HostPlan(page_size, pages, to_tables(op, tables), to_ints(op, "lengths", lengths),
+                  to_ints(op, "sequence_ids", ids), to_ints(op, "positions", positions));
 }
 
 /// A DevicePlan, and an empty array of its query's library: whose stream and allocator its updates use.
@@ -75,7 +78,9 @@ Call call_of(const char* op, const Plan& plan) {
   return call;
 }
 
-bool on_device(nb::handle x) { return is_array(x) && to_tensor("paged.update_", "its array", x).device().type != DeviceType::kCpu; }
+bool on_device(nb::handle x) {
+  return is_array(x) && to_tensor("paged.update_", "its array", x).device().type != DeviceType::kCpu;
+}
 
 Tensor list_tensor(const std::vector<std::vector<int64_t>>& rows) {
   size_t width = 0;
@@ -94,7 +99,8 @@ void update(Plan& self, nb::handle host, nb::handle tables, nb::handle lengths, 
   if (!host.is_none()) {
     if (given) fail<ValueError>("{}: takes a HostPlan or the four arrays, not both", kOp);
     const HostPlan* plan = nullptr;
-    if (!nb::try_cast(host, plan) || !plan) fail<DTypeError>("{}: host must be a HostPlan, got {}", kOp, nb::repr(host).c_str());
+    if (!nb::try_cast(host, plan) || !plan)
+      fail<DTypeError>("{}: host must be a HostPlan, got {}", kOp, nb::repr(host).c_str());
     return call.compute([&] { self.plan.update_(*plan); });
   }
   if (given != 4) fail<ValueError>("{}: takes a HostPlan or all of tables, lengths, sequence_ids and positions", kOp);
@@ -137,18 +143,24 @@ bool to_flag(const char* op, nb::handle x) {
   return causal.kind() != Causal::kOff;
 }
 
-/// Whether a cache must be copied before it is written: a tenor.Tensor whose storage has other holders than its Python object and `x`.
-bool is_held_elsewhere(nb::handle object, const Tensor& x) { return nb::isinstance<Tensor>(object) && paged::is_shared(x, 2); }
+/// Whether a cache must be copied before it is written: a tenor.Tensor whose storage has other holders than its Python
+/// object and `x`.
+bool is_held_elsewhere(nb::handle object, const Tensor& x) {
+  return nb::isinstance<Tensor>(object) && paged::is_shared(x, 2);
+}
 
 nb::object append(const Plan& self, Array k, Array v, Array key_cache, Array value_cache, bool in_place) {
   const char* op = in_place ? "paged.append_" : "paged.append";
   Call call(op);
   const Tensor rows_k = call.array("k", k), rows_v = call.array("v", v);
   const Tensor kc = call.array("key_cache", key_cache), vc = call.array("value_cache", value_cache);
-  const bool copy_k = !in_place && is_held_elsewhere(key_cache.object, kc), copy_v = !in_place && is_held_elsewhere(value_cache.object, vc);
-  const paged::Caches kept = call.compute([&] { return paged::append_to(self.plan.state(), op, rows_k, rows_v, kc, vc, copy_k, copy_v); });
+  const bool copy_k = !in_place && is_held_elsewhere(key_cache.object, kc),
+             copy_v = !in_place && is_held_elsewhere(value_cache.object, vc);
+  const paged::Caches kept =
+      call.compute([&] { return paged::append_to(self.plan.state(), op, rows_k, rows_v, kc, vc, copy_k, copy_v); });
   if (in_place) return nb::none();
-  return nb::make_tuple(copy_k ? nb::cast(kept.key) : nb::borrow(key_cache.object), copy_v ? nb::cast(kept.value) : nb::borrow(value_cache.object));
+  return nb::make_tuple(copy_k ? nb::cast(kept.key) : nb::borrow(key_cache.object),
+                        copy_v ? nb::cast(kept.value) : nb::borrow(value_cache.object));
 }
 
 nb::object copy_pages(Array cache, nb::handle src, nb::handle dst, bool in_place) {
@@ -172,30 +184,40 @@ sequence_ids[i]; -1 is a padding row. Table entries past ceil(length / page_size
 
 Raises IndexError for a page, sequence id or negative position out of range, ValueError for counts that disagree, a
 negative length, a table too short.)")
-      .def("__init__", [](HostPlan* self, Int page_size, Int pages, Object tables, Object lengths, Object sequence_ids, Object positions) {
-             new (self) HostPlan(to_host_plan("paged.HostPlan", page_size, pages, tables.object, lengths.object, sequence_ids.object, positions.object));
-           }, "page_size"_a, "pages"_a, "tables"_a, "lengths"_a, "sequence_ids"_a, "positions"_a)
+      .def(
+          "__init__",
+          [](HostPlan* self, Int page_size, Int pages, Object tables, Object lengths, Object sequence_ids,
+             Object positions) {
+            new (self) HostPlan(to_host_plan("paged.HostPlan", page_size, pages, tables.object, lengths.object,
+                                             sequence_ids.object, positions.object));
+          },
+          "page_size"_a, "pages"_a, "tables"_a, "lengths"_a, "sequence_ids"_a, "positions"_a)
       .def_prop_ro("page_size", &HostPlan::page_size, "Keys of a page.")
       .def_prop_ro("pages", &HostPlan::pages, "Physical pages of the pool.")
       .def_prop_ro("queries", &HostPlan::queries, "Query rows, padding included.")
       .def_prop_ro("sequences", &HostPlan::sequences, "Sequences.")
       .def("__repr__", [](const HostPlan& p) {
-        return "HostPlan(page_size=" + std::to_string(p.page_size()) + ", pages=" + std::to_string(p.pages()) + ", sequences=" +
-               std::to_string(p.sequences()) + ", queries=" + std::to_string(p.queries()) + ")";
+        return "HostPlan(page_size=" + std::to_string(p.page_size()) + ", pages=" + std::to_string(p.pages()) +
+               ", sequences=" + std::to_string(p.sequences()) + ", queries=" + std::to_string(p.queries()) + ")";
       });
 }
 
 void bind_split_workspace(nb::module_& m) {
-  nb::class_<SplitWorkspace>(m, "_PagedSplitWorkspace", R"(Memory for float32 partial states of `splits` parts of each row's keys.
+  nb::class_<SplitWorkspace>(m, "_PagedSplitWorkspace",
+                             R"(Memory for float32 partial states of `splits` parts of each row's keys.
 
 SplitWorkspace(q, queries, heads, value_dim, splits) on q's device; passed as workspace= it asks for exactly that many
 splits. splits is 2 to 32, 4 * splits * queries * heads * (value_dim + 2) bytes at most 64 MiB (ValueError). Its shape must
 match at use (ShapeError).)")
-      .def("__init__", [](SplitWorkspace* self, Array q, Int queries, Int heads, Int value_dim, Int splits) {
-             Call call("paged.SplitWorkspace");
-             const Tensor like = call.array("q", q);
-             new (self) SplitWorkspace(call.compute([&] { return SplitWorkspace(like, queries, heads, value_dim, splits); }));
-           }, "q"_a, "queries"_a, "heads"_a, "value_dim"_a, "splits"_a)
+      .def(
+          "__init__",
+          [](SplitWorkspace* self, Array q, Int queries, Int heads, Int value_dim, Int splits) {
+            Call call("paged.SplitWorkspace");
+            const Tensor like = call.array("q", q);
+            new (self)
+                SplitWorkspace(call.compute([&] { return SplitWorkspace(like, queries, heads, value_dim, splits); }));
+          },
+          "q"_a, "queries"_a, "heads"_a, "value_dim"_a, "splits"_a)
       .def_prop_ro("splits", &SplitWorkspace::splits, "Parts of each row's keys.");
 }
 
@@ -205,48 +227,71 @@ void bind_paged(nb::module_& m) {
   bind_host_plan(m);
   bind_split_workspace(m);
   nb::class_<Plan>(m, "_PagedDevicePlan", "A schedule on the device of the queries; made by upload or reserve.")
-      .def_static("upload", [](const HostPlan& host, Array like) {
-        Call call("paged.DevicePlan.upload");
-        const Tensor q = call.array("like", like);
-        return Plan{call.compute([&] { return DevicePlan::upload(host, q); }), empty_like(like.object)};
-      }, "host"_a, "like"_a, "The schedule on like's device; reusable while it stays the same.")
-      .def_static("reserve", [](Array like, Int page_size, Int pages, Int queries, Int sequences, Int pages_per_sequence) {
-        Call call("paged.DevicePlan.reserve");
-        const Tensor q = call.array("like", like);
-        const paged::Capacity size{page_size, pages, queries, sequences, pages_per_sequence};
-        return Plan{call.compute([&] { return DevicePlan::reserve(q, size); }), empty_like(like.object)};
-      }, "like"_a, nb::kw_only(), "page_size"_a, "pages"_a, "queries"_a, "sequences"_a, "pages_per_sequence"_a,
-         "Memory at fixed addresses for schedules up to that size, all padding at first. Launch shapes depend on these numbers\n"
-         "alone, so a captured CUDA graph replays what update_ wrote last.")
-      .def("update_", [](Plan& self, Object host, Object tables, Object lengths, Object sequence_ids, Object positions) {
-        update(self, host.object, tables.object, lengths.object, sequence_ids.object, positions.object);
-      }, "host"_a.none() = nb::none(), nb::kw_only(), "tables"_a.none() = nb::none(), "lengths"_a.none() = nb::none(),
-         "sequence_ids"_a.none() = nb::none(), "positions"_a.none() = nb::none(),
-         R"(Refills the plan from a HostPlan, or from the four of them as lists or arrays, on the host or the device.
+      .def_static(
+          "upload",
+          [](const HostPlan& host, Array like) {
+            Call call("paged.DevicePlan.upload");
+            const Tensor q = call.array("like", like);
+            return Plan{call.compute([&] { return DevicePlan::upload(host, q); }), empty_like(like.object)};
+          },
+          "host"_a, "like"_a, "The schedule on like's device; reusable while it stays the same.")
+      .def_static(
+          "reserve",
+          [](Array like, Int page_size, Int pages, Int queries, Int sequences, Int pages_per_sequence) {
+            Call call("paged.DevicePlan.reserve");
+            const Tensor q = call.array("like", like);
+            const paged::Capacity size{page_size, pages, queries, sequences, pages_per_sequence};
+            return Plan{call.compute([&] { return DevicePlan::reserve(q, size); }), empty_like(like.object)};
+          },
+          "like"_a, nb::kw_only(), "page_size"_a, "pages"_a, "queries"_a, "sequences"_a, "pages_per_sequence"_a,
+          "Memory at fixed addresses for schedules up to that size, all padding at first. Launch shapes depend on "
+          "these numbers\n"
+          "alone, so a captured CUDA graph replays what update_ wrote last.")
+      .def(
+          "update_",
+          [](Plan& self, Object host, Object tables, Object lengths, Object sequence_ids, Object positions) {
+            update(self, host.object, tables.object, lengths.object, sequence_ids.object, positions.object);
+          },
+          "host"_a.none() = nb::none(), nb::kw_only(), "tables"_a.none() = nb::none(), "lengths"_a.none() = nb::none(),
+          "sequence_ids"_a.none() = nb::none(), "positions"_a.none() = nb::none(),
+          R"(Refills the plan from a HostPlan, or from the four of them as lists or arrays, on the host or the device.
 
 On the current stream, without synchronising; rows and sequences beyond those given become padding. Raises ValueError over
 capacity. A bad entry of a device array makes its row padding or its sequence empty, and raises the stream's flag.)")
-      .def_prop_ro("lengths", [](const Plan& p) { return p.plan.lengths(); }, "int32 [sequences] on the device.")
-      .def_prop_ro("sequence_ids", [](const Plan& p) { return p.plan.sequence_ids(); }, "int32 [queries] on the device.")
-      .def_prop_ro("positions", [](const Plan& p) { return p.plan.positions(); }, "int32 [queries] on the device.")
-      .def("workspace_size", [](const Plan& p, const std::string& op, Int heads, Int value_dim) { return p.plan.workspace_size(op, heads, value_dim); },
-           "op"_a, "heads"_a, "value_dim"_a, "Bytes of a uint8 workspace= with which op ('attention' or 'mla') allocates nothing but its result.")
-      .def("attention", [](const Plan& self, Array q, Array k, Array v, std::optional<double> scale, Object causal, Object window,
-                           std::optional<double> softcap, OptionalArray sinks, Object workspace, bool return_lse, Out out) {
-        Call call("paged.attention", out);
-        const Tensor query = call.array("q", q), key = call.array("k", k), value = call.array("v", v);
-        paged::AttentionOptions o;
-        o.scale = scale;
-        o.causal = to_flag("paged.attention", causal.object);
-        o.window = to_window("paged.attention", window.object);
-        o.softcap = softcap;
-        o.sinks = call.array("sinks", sinks);
-        set_workspace(call, o, workspace.object);
-        set_results(call, o, return_lse);
-        return run_attention(call, attention_result(), return_lse, [&] { return self.plan.attention(query, key, value, o); });
-      }, "q"_a, "k"_a, "v"_a, "scale"_a = nb::none(), "causal"_a.none() = true, nb::kw_only(), "window"_a.none() = nb::none(), "softcap"_a = nb::none(),
-         "sinks"_a = nb::none(), "workspace"_a.none() = nb::none(), "return_lse"_a = false, "out"_a = nb::none(),
-         R"(Attention of each query row over the cached keys of its sequence: ragged prefill and decode in one call.
+      .def_prop_ro(
+          "lengths", [](const Plan& p) { return p.plan.lengths(); }, "int32 [sequences] on the device.")
+      .def_prop_ro(
+          "sequence_ids", [](const Plan& p) { return p.plan.sequence_ids(); }, "int32 [queries] on the device.")
+      .def_prop_ro(
+          "positions", [](const Plan& p) { return p.plan.positions(); }, "int32 [queries] on the device.")
+      .def(
+          "workspace_size",
+          [](const Plan& p, const std::string& op, Int heads, Int value_dim) {
+            return p.plan.workspace_size(op, heads, value_dim);
+          },
+          "op"_a, "heads"_a, "value_dim"_a,
+          "Bytes of a uint8 workspace= with which op ('attention' or 'mla') allocates nothing but its result.")
+      .def(
+          "attention",
+          [](const Plan& self, Array q, Array k, Array v, std::optional<double> scale, Object causal, Object window,
+             std::optional<double> softcap, OptionalArray sinks, Object workspace, bool return_lse, Out out) {
+            Call call("paged.attention", out);
+            const Tensor query = call.array("q", q), key = call.array("k", k), value = call.array("v", v);
+            paged::AttentionOptions o;
+            o.scale = scale;
+            o.causal = to_flag("paged.attention", causal.object);
+            o.window = to_window("paged.attention", window.object);
+            o.softcap = softcap;
+            o.sinks = call.array("sinks", sinks);
+            set_workspace(call, o, workspace.object);
+            set_results(call, o, return_lse);
+            return run_attention(call, attention_result(), return_lse,
+                                 [&] { return self.plan.attention(query, key, value, o); });
+          },
+          "q"_a, "k"_a, "v"_a, "scale"_a = nb::none(), "causal"_a.none() = true, nb::kw_only(),
+          "window"_a.none() = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(),
+          "workspace"_a.none() = nb::none(), "return_lse"_a = false, "out"_a = nb::none(),
+          R"(Attention of each query row over the cached keys of its sequence: ragged prefill and decode in one call.
 
 q [queries, Hq, D], k [pages, page_size, Hkv, D], v [pages, page_size, Hkv, Dv] of one float dtype and any strides; Hq a
 multiple of Hkv, D and Dv 1 to 1024. Returns [queries, Hq, Dv], with return_lse=True AttentionResult(out, lse), lse
@@ -258,38 +303,58 @@ SplitWorkspace asks for that many splits; a uint8 array of workspace_size() byte
 and lse -inf; what lies beyond a length, NaN or not, never reaches a result.
 
 Raises ShapeError, DTypeError, DeviceError, ValueError.)")
-      .def("mla", [](const Plan& self, Array q, Array qp, Array latent, Array kp, double scale, Object causal, Object workspace, bool return_lse, Out out) {
-        Call call("paged.mla", out);
-        const Tensor query = call.array("q", q), query_p = call.array("qp", qp), cache = call.array("latent", latent), cache_p = call.array("kp", kp);
-        paged::MlaOptions o;
-        set_workspace(call, o, workspace.object);
-        set_results(call, o, return_lse);
-        const bool on = to_flag("paged.mla", causal.object);
-        return run_attention(call, attention_result(), return_lse, [&] { return self.plan.mla(query, query_p, cache, cache_p, scale, on, o); });
-      }, "q"_a, "qp"_a, "latent"_a, "kp"_a, "scale"_a, "causal"_a.none(), nb::kw_only(), "workspace"_a.none() = nb::none(), "return_lse"_a = false,
-         "out"_a = nb::none(),
-         R"(Latent attention (MLA) with absorbed weights: softmax(scale (q . latent + qp . kp)) latent.
+      .def(
+          "mla",
+          [](const Plan& self, Array q, Array qp, Array latent, Array kp, double scale, Object causal, Object workspace,
+             bool return_lse, Out out) {
+            Call call("paged.mla", out);
+            const Tensor query = call.array("q", q), query_p = call.array("qp", qp),
+                         cache = call.array("latent", latent), cache_p = call.array("kp", kp);
+            paged::MlaOptions o;
+            set_workspace(call, o, workspace.object);
+            set_results(call, o, return_lse);
+            const bool on = to_flag("paged.mla", causal.object);
+            return run_attention(call, attention_result(), return_lse,
+                                 [&] { return self.plan.mla(query, query_p, cache, cache_p, scale, on, o); });
+          },
+          "q"_a, "qp"_a, "latent"_a, "kp"_a, "scale"_a, "causal"_a.none(), nb::kw_only(),
+          "workspace"_a.none() = nb::none(), "return_lse"_a = false, "out"_a = nb::none(),
+          R"(Latent attention (MLA) with absorbed weights: softmax(scale (q . latent + qp . kp)) latent.
 
 q [queries, H, R], qp [queries, H, P], latent [pages, page_size, 1, R], kp [pages, page_size, 1, P] of one float dtype; R 1 to
 1024, P 1 to 256. scale is the model's own, of its query-key size before absorption. Returns the compressed context
 [queries, H, R], with return_lse=True AttentionResult(out, lse).
 
 Raises ShapeError, DTypeError, DeviceError, ValueError.)")
-      .def("append", [](const Plan& self, Array k, Array v, Array key_cache, Array value_cache) { return append(self, k, v, key_cache, value_cache, false); },
-           "k"_a, "v"_a, "key_cache"_a, "value_cache"_a,
-           R"(Writes row i of k [queries, Hkv, D] and v [queries, Hkv, Dv] at (sequence_ids[i], positions[i]); padding rows are skipped.
+      .def(
+          "append",
+          [](const Plan& self, Array k, Array v, Array key_cache, Array value_cache) {
+            return append(self, k, v, key_cache, value_cache, false);
+          },
+          "k"_a, "v"_a, "key_cache"_a, "value_cache"_a,
+          R"(Writes row i of k [queries, Hkv, D] and v [queries, Hkv, Dv] at (sequence_ids[i], positions[i]); padding rows are skipped.
 
 Returns the caches to keep: a tenor.Tensor whose allocation another tensor shares is copied first, any other cache is written in
 place. A position at or beyond its length is IndexError, two rows for one slot ValueError; then nothing is written.)")
-      .def("append_", [](const Plan& self, Array k, Array v, Array key_cache, Array value_cache) { append(self, k, v, key_cache, value_cache, true); },
-           "k"_a, "v"_a, "key_cache"_a, "value_cache"_a, "append that always writes in place: for caches that are views of one pool.");
-  m.def("_paged_copy_pages", [](Array cache, Object src, Object dst) { return copy_pages(cache, src.object, dst.object, false); }, "cache"_a, "src"_a, "dst"_a,
-        R"(cache[dst[i]] = cache[src[i]] along the first dim, every source read before the first write.
+      .def(
+          "append_",
+          [](const Plan& self, Array k, Array v, Array key_cache, Array value_cache) {
+            append(self, k, v, key_cache, value_cache, true);
+          },
+          "k"_a, "v"_a, "key_cache"_a, "value_cache"_a,
+          "append that always writes in place: for caches that are views of one pool.");
+  m.def(
+      "_paged_copy_pages",
+      [](Array cache, Object src, Object dst) { return copy_pages(cache, src.object, dst.object, false); }, "cache"_a,
+      "src"_a, "dst"_a,
+      R"(cache[dst[i]] = cache[src[i]] along the first dim, every source read before the first write.
 
 src and dst are equally long lists of pages, dst without repeats (ValueError), each in the cache (IndexError). Returns the cache
 to keep: a tenor.Tensor whose allocation another tensor shares is copied first, any other is written in place.)");
-  m.def("_paged_copy_pages_", [](Array cache, Object src, Object dst) { copy_pages(cache, src.object, dst.object, true); }, "cache"_a, "src"_a, "dst"_a,
-        "copy_pages that always writes in place.");
+  m.def(
+      "_paged_copy_pages_",
+      [](Array cache, Object src, Object dst) { copy_pages(cache, src.object, dst.object, true); }, "cache"_a, "src"_a,
+      "dst"_a, "copy_pages that always writes in place.");
 }
 
 }  // namespace tenor::python

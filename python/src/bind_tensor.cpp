@@ -67,41 +67,60 @@ nb::object to_array(const Tensor& x, nb::handle dtype, nb::handle copy) {
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
-  nb::class_<Tensor> tensor(m, "Tensor", nb::type_slots(operator_slots()), "An n-dimensional array on the CPU or a CUDA device: shared storage seen through a dtype, a shape and strides.");
-  tensor.def_prop_ro("shape", [](const Tensor& x) { return to_tuple(x.shape()); }, "The sizes, a tuple.")
-      .def_prop_ro("strides", [](const Tensor& x) { return to_tuple(x.strides()); }, "The strides, in elements.")
-      .def_prop_ro("dtype", [](const Tensor& x) { return DTypeObject{x.dtype()}; }, "The element type.")
-      .def_prop_ro("device", [](const Tensor& x) { return to_string(x.device()); }, "'cpu' or 'cuda:N'.")
+  nb::class_<Tensor> tensor(
+      m, "Tensor", nb::type_slots(operator_slots()),
+      "An n-dimensional array on the CPU or a CUDA device: shared storage seen through a dtype, a shape and strides.");
+  tensor
+      .def_prop_ro(
+          "shape", [](const Tensor& x) { return to_tuple(x.shape()); }, "The sizes, a tuple.")
+      .def_prop_ro(
+          "strides", [](const Tensor& x) { return to_tuple(x.strides()); }, "The strides, in elements.")
+      .def_prop_ro(
+          "dtype", [](const Tensor& x) { return DTypeObject{x.dtype()}; }, "The element type.")
+      .def_prop_ro(
+          "device", [](const Tensor& x) { return to_string(x.device()); }, "'cpu' or 'cuda:N'.")
       .def_prop_ro("ndim", &Tensor::ndim, "The number of dims.")
       .def_prop_ro("size", &Tensor::numel, "The number of elements.")
-      .def_prop_ro("nbytes", [](const Tensor& x) { return nb::object(nb::int_(x.numel()) * nb::int_(item_size(x.dtype()))); },
-                   "Bytes of the elements: more than 64 bits hold where strides of 0 repeat them.")
+      .def_prop_ro(
+          "nbytes", [](const Tensor& x) { return nb::object(nb::int_(x.numel()) * nb::int_(item_size(x.dtype()))); },
+          "Bytes of the elements: more than 64 bits hold where strides of 0 repeat them.")
       .def("numel", &Tensor::numel, "The number of elements.")
-      .def("data_ptr", [](const Tensor& x) { return reinterpret_cast<uintptr_t>(x.raw()); }, "The address of the first element.")
+      .def(
+          "data_ptr", [](const Tensor& x) { return reinterpret_cast<uintptr_t>(x.raw()); },
+          "The address of the first element.")
       .def("is_contiguous", &Tensor::is_contiguous, "Row-major without gaps; strides of dims of size 1 do not count.")
-      .def("contiguous", &Tensor::contiguous, nb::call_guard<nb::gil_scoped_release>(), "Itself when row-major, else a row-major copy.")
+      .def("contiguous", &Tensor::contiguous, nb::call_guard<nb::gil_scoped_release>(),
+           "Itself when row-major, else a row-major copy.")
       .def("clone", &Tensor::clone, nb::call_guard<nb::gil_scoped_release>(), "A copy with the same dimension order.")
-      .def("numpy", [](const Tensor& x) { return to_numpy(x); }, "An ndarray that shares the memory (a CUDA tensor is copied to the host).")
+      .def(
+          "numpy", [](const Tensor& x) { return to_numpy(x); },
+          "An ndarray that shares the memory (a CUDA tensor is copied to the host).")
       .def("item", &item, "The only element, as a Python number.")
       .def("tolist", &to_list, "The elements as nested lists of Python numbers.")
-      .def("__dlpack__", [](const Tensor& x, nb::handle, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
-        if (!dl_device.is_none() && !dl_device.equal(dlpack_device(x))) throw nb::buffer_error("__dlpack__: a tensor is exported where it is; move it with to(device) first");
-        const int forced = PyObject_IsTrue(copy.ptr());
-        if (forced < 0) throw nb::python_error();
-        return dlpack_capsule(forced ? x.clone() : x, max_version);
-      }, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none(),
-         "A DLPack capsule of this memory.")
+      .def(
+          "__dlpack__",
+          [](const Tensor& x, nb::handle, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
+            if (!dl_device.is_none() && !dl_device.equal(dlpack_device(x)))
+              throw nb::buffer_error("__dlpack__: a tensor is exported where it is; move it with to(device) first");
+            const int forced = PyObject_IsTrue(copy.ptr());
+            if (forced < 0) throw nb::python_error();
+            return dlpack_capsule(forced ? x.clone() : x, max_version);
+          },
+          nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(), "dl_device"_a = nb::none(),
+          "copy"_a = nb::none(), "A DLPack capsule of this memory.")
       .def("__dlpack_device__", &dlpack_device, "(DLPack device type, index).")
       .def("__array__", &to_array, "dtype"_a = nb::none(), "copy"_a = nb::none(), "For numpy.asarray and numpy.array.")
-      .def("__len__", [](const Tensor& x) {
-        if (x.ndim() == 0) core::fail<DTypeError>("len: a 0-d tensor has no length");
-        return x.shape(0);
-      })
+      .def("__len__",
+           [](const Tensor& x) {
+             if (x.ndim() == 0) core::fail<DTypeError>("len: a 0-d tensor has no length");
+             return x.shape(0);
+           })
       .def("__bool__", [](const Tensor& x) { return nb::cast<double>(nb::float_(x.item_double())) != 0.0; })
       .def("__int__", [](const Tensor& x) { return x.item_int(); })
       .def("__float__", [](const Tensor& x) { return x.item_double(); })
       .def("__index__", [](const Tensor& x) {
-        if (!is_integer(x.dtype()) || x.numel() != 1) core::fail<DTypeError>("index: only a one-element integer tensor is an index, got {}", describe(x));
+        if (!is_integer(x.dtype()) || x.numel() != 1)
+          core::fail<DTypeError>("index: only a one-element integer tensor is an index, got {}", describe(x));
         return x.item_int();
       });
   bind_torch_methods(tensor);

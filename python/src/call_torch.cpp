@@ -72,9 +72,11 @@ std::string said(nb::handle x, const char* attribute) {
 /// Refuses tensors of kinds that Tenor does not hold, naming the argument.
 void check_held(const char* op, const char* name, nb::handle x) {
   if (!x.attr("layout").is(torch().strided))
-    core::fail<UnsupportedError>("{}: {} is a tensor of layout {}; use {}.to_dense()", op, name, said(x, "layout"), name);
+    core::fail<UnsupportedError>("{}: {} is a tensor of layout {}; use {}.to_dense()", op, name, said(x, "layout"),
+                                 name);
   if (!device_of(x))
-    core::fail<DeviceError>("{}: {} is on {}; Tenor takes tensors on the CPU and on CUDA devices", op, name, said(x, "device"));
+    core::fail<DeviceError>("{}: {} is on {}; Tenor takes tensors on the CPU and on CUDA devices", op, name,
+                            said(x, "device"));
   if (!torch().dtype_of(x.attr("dtype")))
     core::fail<DTypeError>("{}: {} has dtype {}, which Tenor does not take", op, name, said(x, "dtype"));
 }

@@ -199,7 +199,8 @@ std::vector<Tuning> tunings() {
 
 int forget_tunings(std::string_view op, std::string_view problem, std::string_view machine) {
   const auto meant = [&](const Tuning& t) {
-    return (op.empty() || t.op == op) && (problem.empty() || t.problem == problem) && (machine.empty() || t.machine == machine);
+    return (op.empty() || t.op == op) && (problem.empty() || t.problem == problem) &&
+           (machine.empty() || t.machine == machine);
   };
   int count = 0;
   update([&](Table& table) { count = static_cast<int>(std::erase_if(table, [&](const auto& e) { return meant(e.second); })); });

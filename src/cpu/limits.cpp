@@ -39,7 +39,8 @@ double measure_copy() {
   for (int64_t run = 0; run < 48; ++run)
     best = std::max(best, best_rate(1, num_threads(), [&](int64_t slot, int64_t threads) {
                       const int64_t start = run * kPiece % kBytes;
-                      const int64_t begin = start + kPiece * slot / threads, end = start + kPiece * (slot + 1) / threads;
+                      const int64_t begin = start + kPiece * slot / threads,
+                                    end = start + kPiece * (slot + 1) / threads;
                       std::memcpy(to.data<char>() + begin, from.data<char>() + begin, static_cast<size_t>(end - begin));
                       return 2.0 * static_cast<double>(end - begin);
                     }));

@@ -58,8 +58,9 @@ RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int mos
   const bool is_long = in_vectors && length > kRowThreads * held_elements(item);
   const int64_t share = held_elements(item, is_long);
   const int64_t by_warp = columns ? share : share * kWarp, warps = (length + by_warp - 1) / by_warp;
-  RowPlan plan{
-      .columns = columns, .held = warps <= kMost * most_blocks * held_elements(item) / share, .cluster = std::min(kLoopCluster, most_blocks)};
+  RowPlan plan{.columns = columns,
+               .held = warps <= kMost * most_blocks * held_elements(item) / share,
+               .cluster = std::min(kLoopCluster, most_blocks)};
   plan.is_long = is_long;
   plan.share = static_cast<int>(share);
   plan.wide = plan.held && in_vectors;

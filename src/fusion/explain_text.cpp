@@ -145,7 +145,8 @@ class Table {
       for (const Column& c : all) total += c.width + 2;
       return total - 2 > width_ ? total - 2 - width_ : 0;
     };
-    for (const size_t c : {size_t{3}, size_t{1}}) all[c].width -= std::min(over(), all[c].width > 12 ? all[c].width - 12 : 0);
+    for (const size_t c : {size_t{3}, size_t{1}})
+      all[c].width -= std::min(over(), all[c].width > 12 ? all[c].width - 12 : 0);
     for (const std::string title : {"bound", "class", "FLOPs"})
       if (over() > 0) std::erase_if(all, [&](const Column& c) { return c.title == title; });
   }

@@ -1,5 +1,4 @@
 #include "src/cuda/gemm/sm90_gemm_map.h"
-
 #include "src/cuda/tensor_map.h"
 
 namespace tenor::cuda::gemm {

@@ -86,8 +86,7 @@ class Fallback {
 
   /// The panels that any row of the block sees. Both ends of a row's range rise with its index.
   void set_keys(Block& b) const {
-    const KeyRange first = seen_keys(p_, *b.segment, b.row_begin),
-                   last = seen_keys(p_, *b.segment, b.row_end - 1);
+    const KeyRange first = seen_keys(p_, *b.segment, b.row_begin), last = seen_keys(p_, *b.segment, b.row_end - 1);
     b.key_begin = first.begin / kPanel * kPanel;
     b.key_end = std::max(round_up(last.end, kKeyStep), b.key_begin);
     b.stride = b.key_end - b.key_begin + 16;  // rows a power of two apart would share cache sets
@@ -197,8 +196,7 @@ class Fallback {
       for (int64_t j = b.key_begin; j < b.key_end; j = end_of_split(b, j)) items.push_back({i, j, end_of_split(b, j)});
     }
     // Each item has sums of its own, and a panel for what its block has not packed.
-    const int64_t panel = round_up(own_panel_bytes(), 64),
-                  count = static_cast<int64_t>(items.size());
+    const int64_t panel = round_up(own_panel_bytes(), 64), count = static_cast<int64_t>(items.size());
     const Tensor memory = Tensor::empty({count * (part + panel)}, uint8);
     const auto part_of = [&](int64_t n) { return memory.data<char>() + n * (part + panel); };
     const auto each = [](int64_t n, auto fn) {
@@ -262,7 +260,8 @@ class Fallback {
   }
   void pack_values(const Unit& unit, int64_t j, char* panel, uint8_t* poisoned, char* buffer) const {
     const int64_t n = std::min(kPanel, unit.segment->keys - j);
-    k_.pack.values(value_rows(p_, *unit.segment, unit.kv_head, j, n, buffer), p_.value_dim, n, columns_, panel, poisoned);
+    k_.pack.values(value_rows(p_, *unit.segment, unit.kv_head, j, n, buffer), p_.value_dim, n, columns_, panel,
+                   poisoned);
   }
 
   static int64_t end_of_split(const Block& b, int64_t j) { return std::min(b.key_end, (j / kSplit + 1) * kSplit); }

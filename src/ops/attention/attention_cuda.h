@@ -9,8 +9,8 @@ namespace tenor::attn {
 /// Rows of a sequence that "flash_tensorcore" takes: positions and bounds are added as 32-bit integers.
 inline constexpr int64_t kFlashLongest = 1 << 28;
 
-/// "flash_tensorcore": one pass over the keys on the tensor cores. Says why it declines, or nothing; of a traced problem
-/// the described device is asked.
+/// "flash_tensorcore": one pass over the keys on the tensor cores. Says why it declines, or nothing; of a traced
+/// problem the described device is asked.
 inline std::string flash_tensorcore_why_not(const Problem& p) {
   if (p.q.dtype != bfloat16 && p.q.dtype != float16) return "takes float16 or bfloat16";
   if (core::device_traits(p.device).capability != 90) return "needs a GPU of compute capability 9.0";

@@ -44,7 +44,8 @@ void add_poisoned(const Block& b, const Kernels& kernels) {
     using C = core::Compute<T>;
     for (int64_t j = b.key_begin; j < b.key_end; ++j) {
       if (!b.poisoned[j - b.key_begin]) continue;
-      const T* v = static_cast<const T*>(value_rows(p, *b.segment, b.kv_head, j, 1, nullptr).from);  // one row is one run
+      const T* v =
+          static_cast<const T*>(value_rows(p, *b.segment, b.kv_head, j, 1, nullptr).from);  // one row is one run
       for (int64_t r = 0; r < b.rows(); ++r) {
         const C weight = static_cast<C>(kernels.weight(b, r, j - b.key_begin));
         if (weight == 0 && !attends<T>(b, r, j)) continue;

@@ -29,9 +29,9 @@ struct Segment {
 
 /// Keys in the pages of a cache: key j of a segment is row j % size of page table[j / size].
 struct Pages {
-  int64_t size = 0;         // keys of a page; 0: keys lie in one piece
-  int64_t k = 0, v = 0;     // strides between pages
-  Plane tail = {};          // whose rows continue those of the keys (the position part of latent attention)
+  int64_t size = 0;      // keys of a page; 0: keys lie in one piece
+  int64_t k = 0, v = 0;  // strides between pages
+  Plane tail = {};       // whose rows continue those of the keys (the position part of latent attention)
   int64_t tail_page = 0, tail_dim = 0;
 };
 
@@ -69,7 +69,8 @@ constexpr KeyRange visible_keys(const AnyProblem& p, const AnySegment& s, int64_
 
 /// Why a problem is not for the CPU's strategy; empty where it is.
 inline std::string fallback_why_not(const Problem& problem) {
-  return core::runs_on(problem.device) == DeviceType::kCuda ? "is the CPU's; flash_unit takes every problem on CUDA" : "";
+  return core::runs_on(problem.device) == DeviceType::kCuda ? "is the CPU's; flash_unit takes every problem on CUDA"
+                                                            : "";
 }
 /// The CPU's "fallback": scores, softmax and the product with V as separate kernels over blocks of query rows.
 void run_cpu_fallback(const Problem& problem);

@@ -83,7 +83,9 @@ std::string cuda_tiles_why_not(const GemmProblem& p) {
   if (p.m > kMaxSize || p.n > kMaxSize || p.k > kMaxSize || batch > kMaxSize ||
       (p.m / 128 + 1) * (p.n / 64 + 1) > kMaxSize / batch)
     return "it has more than 2^31 tiles";
-  return core::device_traits(p.device).capability == kHopper ? "" : "the device is no Hopper GPU, or this build has no code of sm_90a";
+  return core::device_traits(p.device).capability == kHopper
+             ? ""
+             : "the device is no Hopper GPU, or this build has no code of sm_90a";
 }
 
 bool cuda_tiles_streams(const GemmProblem& p) {

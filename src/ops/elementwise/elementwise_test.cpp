@@ -27,9 +27,15 @@ const std::map<std::string, Binary> kBinary = {
     {"add", [](const Operand& a, const Operand& b, const ElementwiseOptions& o) { return add(a, b, {.out = o.out}); }},
     {"sub", [](const Operand& a, const Operand& b, const ElementwiseOptions& o) { return sub(a, b, {.out = o.out}); }},
     {"mul", &mul},
-    {"div", [](const Operand& a, const Operand& b, const ElementwiseOptions& o) { return div(a, b, {.rounding_mode = {}, .out = o.out}); }},
-    {"floor_divide", &floor_divide}, {"remainder", &remainder}, {"fmod", &fmod}, {"pow", &pow}, {"maximum", &maximum},
-    {"minimum", &minimum}, {"atan2", &atan2},
+    {"div", [](const Operand& a, const Operand& b,
+               const ElementwiseOptions& o) { return div(a, b, {.rounding_mode = {}, .out = o.out}); }},
+    {"floor_divide", &floor_divide},
+    {"remainder", &remainder},
+    {"fmod", &fmod},
+    {"pow", &pow},
+    {"maximum", &maximum},
+    {"minimum", &minimum},
+    {"atan2", &atan2},
 };
 
 /// Moderate, small and large values, and the special ones among them.
