@@ -14,14 +14,15 @@ import performance_plots as plots
 PAGE = pathlib.Path(__file__).with_suffix(".md")
 RECORDS = PAGE.parents[1] / "bench" / "results"
 PICTURES = PAGE.with_suffix("")
+SINGLE_CALLS = ("Single calls by the clock; medians, both libraries in turn. The limit is the copy from memory: data that stays in the "
+                "caches goes beyond it.")
 MACHINES = {  # by the beginning of a record file's name, up to its date
     "h200": ("One NVIDIA H200", "CUDA events, the L2 cache flushed before each run; medians. The limit of what memory bounds is a copy measured in the same "
              "run (bytes read and written), of what arithmetic bounds the vendor's bfloat16 product."),
-    "cpu2": ("Two CPU cores", "Single calls by the clock; medians, both libraries in turn. The limit is the copy from memory: data that stays in the "
-             "caches goes beyond it."),
+    "cpu2": ("Two CPU cores", SINGLE_CALLS),
     "cpu1-epyc": ("One core of an AMD EPYC with AVX-512, without AMX", "The least of many calls, on a machine that was busy beside."),
-    "cpu16-xeon": ("Sixteen threads of an Intel Xeon with AMX", "As above."),
-    "cpu2-epyc": ("Two cores of an AMD EPYC with AVX-512, without AMX", "As above."),
+    "cpu16-xeon": ("Sixteen threads of an Intel Xeon with AMX", SINGLE_CALLS),
+    "cpu2-epyc": ("Two cores of an AMD EPYC with AVX-512, without AMX", SINGLE_CALLS),
 }
 ROW_OPERATORS = ("rms_norm", "layer_norm", "softmax", "add_rms_norm")
 HEAD = """# Performance
@@ -51,7 +52,10 @@ def load(folder=RECORDS):
 def rate_of(record):
     if record.get("value") is None or record.get("unit") in (None, "ms", "us"):
         return ""
-    return f"{record['value']:.4g} {record['unit']}"
+    value, unit = record["value"], record["unit"]
+    if unit in ("GB/s", "GFLOP/s") and value >= 1000:
+        value, unit = value / 1000, unit.replace("G", "T", 1)
+    return f"{value:.4g} {unit}"
 
 
 def row_of(record):

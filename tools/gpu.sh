@@ -7,7 +7,7 @@
 #
 #   --python=PY       the interpreter of the module (default: the build tree's)
 #   --out=DIR         logs, package and record (default: gpu-record)
-#   --targets=F       rows with bars and goals for the benchmark (default: ../shared/targets.json, if it is there)
+#   --targets=F       rows with bars and goals that the benchmark is held against (default: none)
 #   --jobs=N          processes side by side (default: all cores, 16 at most)
 #   --draws=N         random calls of check (default: 10000)
 #   --budget=S        seconds for the benchmark (default: 100)
@@ -19,7 +19,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-build=build/cuda-release python="" out=gpu-record targets=../shared/targets.json draws=10000 budget=100 package="" bundle="" steps=()
+build=build/cuda-release python="" out=gpu-record targets="" draws=10000 budget=100 package="" bundle="" steps=()
 jobs=$(nproc)
 [ "$jobs" -le 16 ] || jobs=16
 for word in "$@"; do

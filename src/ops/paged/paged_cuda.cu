@@ -15,7 +15,7 @@ using ::tenor::paged::Call;
 using ::tenor::paged::DevicePlan;
 
 constexpr int64_t kPartBytes = int64_t{256} << 20;  // of partial states at once, where the caller brings none
-constexpr int64_t kMostRowsAtOnce = 512;
+constexpr int64_t kMostRowsAtOnce = paged::kMostRows;
 
 int64_t part_bytes_of_row(int64_t heads, int64_t value_dim, int splits) {
   return heads * splits * (value_dim + 2) * int64_t{4};

@@ -11,6 +11,9 @@
 
 namespace tenor::cuda::paged {
 
+/// Rows that one launch of the decode and latent kernels may have: their schedules lie in shared memory.
+inline constexpr int kMostRows = 512;
+
 /// Strides count elements.
 struct Decode {
   const void* q;

@@ -6,7 +6,6 @@
 namespace tenor::cuda::paged {
 
 /// The schedule's part of a launch: rows [0, rows) of at most kMostRows, as a prefix sum of their items.
-inline constexpr int kMostRows = 512;
 
 /// A row of the launch.
 struct Row {
