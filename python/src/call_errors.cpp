@@ -27,7 +27,7 @@ void retell(PyObject* function, PyObject* const* args, Py_ssize_t positional, Py
       const nb::object better = told_better(function, args, positional, names);
       return PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(better.ptr())), better.ptr());
     }
-  } catch (nb::python_error&) {  // of a repr of an argument, say: the first error stands
+  } catch (const std::exception&) {  // of a repr of an argument, say: the first error stands
   }
   error.restore();
 }
@@ -36,11 +36,14 @@ void retell(PyObject* function, PyObject* const* args, Py_ssize_t positional, Py
 constexpr size_t kMostEntries = 8;
 vectorcallfunc entries[kMostEntries];
 
+/// nanobind sets the bit below PY_VECTORCALL_ARGUMENTS_OFFSET where it calls a constructor, which the count does not know.
+constexpr size_t kTrustedSelf = PY_VECTORCALL_ARGUMENTS_OFFSET >> 1;
+
 template <size_t kEntry>
 PyObject* call_and_tell(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
   PyObject* result = entries[kEntry](function, args, count, names);
   if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) [[unlikely]]
-    retell(function, args, PyVectorcall_NARGS(count), names);
+    retell(function, args, PyVectorcall_NARGS(count) & ~static_cast<Py_ssize_t>(kTrustedSelf), names);
   return result;
 }
 

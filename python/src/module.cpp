@@ -1,6 +1,7 @@
 // The module: error classes, dtypes, modes, then one bind_<family>() each.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "call.h"
@@ -95,8 +96,7 @@ void bind_modes(nb::module_& m) {
   m.def(
       "set_num_threads",
       [](Int count) {
-        if (count > INT_MAX) core::fail<ValueError>("set_num_threads: {} threads are too many", count.value);
-        set_num_threads(static_cast<int>(std::max<int64_t>(count, 0)));
+        set_num_threads(static_cast<int>(std::clamp<int64_t>(count, INT_MIN, INT_MAX)));
       },
       "count"_a, "Sets the threads of CPU operators, process-wide.");
   m.def("get_num_threads", &num_threads, "The threads of CPU operators.");

@@ -182,7 +182,9 @@ double as_double(nb::handle x) {
   const double value = PyLong_AsDouble(x.ptr());
   if (!PyErr_Occurred()) return value;
   PyErr_Clear();
-  return nb::cast<bool>(x < nb::int_(0)) ? -INFINITY : INFINITY;
+  int overflow = 0;
+  PyLong_AsLongLongAndOverflow(x.ptr(), &overflow);
+  return overflow < 0 ? -INFINITY : INFINITY;
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ def parse_spec(name, text, sizes):
     shape = []
     for part in filter(None, (p.strip() for p in found[2].split(","))):
         value = sizes.get(part, part)
-        if not isinstance(value, int) and not part.isdigit():
+        if not isinstance(value, int) and not part.isdecimal():
             raise _tenor.ValueError(f"explain: {name}: size {part!r} of {text!r} is no number, nor an integer input of that name")
         shape.append(int(value))
     return _tenor._shape(shape, dtype)
@@ -150,7 +150,7 @@ class _Program:
     def _read(self, inputs):
         """Specs of one call: an array given twice is one input."""
         sizes = {k: v for k, v in inputs.items() if isinstance(v, int) and not isinstance(v, bool)}
-        sizes.update({k: int(v) for k, v in inputs.items() if isinstance(v, str) and v.strip().isdigit()})
+        sizes.update({k: int(v) for k, v in inputs.items() if isinstance(v, str) and v.strip().isdecimal()})
         self.given = {k: _read_input(k, v, sizes) for k, v in inputs.items()}
         self.inputs = {k: _shown(v) for k, v in self.given.items()}
 

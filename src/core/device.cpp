@@ -34,7 +34,9 @@ int num_threads() {
 }
 
 void set_num_threads(int count) {
-  if (count < 1) core::fail<ValueError>("set_num_threads: expected at least 1, got {}", count);
+  constexpr int kMost = 4096;  // beyond, starting them may end the process
+  if (count < 1 || count > kMost)
+    core::fail<ValueError>("set_num_threads: expected 1 to {} threads, got {}", kMost, count);
   thread_count = count;
 }
 

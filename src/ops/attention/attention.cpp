@@ -8,6 +8,7 @@
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/attention/attention_cuda.h"
+#include "src/ops/attention/attention_range.h"
 
 namespace tenor {
 namespace {
@@ -71,11 +72,12 @@ Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv
   p.device = core::stands_for(query.device()), p.q.dtype = dtype;
   p.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
   core::check_positive(op, "scale", p.scale);
+  p.scale = attn::scale_within(dtype, p.scale);
   p.causal = o.causal.kind();
   p.left = checked_window(op, o.window, o.window.left);
   p.right = checked_window(op, o.window, o.window.right);
   if (o.softcap) core::check_positive(op, "softcap", *o.softcap);
-  p.softcap = o.softcap.value_or(0);
+  p.softcap = attn::softcap_within(dtype, o.softcap.value_or(0));
   if (o.sinks.defined()) {
     core::check_shape(op, {"sinks", o.sinks}, {heads});
     if (o.sinks.dtype() != float32 && o.sinks.dtype() != dtype)

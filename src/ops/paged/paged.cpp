@@ -7,6 +7,7 @@
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/attention/attention_problem.h"
+#include "src/ops/attention/attention_range.h"
 #include "src/ops/paged/paged_cuda.h"
 #include "src/ops/paged/paged_plan.h"
 
@@ -194,10 +195,11 @@ AttentionResult DevicePlan::attention(const Tensor& q, const Tensor& k, const Te
   c.value_dim = Dv;
   c.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(D)));
   core::check_positive(kOp, "scale", c.scale);
+  c.scale = attn::scale_within(q.dtype(), c.scale);
   c.causal = o.causal;
   c.window = {checked_window(o.window, o.window.left), checked_window(o.window, o.window.right)};
   if (o.softcap) core::check_positive(kOp, "softcap", *o.softcap);
-  c.softcap = o.softcap.value_or(0);
+  c.softcap = attn::softcap_within(q.dtype(), o.softcap.value_or(0));
   if (o.sinks.defined()) {
     core::check_shape(kOp, {"sinks", o.sinks}, {Hq});
     if (o.sinks.dtype() != float32 && o.sinks.dtype() != q.dtype())
@@ -226,7 +228,7 @@ AttentionResult DevicePlan::mla(const Tensor& q, const Tensor& qp, const Tensor&
   core::check_positive(kOp, "scale", scale);
   Call c{};
   c.plan = &plan, c.q = q, c.k = latent, c.v = latent, c.q_tail = qp, c.k_tail = kp;
-  c.heads = H, c.kv_heads = 1, c.dim = R + P, c.value_dim = R, c.scale = scale, c.causal = causal;
+  c.heads = H, c.kv_heads = 1, c.dim = R + P, c.value_dim = R, c.scale = attn::scale_within(q.dtype(), scale), c.causal = causal;
   take_workspace(kOp, *this, o.split_workspace, o.workspace, c);
   return run(kOp, c, o.out, o.out_lse, o.return_lse, {q, qp, latent, kp});
 }

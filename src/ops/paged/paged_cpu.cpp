@@ -1,4 +1,5 @@
 // Paged attention on the CPU: the schedule as segments of the attention family's fallback, whose keys lie in pages.
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/numeric.h"
@@ -59,22 +60,29 @@ class Schedule {
   /// Rows [i, next) of one sequence at rising positions.
   int64_t end_of_run(int64_t i) const {
     int64_t next = i + 1;
-    while (next < plan_.size.queries && ids_[next] == ids_[i] &&
-           (ids_[i] < 0 || positions_[next] == positions_[next - 1] + 1))
+    while (next < plan_.size.queries && id(next) == id(i) &&
+           (id(i) < 0 || positions_[next] == positions_[next - 1] + 1))
       ++next;
     return next;
   }
   /// Rows [i, i + queries) over the first `keys` keys of their sequence.
   Segment segment(const Problem& p, int64_t i, int64_t queries, int64_t keys) const {
     Segment s{queries, keys, i * p.q.row, 0, 0, 0, 0, i * p.out.row, i * p.lse.row};
-    if (ids_[i] < 0) return s;
-    s.table = tables_ + ids_[i] * plan_.size.pages_per_sequence;
+    if (id(i) < 0) return s;
+    s.table = tables_ + id(i) * plan_.size.pages_per_sequence;
     s.shift = positions_[i] - (p.causal == Causal::kOff ? keys - queries : 0);
     return s;
   }
-  int64_t keys(int64_t i) const { return ids_[i] < 0 ? 0 : lengths_[ids_[i]]; }
+  /// Of what the caller may have written into the plan's arrays since: at most the keys that the table has pages for.
+  int64_t keys(int64_t i) const {
+    if (id(i) < 0) return 0;
+    return std::clamp<int64_t>(lengths_[id(i)], 0, plan_.size.pages_per_sequence * plan_.size.page_size);
+  }
 
  private:
+  /// The row's sequence; -1: padding, or none that there is.
+  int64_t id(int64_t i) const { return ids_[i] < plan_.size.sequences ? ids_[i] : -1; }
+
   const DevicePlan::State& plan_;
   const int32_t *tables_, *lengths_, *ids_, *positions_;
 };

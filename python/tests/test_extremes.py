@@ -1,0 +1,68 @@
+"""What a caller may hand over or write that nothing can work with: an error or a right result, never a crash."""
+import numpy as np
+import pytest
+
+import tenor as tn
+from tenor import paged
+
+
+def cache(dim=8):
+    rng = np.random.default_rng(1)
+    return tuple(rng.standard_normal((4, 4, 2, dim), np.float32) for _ in range(2))
+
+
+def plan_of(lengths=(5,)):
+    return paged.DevicePlan.upload(paged.HostPlan(4, 4, [[1, 3]], list(lengths), [0], [4]), like=np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: paged.HostPlan(), lambda: paged.HostPlan(True, 4, [[0]], [1], [0], [0]), lambda: paged.HostPlan(4, 4, [[0]], [1], [0], pos=[0]),
+    lambda: tn.Stream(1, 2, 3),
+])
+def test_constructors_name_what_does_not_fit(make):
+    with pytest.raises(TypeError) as error:
+        make()
+    assert "overload" not in str(error.value)
+
+
+def test_arrays_of_a_plan_may_hold_anything():
+    k, v = cache()
+    q = np.ones((1, 4, 8), np.float32)
+    right = plan_of((8,)).attention(q, k, v, causal=False)
+    for value in (10**6, 2**31 - 1):
+        plan = plan_of()
+        tn.fill_(plan.lengths, value)  # as many keys as there are pages for
+        assert np.array_equal(plan.attention(q, k, v, causal=False), right)
+    for name, value in (("lengths", -5), ("sequence_ids", 10**6), ("sequence_ids", -7)):
+        plan = plan_of()
+        tn.fill_(getattr(plan, name), value)
+        assert not np.asarray(plan.attention(q, k, v, causal=False)).any()
+
+
+def test_thread_counts():
+    before = tn.get_num_threads()
+    for count in (-1, 0, 4097, 2**31 - 1, 2**70):
+        with pytest.raises(tn.ValueError, match="set_num_threads"):
+            tn.set_num_threads(count)
+    assert tn.get_num_threads() == before
+
+
+def test_integers_beyond_float64_keep_their_sign():
+    x = np.arange(2)
+    assert tn.lt(x, 2**1024).all() and not tn.gt(x, 2**1024).any() and tn.gt(x, -(2**1024)).all()
+    assert (tn.add(np.ones(2, np.float32), 10**400) == np.inf).all() and (tn.add(np.ones(2, np.float32), -(10**400)) == -np.inf).all()
+
+
+@pytest.mark.parametrize("options", [{"scale": 1e-46}, {"scale": 1e39}, {"softcap": 1e39}, {"softcap": 1e-46}])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_scales_that_float32_does_not_hold(options, dtype):
+    q = np.ones((1, 2, 3, 8), dtype)
+    assert np.array_equal(tn.attention(q, q, q, **options), q)
+    k, _ = cache()
+    ones = np.ones_like(k, dtype=dtype)
+    assert np.array_equal(plan_of().attention(np.ones((1, 4, 8), dtype), ones, ones, **options), np.ones((1, 4, 8), dtype))
+
+
+def test_digits_of_other_scripts_are_no_sizes():
+    with pytest.raises(tn.Error):
+        tn.explain("x + 1", x="f32[²]")
