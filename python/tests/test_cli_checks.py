@@ -202,7 +202,7 @@ def test_targets_say_which_bars_and_goals_are_met(tmp_path, monkeypatch):
     done = run("bench", *QUICK, f"--targets={write_targets(tmp_path, bar=1e-9)}")
     assert done.status == 1 and "bar 1e-09 missed" in done.out and "bars met: 0 of 1; goals met: 0 of 1" in done.out
     done = run("bench", *QUICK, f"--targets={write_targets(tmp_path, unit='TB/s', bar=1e-12, goal=1e9)}", "--json")
-    assert done.status == 0 and json.loads(done.out)["target_value"] == pytest.approx(json.loads(done.out)["value"] / 1e3, abs=1e-4)
+    assert done.status == 0 and json.loads(done.out)["target_value"] == pytest.approx(json.loads(done.out)["value"] / 1e3, rel=1e-4)
     assert "rows of the file that were not measured: 1" in done_of(tmp_path).out
     run("bench", *QUICK, f"--targets={write_targets(tmp_path, id='nothing')}").refused("none of the cases")
 

@@ -37,4 +37,4 @@ def in_unit(record, unit):
     if unit in ("ms", "us"):
         return record["ms"] * (1 if unit == "ms" else 1e3)
     factor = _FACTORS.get((unit, record.get("unit")))
-    return None if factor is None else round(record["value"] * factor, 4)
+    return None if factor is None else float(f"{record['value'] * factor:.5g}")
