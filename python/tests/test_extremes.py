@@ -66,3 +66,37 @@ def test_scales_that_float32_does_not_hold(options, dtype):
 def test_digits_of_other_scripts_are_no_sizes():
     with pytest.raises(tn.Error):
         tn.explain("x + 1", x="f32[²]")
+
+
+def test_halves_of_one_pool_share_nothing():
+    """Latent and position parts side by side, as pools hold them, are written in one call; what really overlaps is refused."""
+    plan = plan_of()
+    latent, rope = np.ones((1, 1, 24), np.float32), np.full((1, 1, 8), 2, np.float32)
+    pool = np.zeros((4, 4, 1, 32), np.float32)
+    plan.append_(latent, rope, pool[..., :24], pool[..., 24:])
+    assert (pool[3, 0, 0] == [1] * 24 + [2] * 8).all() and pool.sum() == 24 + 16
+    with pytest.raises(tn.ValueError, match="share memory"):
+        plan.append_(latent, rope, pool[..., :24], pool[..., 23:31])
+
+
+def test_pairs_of_results_in_one_array():
+    x = np.array([[3.0, 1.0, 2.0]] * 2, np.float32)
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        rows, a, b, gap = (int(rng.integers(1, high)) for high in (4, 5, 5, 8))
+        pool = np.zeros((rows, 9), np.int64)
+        left, right = pool[:, :a], pool[:, gap:gap + b]
+        touched = np.zeros((2, rows, 9), bool)
+        touched[0, :, :a] = True
+        touched[1, :, gap:gap + b] = True
+        if right.shape != left.shape or not right.size:
+            continue
+        overlaps = (touched[0] & touched[1]).any()
+        values = np.arange(rows * a, dtype=np.int64).reshape(rows, a)
+        if overlaps:
+            with pytest.raises(tn.ValueError, match="share memory"):
+                tn.sort(values, out=(left, right))
+        else:
+            tn.sort(values, out=(left, right))
+            assert (left == values).all() and (right == np.arange(a)).all()
+    assert tn.sort(x).values[0, 0] == 1
