@@ -74,14 +74,3 @@ def test_bad_input_is_one_line_and_status_2(tmp_path):
     for args, text in ((("--file", str(tmp_path / "none.txt")), ""), (("--model", str(tmp_path)), ""), (("--file", "-"), "alone\n")):
         done = run(*args, input=text)
         assert done.returncode == 2 and done.stderr.startswith("sentence_embedding: ") and done.stderr.count("\n") == 1, done.stderr
-
-
-def test_a_gpu_without_a_kernel_leaves_it_to_the_cpu(monkeypatch, capsys):
-    import main
-
-    def missing(*_args, **_options):
-        raise tn.UnsupportedError("attention: has no CUDA kernel yet; move the arguments to the CPU first")
-
-    assert main.choose_device("cpu") == "cpu" and capsys.readouterr().err == ""
-    monkeypatch.setattr(tn, "attention", missing)
-    assert main.choose_device("cpu") == "cpu" and "on the CPU, because attention: has no CUDA kernel" in capsys.readouterr().err

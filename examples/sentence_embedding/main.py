@@ -25,19 +25,6 @@ def parse():
     return parser.parse_args()
 
 
-def choose_device(wanted):
-    """The device to use; the CPU, with a line that says why, where the GPU has no kernel for an operator of the model."""
-    if wanted == "auto":
-        wanted = "cuda" if tn.cuda_device_count() else "cpu"
-    one = tn.zeros((1, 1, 1, 32), device=wanted)
-    try:
-        tn.attention(one, one, one)
-    except tn.UnsupportedError as error:
-        print(f"sentence_embedding: on the CPU, because {error}", file=sys.stderr)
-        return "cpu"
-    return wanted
-
-
 def read_sentences(path):
     with (sys.stdin if path == "-" else open(path, encoding="utf-8")) as file:
         return [line.strip() for line in file if line.strip()]
@@ -77,9 +64,10 @@ def main():
     args = parse()
     if args.threads:
         tn.set_num_threads(args.threads)
+    device = args.device if args.device != "auto" else "cuda" if tn.cuda_device_count() else "cpu"
     try:
         sentences = read_sentences(args.file)
-        embed = Embedder(args.model, device=choose_device(args.device))
+        embed = Embedder(args.model, device=device)
     except (OSError, UnicodeDecodeError, tn.Error) as error:
         print(f"sentence_embedding: {error}", file=sys.stderr)
         return 2

@@ -32,9 +32,9 @@ std::vector<int64_t> to_ints(const char* op, const std::string& name, nb::handle
   if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr()))
     fail<DTypeError>("{}: {} must be a sequence of ints, got {}", op, name, nb::repr(x).c_str());
   for (nb::handle item : nb::borrow<nb::sequence>(x)) {
-    if (!is_integer_object(item)) fail<DTypeError>("{}: {} must hold ints, got {}", op, name, nb::repr(item).c_str());
-    const auto value = to_int64(item);
-    out.push_back(value ? *value : nb::steal(PyNumber_Index(item.ptr())) < nb::int_(0) ? INT64_MIN : INT64_MAX);
+    Int value{};
+    if (!read_int(item, value)) fail<DTypeError>("{}: {} must hold ints, got {}", op, name, nb::repr(item).c_str());
+    out.push_back(value);
   }
   return out;
 }

@@ -25,7 +25,7 @@ RENAMED = {  # another library's name: Tenor's
     "arctan": "atan", "arctan2": "atan2", "greater": "gt", "less": "lt", "greater_equal": "ge", "less_equal": "le", "not_equal": "ne",
     "equal": "eq", "clip": "clamp", "power": "pow", "inner": "dot", "vdot": "dot", "expand_dims": "unsqueeze",
     "take_along_axis": "take_along_dim", "logical_not_": "logical_not", "invert": "bitwise_not", "fix": "trunc", "bitwise_invert": "bitwise_not",
-    "conv1d": "conv_forward", "conv2d": "conv_forward", "conv3d": "conv_forward", "expit": "sigmoid", "row_stack": "cat"}
+    "expit": "sigmoid", "row_stack": "cat"}
 KEYWORDS = {"axis": "dim", "keepdims": "keepdim", "eps": "epsilon", "unbiased": "correction"}
 DTYPES = {"float": "float32", "half": "float16", "double": "float64", "long": "int64", "int": "int32", "short": "int16", "bool": "bool",
           "bool_": "bool", "uint8": "uint8", "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
@@ -119,12 +119,8 @@ def scaled_dot_product_attention(_, query, key, value, attn_mask=None, dropout_p
                        causal="top_left" if is_causal else False)
 
 
-def multinomial(ev, probs, num_samples, replacement=False, generator=None, seed=0, position=0):
-    if hasattr(T, "multinomial"):
-        return T.multinomial(probs, num_samples, replacement, seed=seed, position=position)
-    # The draw's shape and cost, for builds without the operator.
-    shape = [*probs.shape[:-1], num_samples]
-    return ev.state("multinomial", 3, [probs], shape, "int64", probs.size)
+def multinomial(_, probs, num_samples, replacement=False, generator=None, seed=0, position=0):
+    return T.multinomial(probs, num_samples, replacement, seed=seed, position=position)
 
 
 def addmm(_, x, mat1, mat2, beta=1, alpha=1):

@@ -4,7 +4,7 @@ of this machine's measured limit.
     tenor demo [FAMILY ...] [--device cuda] [--threads N] [--json]
 
 The limit is the larger of two times: the bytes that must move at the machine's copy bandwidth, the FLOPs at its rate for
-the dtype (tenor.device_limits(); on a GPU measured by Tenor's own copy and matmul). Data that stays in the caches may beat the first. The error is the largest of |got - want|
+the dtype (tenor.device_limits()). Data that stays in the caches may beat the first. The error is the largest of |got - want|
 over the largest of |want| (1 at least); integers are exact, or wrong.
 """
 import math
@@ -15,7 +15,6 @@ import numpy as np
 
 import tenor as tn
 from tenor._tenor import _strategies_of
-from tenor.checking.outcome import missing_kernel
 
 
 PLACE = "cpu"  # where the cases' tensors are made
@@ -240,28 +239,9 @@ def best_average(run, seconds, calls=20):
     return min(times)
 
 
-class GpuLimits:
-    """Rates of the GPU as tenor.device_limits() names the CPU's."""
-
-    def __init__(self):
-        x, y = (tn.zeros(1 << 29, dtype="uint8", device=PLACE) for _ in range(2))
-        self.copy_bytes = 2 * (1 << 29) / best_time(lambda: y.copy_(x))
-        self.float32_flops, self.bfloat16_flops = (self.matmul(dtype) for dtype in ("float32", "bfloat16"))
-
-    @staticmethod
-    def matmul(dtype, n=4096):
-        x, y = data((n, n), (n, n), dtype=dtype)
-        return 2 * n**3 / best_time(lambda: tn.matmul(x, y))
-
-
 def measure(case, limits):
-    """The row as a dict; `share` is None where nothing must move, `missing` the reason where the device has no kernel."""
-    try:
-        result = case.run()
-    except tn.UnsupportedError as error:
-        if not missing_kernel(error):
-            raise
-        return {"family": case.family, "op": case.op, "shape": case.shape, "dtype": case.dtype, "missing": f"no kernel on {PLACE} yet"}
+    """The row as a dict; `share` is None where nothing must move."""
+    result = case.run()
     error = error_of(result if case.rows is None else result[: case.rows], case.want())
     seconds = best_time(case.run)
     flops = limits.bfloat16_flops if case.dtype in ("bfloat16", "float16") else limits.float32_flops
@@ -272,15 +252,13 @@ def measure(case, limits):
 
 
 def show(row):
-    if "missing" in row:
-        return f"{row['family']:12}{row['op']:17}{row['shape']:24}{row['dtype']:10}{row['missing']}"
     share = "no data moves" if row["share"] is None else f"{100 * row['share']:4.0f}% of {'copy' if row['bound'] == 'memory' else 'FLOPs'}"
     return f"{row['family']:12}{row['op']:17}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
 
 
 def wrong(row):
     """Whether the error is above what the dtype allows; a NaN is."""
-    return "missing" not in row and not row["error"] <= ALLOWED.get(row["dtype"], 0)
+    return not row["error"] <= ALLOWED.get(row["dtype"], 0)
 
 
 def main(argv=None):

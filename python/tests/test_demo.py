@@ -51,15 +51,6 @@ def test_an_unknown_family_is_status_2(capsys):
     assert "'veiw'" in capsys.readouterr().err
 
 
-def test_a_device_without_a_kernel_is_told(monkeypatch, capsys):
-    def missing():
-        raise tn.UnsupportedError("attention: has no CUDA kernel yet; move the arguments to the CPU first")
-
-    monkeypatch.setitem(demo.FAMILIES, "view", lambda: [demo.Case("view", "attention", "2", "float32", missing, lambda: [0])])
-    assert demo.main(["view"]) == 0
-    assert "no kernel on " in capsys.readouterr().out
-
-
 def test_a_device_that_is_not_there_is_status_2(capsys):
     assert demo.main(["view", "--device=cuda:99"]) == 2 and "cuda:99" in capsys.readouterr().err
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "src/core/order_key.h"
+#include "src/cuda/block_scan.cuh"
 #include "src/cuda/bitonic.cuh"
 #include "src/cuda/capability.h"
 #include "src/cuda/ptx/cluster.cuh"
@@ -20,22 +21,6 @@ template <bool Masses>
 inline constexpr int kGathered = Masses ? 1024 : 2048;
 inline constexpr uint32_t kByLeast =
     256;  ///< beyond it, the least keys of the threads bound the first elements too loosely
-
-/// The inclusive sum over the threads of the block; `warps` holds one value a warp.
-template <class T>
-__device__ __forceinline__ T block_scan(T value, T* warps) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  for (int step = 1; step < kWarp; step *= 2) {
-    const T before = __shfl_up_sync(~0u, value, step);
-    if (lane >= step) value += before;
-  }
-  __syncthreads();
-  if (lane == kWarp - 1) warps[warp] = value;
-  __syncthreads();
-  T sum = 0;
-  for (int w = 0; w < warp; ++w) sum += warps[w];
-  return value + sum;
-}
 
 /// A row, and the part of it that this block looks at: in shared memory as keys where it fits, else read anew each
 /// time.

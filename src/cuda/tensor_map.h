@@ -22,8 +22,14 @@ struct MapTensor {
   int64_t stride[3];  ///< of the outer dims in elements: positive multiples of 8
 };
 
-/// Boxes of lines of 64 elements, `lines` of them along the second and third dim, each line of 128 bytes swizzled; what
-/// lies outside arrives as zeros.
-bool make_line_map(CUtensorMap* map, const MapTensor& x, const int (&lines)[2]);
+/// What is moved at once.
+struct MapBox {
+  int lines[2];      ///< along the second and third dim
+  int columns = 64;  ///< elements of a line, 64 or 32, swizzled by 128 or 64 bytes
+  int fetch = 256;   ///< bytes, 128 or 256, that L2 fetches around what is read
+};
+
+/// Elements outside of x arrive as zeros and are not stored. False where the driver declines.
+bool make_line_map(CUtensorMap* map, const MapTensor& x, const MapBox& box);
 
 }  // namespace tenor::cuda

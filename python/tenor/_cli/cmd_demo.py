@@ -52,20 +52,14 @@ def _place(device):
     return require_device(device)
 
 
-def _cpu_limits():
-    import tenor
-
-    tenor.device_limits()
-    tenor._tenor._raise_limits()  # a kept figure may come from a busier hour
-    return tenor.device_limits()
-
-
 def _limits(silent):
     import tenor
     from tenor import demo
 
     with Progress("demo: measuring this machine's limits"):
-        limits = _cpu_limits() if demo.PLACE == "cpu" else demo.GpuLimits()
+        limits = tenor.device_limits(device=demo.PLACE)
+        if demo.PLACE == "cpu" and tenor._tenor._raise_limits():  # the kept figure came from a busier hour
+            limits = tenor.device_limits()
     if not silent:
         where = count(tenor.get_num_threads(), "thread") if demo.PLACE == "cpu" else demo.PLACE
         print(f"{where}; limits: copy {limits.copy_bytes / 1e9:.1f} GB/s, float32 "

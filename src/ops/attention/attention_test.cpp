@@ -11,6 +11,7 @@
 #include "src/core/registry.h"
 #include "src/core/testing.h"
 #include "src/ops/attention/attention_reference.h"
+#include "src/ops/attention/attention_testing.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -28,14 +29,10 @@ Tensor filled(const Dims& shape, DType dtype, const std::function<double(int64_t
   return testing::tensor_of(shape, dtype, elements);
 }
 
-class Random : public testing::Draw {
+class Random : public testing::AttentionDraw {
  public:
-  using Draw::Draw;
+  using AttentionDraw::AttentionDraw;
   Tensor normal(const Dims& shape, DType dtype) { return dense(shape, dtype); }
-  Tensor mask(const Dims& shape, double p) {
-    return filled(shape, boolean, [&](int64_t) { return static_cast<double>(upto(99)) < 100 * p; });
-  }
-  int64_t from_one_to(int64_t n) { return 1 + upto(n - 1); }
 };
 
 /// One rounding for 16 bits; what is left of a few thousand float32 operations otherwise.
@@ -61,21 +58,10 @@ INSTANTIATE_TEST_SUITE_P(Floats, AttentionOfDType, ::testing::Values(float64, fl
 TEST_P(AttentionOfDType, MatchesTheReferenceOnRandomProblems) {
   Random random(1);
   for (int round = 0; round < 60; ++round) {
-    const int64_t B = random.from_one_to(2), G = random.from_one_to(3), Hq = G * random.from_one_to(4),
-                  Sq = random.from_one_to(round % 3 ? 20 : 150), Sk = random.from_one_to(round % 4 ? 40 : 300),
-                  D = random.from_one_to(round % 2 ? 10 : 90), Dv = random.from_one_to(round % 5 ? 12 : 130);
-    AttentionOptions o;
-    if (round % 2) o.causal = round % 4 == 1 ? Causal(true) : Causal(Causal::kTopLeft);
-    if (round % 3 == 0) o.window = {random.from_one_to(30) - 2, random.from_one_to(30) - 2};
-    if (round % 5 == 0) o.softcap = 0.5 * static_cast<double>(random.from_one_to(10));
-    if (round % 7 < 2) o.scale = 0.3;
-    if (round % 4 == 0) o.mask = random.mask(round % 8 ? Dims{B, 1, 1, Sk} : Dims{Sq, Sk}, 0.7);
-    if (round % 6 == 1) o.bias = random.normal({Hq, 1, Sk}, round % 12 == 1 ? float32 : GetParam());
-    if (round % 5 == 2) o.sinks = random.normal({Hq}, round % 2 ? float32 : GetParam());
-    SCOPED_TRACE(::testing::Message() << "round " << round << ": B" << B << " Hq" << Hq << " G" << G << " Sq" << Sq
-                                      << " Sk" << Sk << " D" << D << " Dv" << Dv);
-    check(random.normal({B, Hq, Sq, D}, GetParam()), random.normal({B, G, Sk, D}, GetParam()),
-          random.normal({B, G, Sk, Dv}, GetParam()), o);
+    const testing::AttentionProblem p = testing::draw_problem(random, round, GetParam());
+    SCOPED_TRACE(::testing::Message() << "round " << round << ": " << p.text());
+    check(random.normal({p.B, p.Hq, p.Sq, p.D}, GetParam()), random.normal({p.B, p.G, p.Sk, p.D}, GetParam()),
+          random.normal({p.B, p.G, p.Sk, p.Dv}, GetParam()), p.options);
   }
 }
 

@@ -2,27 +2,12 @@
 // and takes them. A thread holds two rows, eight apart; the four threads of a row lie side by side.
 #pragma once
 
+#include "src/cuda/ptx/float.cuh"
 #include "src/ops/attention/flash_sm90.cuh"
 
 namespace tenor::attn {
 
 inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-template <class T>
-__device__ __forceinline__ uint32_t pack_two(float low, float high) {
-  uint32_t two;
-  if constexpr (std::is_same_v<T, __half>)
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
-  else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
-  return two;
-}
 
 /// A thread's two rows: the largest score, its own share of the sum, and what the last tile shrank earlier sums by.
 struct FlashRows {
@@ -41,7 +26,7 @@ __device__ __forceinline__ void flash_softmax(float (&s)[kCount], FlashRows& row
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
     // An unchanged maximum shrinks by exactly 1. General scores reach the lowest float: differences come first.
     const float known = top == -INFINITY ? 0.0f : top, base = __fmul_rn(known, scale_log2);
-    rows.shrink[r] = exp2_fast(kGeneral ? __fmul_rn(__fadd_rn(rows.top[r], -known), kLog2E)
+    rows.shrink[r] = ptx::exp2_approximate(kGeneral ? __fmul_rn(__fadd_rn(rows.top[r], -known), kLog2E)
                                         : __fadd_rn(__fmul_rn(rows.top[r], scale_log2), -base));
     rows.top[r] = top;
     float sum = __fmul_rn(rows.sum[r], rows.shrink[r]);
@@ -50,7 +35,7 @@ __device__ __forceinline__ void flash_softmax(float (&s)[kCount], FlashRows& row
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         float& x = s[i + 2 * r + j];
-        x = exp2_fast(kGeneral ? __fmul_rn(__fadd_rn(x, -known), kLog2E) : fmaf(x, scale_log2, -base));
+        x = ptx::exp2_approximate(kGeneral ? __fmul_rn(__fadd_rn(x, -known), kLog2E) : fmaf(x, scale_log2, -base));
         sum += x;
       }
     }
@@ -61,7 +46,7 @@ __device__ __forceinline__ void flash_softmax(float (&s)[kCount], FlashRows& row
 template <class T, int kCount>
 __device__ __forceinline__ void flash_pack(uint32_t (&p)[kCount / 2], const float (&s)[kCount]) {
 #pragma unroll
-  for (int i = 0; i < kCount / 2; ++i) p[i] = pack_two<T>(s[2 * i], s[2 * i + 1]);
+  for (int i = 0; i < kCount / 2; ++i) p[i] = ptx::pack_pair<T>(s[2 * i], s[2 * i + 1]);
 }
 
 /// Hides what the diagonal and the window hide from two queries in tile n, and keys past the end.
@@ -82,7 +67,7 @@ __device__ __forceinline__ void flash_hide(float (&s)[Config::kKeys / 2], const 
 
 /// c * tanh(x / c) through an exponential: within 2e-7 c.
 __device__ __forceinline__ float soft_cap(float x, float cap, float two_over_cap_log2) {
-  return cap - __fdividef(2.0f * cap, 1.0f + exp2_fast(x * two_over_cap_log2));
+  return cap - __fdividef(2.0f * cap, 1.0f + ptx::exp2_approximate(x * two_over_cap_log2));
 }
 
 template <class T>

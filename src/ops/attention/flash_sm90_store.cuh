@@ -92,7 +92,7 @@ __device__ __forceinline__ void flash_store(const float (&o)[Config::kDim / 2], 
     const float lse = none ? -INFINITY : top + logf(sum);
     const float whole =
         p.sinks && !none && shape.splits == 1
-            ? sum + exp2_fast((sink_at<T>(p, min(head, static_cast<int>(p.kv_heads * p.group) - 1)) - top) * kLog2E)
+            ? sum + ptx::exp2_approximate((sink_at<T>(p, min(head, static_cast<int>(p.kv_heads * p.group) - 1)) - top) * kLog2E)
             : sum;
     const float inverse = none ? 0.0f : 1.0f / whole;
     if (threadIdx.x % 4 == 0) shared.lse[place + 8 * r] = lse;
@@ -114,7 +114,7 @@ __device__ __forceinline__ void flash_store(const float (&o)[Config::kDim / 2], 
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int at = (c / 8 + j) * 4 + 2 * r;
-        x[j] = pack_two<T>(o[at] * inverse, o[at + 1] * inverse);
+        x[j] = ptx::pack_pair<T>(o[at] * inverse, o[at + 1] * inverse);
       }
       transpose_four(x);
       if (inside) store_eight(line, c + threadIdx.x % 4 * 8, x, shape);
@@ -165,7 +165,7 @@ __device__ __forceinline__ void flash_poison(const FlashShared<Config>& shared, 
       for (int r = group * 64; r < group * 64 + 64 && t.holds<Config>(shape, r); ++r) {
         const float score = flash_score<Config>(shape, t, r, key);
         if (score == -INFINITY) continue;
-        const float part = exp2_fast((score - shared.lse[r]) * kLog2E) * x;
+        const float part = ptx::exp2_approximate((score - shared.lse[r]) * kLog2E) * x;
         if (shape.splits > 1) {
           shape.partial[partial_row(shape, t, r) * p.value_dim + c] += part;
         } else {

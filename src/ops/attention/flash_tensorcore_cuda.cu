@@ -50,12 +50,12 @@ bool make_map(CUtensorMap* map, const Operand& x, int lines, int pack, bool& sha
       x.plane.dtype == bfloat16,
       {x.columns, std::max<int64_t>(x.rows, 1), shared_head ? 1 : x.heads, shared_batch ? 1 : x.batch},
       {x.plane.row, x.plane.head, x.plane.batch}};
-  if (pack == 1) return cuda::make_line_map(map, tensor, {lines, 1});
+  if (pack == 1) return cuda::make_line_map(map, tensor, {{lines, 1}});
   const cuda::MapTensor turned{x.plane.data,
                                tensor.bfloat16,
                                {x.columns, x.heads, x.rows, tensor.size[3]},
                                {x.plane.head, x.plane.row, x.plane.batch}};
-  return cuda::make_line_map(map, turned, {pack, lines / pack});
+  return cuda::make_line_map(map, turned, {{pack, lines / pack}});
 }
 
 /// The diagonal and the window as bounds on key - query, less what cu_seqlens add.

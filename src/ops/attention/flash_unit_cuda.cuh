@@ -9,6 +9,7 @@
 #pragma once
 
 #include "src/cuda/convert.cuh"
+#include "src/cuda/ptx/float.cuh"
 #include "src/cuda/vector.cuh"
 #include "src/ops/attention/attention_device.cuh"
 
@@ -46,9 +47,7 @@ __device__ __forceinline__ constexpr int place(int i, int lane) {
 }
 
 __device__ __forceinline__ float exponential(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-  return y;
+  return cuda::ptx::exp2_approximate(x * 1.4426950408889634f);
 }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 

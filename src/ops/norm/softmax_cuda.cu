@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/cuda/row.cuh"
+#include "src/cuda/ptx/float.cuh"
 #include "src/ops/norm/norm_cuda.h"
 
 namespace tenor::cuda {
@@ -11,9 +12,7 @@ namespace {
 template <class T>
 __device__ __forceinline__ core::Compute<T> exponential(core::Compute<T> v) {
   if constexpr (sizeof(T) == 2) {
-    float e;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(v * 1.4426950408889634f));
-    return e;
+    return ptx::exp2_approximate(v * 1.4426950408889634f);
   } else if constexpr (sizeof(T) == 4) {
     return expf(v);
   } else {

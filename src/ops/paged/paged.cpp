@@ -95,7 +95,7 @@ attn::KeyRange visible(const HostPlan& host, int64_t i, bool causal, const Windo
 
 /// What a call reads and computes, counted only when somebody asks. A schedule that only the device knows counts as
 /// full.
-Step stated(const char* op, const Call& c, std::vector<Tensor> inputs, const char* strategy) {
+Step stated(const char* op, const Call& c, std::vector<Tensor> inputs, std::string strategy) {
   const HostPlan* host = c.plan->host.get();
   int64_t pairs = 0, keys = 0;
   if (host) {
@@ -131,7 +131,7 @@ AttentionResult run(const char* op, Call& c, const Tensor& out_given, const Tens
     lse.emplace(op, lse_given, Dims{rows, c.heads}, float32, c.q, read, core::OutputRules{.cuda = core::kHasCuda});
   c.out = out.target();
   if (lse) c.lse = lse->target();
-  const char* strategy = "fallback";
+  std::string strategy = "fallback";
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(c.q)) strategy = cuda::paged_strategy(c);
   }

@@ -124,7 +124,7 @@ CUtensorMap map_of(const char* op, const Tensor& cache, int box) {
                     cache.dtype() == bfloat16,
                     {cache.shape(3), cache.shape(1), cache.shape(2), cache.shape(0)},
                     {cache.stride(1), cache.stride(2), cache.stride(0)}};
-  if (!make_line_map(&map, x, {box, 1})) throw CudaError(std::string(op) + ": the driver refused a tensor map");
+  if (!make_line_map(&map, x, {{box, 1}})) throw CudaError(std::string(op) + ": the driver refused a tensor map");
   return map;
 }
 
@@ -167,8 +167,9 @@ void run_general(const char* op, const Call& c, General& p, int64_t each) {
 
 }  // namespace
 
-const char* paged_strategy(const Call& call) {
-  return why_not_decode(call) && why_not_latent(call) ? "fallback" : "flash_tensorcore";
+std::string paged_strategy(const Call& call) {
+  const char* reason = call.q_tail.defined() ? why_not_latent(call) : why_not_decode(call);
+  return reason ? std::string("fallback\nflash_tensorcore: ") + reason : "flash_tensorcore";
 }
 
 int64_t paged_workspace_bytes(const DevicePlan::State& plan, int64_t heads, int64_t value_dim) {

@@ -12,8 +12,8 @@ void paged_write(paged::DevicePlan::State& plan, const std::vector<int32_t>& wor
 void paged_refill(const paged::DevicePlan::State& plan, const Tensor& tables, const Tensor& lengths,
                   const Tensor& sequence_ids, const Tensor& positions);
 
-/// Which kernels take the call, for the cost statement.
-const char* paged_strategy(const paged::Call& call);
+/// Which kernels take the call, and why the tensor cores' do not, as a step states them.
+std::string paged_strategy(const paged::Call& call);
 /// Bytes of partial states that paged_run needs where no number of splits is asked for.
 int64_t paged_workspace_bytes(const paged::DevicePlan::State& plan, int64_t heads, int64_t value_dim);
 void paged_run(const char* op, const paged::Call& call);

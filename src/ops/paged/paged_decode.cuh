@@ -235,12 +235,12 @@ __device__ __forceinline__ void soften(const Decode& p, float (&s)[Config::kKeys
     for (int n = 0; n < Config::kKeys / 8; ++n) top = fmaxf(top, fmaxf(s[n][2 * side], s[n][2 * side + 1]));
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    const float base = top == -INFINITY ? 0.0f : top, shrink = exp2_fast((state.top[side] - base) * p.scale_log2);
+    const float base = top == -INFINITY ? 0.0f : top, shrink = ptx::exp2_approximate((state.top[side] - base) * p.scale_log2);
     float sum = 0;
 #pragma unroll
     for (int n = 0; n < Config::kKeys / 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 2; ++e) sum += s[n][2 * side + e] = exp2_fast((s[n][2 * side + e] - base) * p.scale_log2);
+      for (int e = 0; e < 2; ++e) sum += s[n][2 * side + e] = ptx::exp2_approximate((s[n][2 * side + e] - base) * p.scale_log2);
     state.sum[side] = state.sum[side] * shrink + sum;
     state.top[side] = top;
 #pragma unroll
@@ -268,7 +268,7 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
   for (int k = 0; k < Config::kKeys / 16; ++k)
 #pragma unroll
     for (int e = 0; e < 4; ++e)
-      weights[k][e] = pack_pair<T>(s[2 * k + (e >> 1)][2 * (e & 1)], s[2 * k + (e >> 1)][2 * (e & 1) + 1]);
+      weights[k][e] = ptx::pack_pair<T>(s[2 * k + (e >> 1)][2 * (e & 1)], s[2 * k + (e >> 1)][2 * (e & 1) + 1]);
   if (whole) {
 #pragma unroll
     for (int k = 0; k < Config::kKeys / 16; ++k)
@@ -341,7 +341,7 @@ __device__ void finish_item(const Decode& p, const Item& item, const WarpState<C
     const float base = top == -INFINITY ? 0.0f : top;
 #pragma unroll
     for (int w = 0; w < Config::kWarps; ++w) {
-      const float weight = exp2_fast((shared.top[w][r] - base) * p.scale_log2);
+      const float weight = ptx::exp2_approximate((shared.top[w][r] - base) * p.scale_log2);
       sum += weight * shared.sum[w][r];
       total += weight * shared.total[w][r][d];
     }

@@ -1,7 +1,7 @@
 // The decode kernel's instantiations: one table of configurations, compiled once for each operand type.
 #pragma once
 
-#include "src/cuda/launch_early.h"
+#include "src/cuda/launch.h"
 #include "src/ops/paged/paged_decode.cuh"
 #include "src/ops/paged/paged_launch.h"
 
@@ -14,8 +14,8 @@ void launch_config(const char* op, const DecodeLaunch& l) {
               sizeof(DecodeShared<Config>) + 1024},
          l.device, l.k, l.v, l.problem);
   if (l.problem.most_splits == 1) return;
-  launch_early(op, merge_decoded<typename Config::T>, Grid{merge_blocks(l.problem), dim3(kMergeThreads)}, l.device,
-               l.problem);
+  launch(op, merge_decoded<typename Config::T>,
+         Grid{.blocks = merge_blocks(l.problem), .threads = kMergeThreads, .early = true}, l.device, l.problem);
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-#include "src/cuda/launch_early.h"
+#include "src/cuda/launch.h"
 #include "src/ops/paged/paged_latent.cuh"
 #include "src/ops/paged/paged_launch.h"
 
@@ -12,7 +12,8 @@ void launch_latent_of(const char* op, const LatentLaunch& l) {
          Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(kLatentThreads), sizeof(LatentShared)},
          l.device, l.map, l.tail_map, p);
   if (p.most_splits > 1)
-    launch_early(op, merge_decoded<Stored<T>>, Grid{merge_blocks(l.problem), dim3(kMergeThreads)}, l.device, l.problem);
+    launch(op, merge_decoded<Stored<T>>,
+           Grid{.blocks = merge_blocks(l.problem), .threads = kMergeThreads, .early = true}, l.device, l.problem);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <cuda.h>
 
+#include "src/cuda/block_scan.cuh"
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
@@ -51,25 +52,6 @@ struct Latent : Decode {
   int tail_dim;
 };
 
-/// d[64 x 32] (+)= a[64 x 16] * b[32 x 16]^T, as wgmma.cuh's.
-template <class T>
-__device__ __forceinline__ void wgmma_32(float (&d)[16], uint64_t a, uint64_t b, bool accumulate) {
-#define TENOR_LATENT_WGMMA(name)                                                                                    \
-  asm volatile(                                                                                                     \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"                                                                  \
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32." name "." name                                                   \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0;\n}"        \
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                    \
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    TENOR_LATENT_WGMMA("bf16");
-  } else {
-    TENOR_LATENT_WGMMA("f16");
-  }
-#undef TENOR_LATENT_WGMMA
-}
-
 /// The library's name of a toolkit's 16-bit float.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>;
@@ -77,21 +59,13 @@ __device__ __forceinline__ void latent_sync() { asm volatile("bar.sync 1, %0;" :
 
 /// first_item[i] = items of the rows before i.
 __device__ inline void count_latent_items(const Latent& p, LatentShared& shared) {
-  const int row = static_cast<int>(threadIdx.x), lane = row & 31, warp = row >> 5;
+  const int row = static_cast<int>(threadIdx.x);
   int items = 0;
   if (row < p.rows) {
     const OwnSplits own = own_splits(visible(p, row), length_of_splits(p, own_keys(p, row)));
     items = (own.last - own.first) * p.chunks;
   }
-  int prefix = items;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(~0u, prefix, step);
-    if (lane >= step) prefix += other;
-  }
-  if (lane == 31) shared.scan[warp] = prefix;
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) prefix += shared.scan[w];
+  const int prefix = block_scan(items, shared.scan);
   if (row < p.rows) shared.first_item[row + 1] = prefix;
   if (row == 0) shared.first_item[0] = 0;
   __syncthreads();
@@ -221,7 +195,7 @@ __device__ __forceinline__ void score_latent(LatentShared& shared, const LatentT
     const uint64_t a = ptx::wgmma_descriptor(shared.query + slab * kSlabBytes),
                    b = ptx::wgmma_descriptor(shared.keys[stage] + slab * kSlabBytes + me.group * 32 * 128);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) wgmma_32<T>(s, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<>, slab + k > 0);
+    for (int k = 0; k < 4; ++k) ptx::wgmma<T, 32, ptx::TileLayout::kInner>(s, a + k * ptx::kWgmmaStepK<>, b + k * ptx::kWgmmaStepK<>, slab + k > 0);
   }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
@@ -250,15 +224,15 @@ __device__ __forceinline__ void soften_latent(const Latent& p, LatentShared& sha
     const int row = me.row[side];
     const float most = fmaxf(state.top[side], fmaxf(shared.top[0][row], shared.top[1][row])),
                 base = most == -INFINITY ? 0.0f : most;
-    shrink[side] = exp2_fast((state.top[side] - base) * p.scale_log2);
+    shrink[side] = ptx::exp2_approximate((state.top[side] - base) * p.scale_log2);
     float part = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float low = exp2_fast((s[4 * j + 2 * side] - base) * p.scale_log2),
-                  high = exp2_fast((s[4 * j + 2 * side + 1] - base) * p.scale_log2);
+      const float low = ptx::exp2_approximate((s[4 * j + 2 * side] - base) * p.scale_log2),
+                  high = ptx::exp2_approximate((s[4 * j + 2 * side + 1] - base) * p.scale_log2);
       part += low + high;
       *reinterpret_cast<uint32_t*>(shared.weights + swizzled_line(row, 4 * me.group + j) + 4 * me.t) =
-          pack_pair<Stored<T>>(low, high);
+          ptx::pack_pair<Stored<T>>(low, high);
     }
     state.sum[side] = state.sum[side] * shrink[side] + part;
     state.top[side] = most;

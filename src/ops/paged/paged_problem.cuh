@@ -7,6 +7,7 @@
 
 #include "src/cuda/convert.cuh"
 #include "src/cuda/ptx/dependent_launch.cuh"
+#include "src/cuda/ptx/float.cuh"
 #include "tenor/dtype.h"
 
 namespace tenor::cuda::paged {
@@ -115,22 +116,6 @@ __device__ __forceinline__ void write_result(const Decode& p, const Place& at, i
 __device__ __forceinline__ int64_t part_of(const Decode& p, const Place& at) {
   return (static_cast<int64_t>(at.row) * p.heads + at.head) * p.most_splits;
 }
-/// Two 16-bit floats in a register.
-template <class T>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
-  uint32_t out;
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  }
-  return out;
-}
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 /// A warp adds up the first `splits` partial states of one (row, head) in columns [column, column + kMergeColumns), in
 /// order, and writes the result.
@@ -149,7 +134,7 @@ __device__ void merge_parts(const Decode& p, const Place& at, int splits, int co
   for (int first = 0; first < splits; first += 32) {
     float2 state = make_float2(-INFINITY, 0.0f);
     if (first + lane < splits) state = __ldcg(&p.part_state[part + first + lane]);
-    const float weight = exp2_fast((state.x - base) * p.scale_log2);
+    const float weight = ptx::exp2_approximate((state.x - base) * p.scale_log2);
     const int count = min(32, splits - first);
 #pragma unroll 8
     for (int n = 0; n < count; ++n) {

@@ -1,11 +1,10 @@
 // What the decode kernel's blocks do, from the schedule: items in the order of rows, splits, heads.
 #pragma once
 
+#include "src/cuda/block_scan.cuh"
 #include "src/ops/paged/paged_problem.cuh"
 
 namespace tenor::cuda::paged {
-
-/// The schedule's part of a launch: rows [0, rows) of at most kMostRows, as a prefix sum of their items.
 
 /// A row of the launch.
 struct Row {
@@ -84,17 +83,7 @@ __device__ void read_schedule(const Decode& p, Shared& shared, int threads) {
     const Splits splits = splits_of(p, shared.rows[row], shared.rows[row + rows - 1]);
     sum += (splits.last - splits.first) * units;
   }
-  int prefix = sum;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(~0u, prefix, step);
-    if (lane >= step) prefix += other;
-  }
-  if (lane == 31) shared.scan[warp] = prefix;
-  __syncthreads();
-  int before = prefix - sum;
-  for (int w = 0; w < warp; ++w) before += shared.scan[w];
+  const int before = block_scan(sum, shared.scan) - sum;
   for (int row = begin; row < end; ++row) shared.first_item[row] += before;
   if (threadIdx.x == threads - 1) shared.first_item[p.rows] = before + sum;
 }

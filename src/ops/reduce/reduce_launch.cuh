@@ -75,17 +75,10 @@ template <class Core>
 void meet(const Plan& plan, const Core& core, int splits, const Result& result) {
   const int log_across = std::min(log_above(plan.shape.outputs), splits > 8 ? 5 : 8);
   const int each = 1 << log_above(divide_up(splits, kThreads >> log_across));
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid_of(plan, divide_up(plan.shape.outputs, 1 << log_across), 1, false);
-  config.blockDim = kThreads;
-  config.stream = current_stream(plan.device).handle;
-  config.attrs = &overlap;
-  config.numAttrs = cuda::capability(plan.device).clusters ? 1 : 0;
-  cuda::check(cudaLaunchKernelEx(&config, partial_kernel<Core>, core, plan.shape, log_across, each, splits, result),
-              plan.op);
+  const cuda::Grid grid{.blocks = grid_of(plan, divide_up(plan.shape.outputs, 1 << log_across), 1, false),
+                        .threads = kThreads,
+                        .early = true};
+  cuda::launch(plan.op, partial_kernel<Core>, grid, plan.device, core, plan.shape, log_across, each, splits, result);
 }
 
 template <int V, Walk W, class T, class Op>
