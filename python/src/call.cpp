@@ -1,7 +1,5 @@
 #include "call.h"
 
-#include <nanobind/ndarray.h>
-
 #include <cmath>
 #include <unordered_map>
 

@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include "call_torch.h"
 #include "src/core/dlpack.h"
 #include "src/core/text.h"
 
