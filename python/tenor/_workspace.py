@@ -5,10 +5,11 @@ from tenor import _tenor
 def workspace_size(op, *args, **options):
     """Bytes that `workspace=` of this very call takes, exactly: workspace_size("sort", x, descending=True) for a uint8 array that
     sort(x, descending=True, out=..., workspace=...) then allocates nothing beside. `op` is an operator's name; the arguments are the
-    call's, out= may be left away. Nothing is computed. 0 on the CPU, whose threads have memory of their own, and for operators that
-    need none. UnsupportedError for operators that wait for the device, and the operator's own errors for arguments that it refuses."""
+    call's, out= may be left away. Nothing is computed. 0 for operators that need none, and on the CPU, whose threads have memory of their own
+    and where the arguments are not looked at further. On CUDA UnsupportedError for operators that wait for the device, and the operator's own
+    errors for arguments that it refuses. ValueError for a name that is no operator's."""
     fn = getattr(_tenor, op, None) if isinstance(op, str) else None
-    if fn is None or op.startswith("_"):
+    if fn is None or isinstance(fn, type) or op.startswith("_"):
         raise _tenor.ValueError(f"workspace_size: no operator is called {op!r}")
     options.pop("workspace", None)
     args, options = [_as_tenor(a) for a in args], {name: _as_tenor(a) for name, a in options.items()}

@@ -100,3 +100,18 @@ def test_pairs_of_results_in_one_array():
             tn.sort(values, out=(left, right))
             assert (left == values).all() and (right == np.arange(a)).all()
     assert tn.sort(x).values[0, 0] == 1
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: tn.sum(x, dim=True), lambda x: tn.sum(x, dim=[True]), lambda x: tn.squeeze(x, dim=False),
+    lambda x: paged.HostPlan(4, 4, [[True]], [1], [0], [0]), lambda x: paged.HostPlan(4, 4, [[0]], [True], [0], [0]),
+])
+def test_a_bool_is_no_dim_page_or_length(call):
+    with pytest.raises(tn.DTypeError, match="int"):
+        call(np.ones((2, 3), np.float32))
+
+
+def test_workspace_size_knows_operators_alone():
+    for name in ("Tensor", "_operators", "nothing"):
+        with pytest.raises(tn.ValueError, match="workspace_size: no operator"):
+            tn.workspace_size(name)
