@@ -3,8 +3,8 @@
 // dim 0.
 //
 // Floats of 16 bits accumulate in float32 and round once. Every float reduction follows its device's one order
-// (src/core/reduction_order.h, src/cuda/reduction_order.h), so its bits do not depend on layout, neighbouring rows or
-// thread count; a float32 sum of R elements errs by about 128 + log2(R) roundings of it (CUDA: 4 + log2(R)). NaN
+// (src/core/reduction_order.h, src/cuda/reduction_order.h), so its bits do not depend on neighbouring rows or thread
+// count, nor on the layout but for the order of several reduced dims in memory; a float32 sum of R elements errs by about 128 + log2(R) roundings of it (CUDA: 4 + log2(R)). NaN
 // propagates. Cost: x is read once (var, std: three times, logsumexp: twice, in cache where a row fits; CUDA: var once),
 // 1 FLOP an element.
 //

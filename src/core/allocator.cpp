@@ -1,5 +1,9 @@
 #include "tenor/allocator.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <atomic>
 #include <bit>
 #include <cstdlib>
@@ -17,12 +21,24 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kCachedFrom = 64 << 10;  // smaller blocks are malloc's business
+constexpr size_t kHugePage = 2 << 20;
 
 /// Sizes in steps of an eighth of a power of two, so that a freed block serves requests of nearly its size.
 size_t rounded(size_t bytes) {
   if (bytes < kCachedFrom) return (bytes + kAlignment - 1) / kAlignment * kAlignment + (bytes == 0 ? kAlignment : 0);
   const size_t step = std::bit_floor(bytes) / 8;
   return (bytes + step - 1) / step * step;
+}
+
+/// New memory, or null. Blocks of several huge pages ask for such: a fault for every 4 KiB, and a walk for every 4 KiB
+/// read later, cost more than many operators do.
+void* new_block(size_t size) {
+  if (size < 2 * kHugePage) return std::aligned_alloc(kAlignment, size);
+  void* block = std::aligned_alloc(kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage);
+#ifdef __linux__
+  if (block) madvise(block, size, MADV_HUGEPAGE);  // advice: where the system has none, small pages do
+#endif
+  return block;
 }
 
 /// Freed large blocks, by size.
@@ -93,10 +109,10 @@ class DefaultAllocator final : public Allocator {
       return {block, [](void* p) { std::free(p); }};
     }
     void* block = block_cache().take(size);
-    if (!block) block = std::aligned_alloc(kAlignment, size);
+    if (!block) block = new_block(size);
     if (!block) {
       block_cache().clear();
-      block = std::aligned_alloc(kAlignment, size);
+      block = new_block(size);
     }
     if (!block) out_of_memory(bytes);
     return {block, [size](void* p) { block_cache().give(p, size); }};

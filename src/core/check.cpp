@@ -1,7 +1,5 @@
 #include "src/core/check.h"
 
-#include <numeric>
-
 namespace tenor::core {
 
 Dims normalize_dims(const char* op, const Dims& dims, int ndim, const char* argument) {
@@ -37,33 +35,6 @@ Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {
     out[rank - i] = m == 1 ? n : m;
   }
   return out;
-}
-
-Dims broadcast_strides(const Tensor& x, const Dims& shape) {
-  Dims strides(shape.size(), 0);
-  const size_t lead = shape.size() - x.shape().size();
-  for (size_t i = 0; i < x.shape().size(); ++i)
-    strides[lead + i] = x.shape()[i] == 1 && shape[lead + i] != 1 ? 0 : x.strides()[i];
-  return strides;
-}
-
-Dims result_strides(const Dims& shape, const Tensor& like) {
-  if (!like.defined() || like.shape().size() != shape.size() || like.is_contiguous()) return contiguous_strides(shape);
-  // A dim of size 1 or of stride 0 has no place of its own: it stays beside its right neighbour.
-  Dims place(shape.size(), 1), order(shape.size(), 0);
-  for (size_t i = shape.size(); i-- > 0;) {
-    const bool placed = like.shape()[i] != 1 && like.strides()[i] != 0;
-    place[i] = placed ? like.strides()[i] : i + 1 < shape.size() ? place[i + 1] : 1;
-  }
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return place[a] > place[b]; });
-  Dims strides(shape.size(), 0);
-  int64_t step = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = step;
-    step *= std::max<int64_t>(shape[order[i]], 1);
-  }
-  return strides;
 }
 
 bool same_strides(const Dims& shape, const Dims& a, const Dims& b) {

@@ -1,6 +1,7 @@
 #include "src/core/layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace tenor::core {
@@ -51,6 +52,39 @@ bool has_internal_overlap(const Tensor& x) {
   }
   std::sort(offsets.begin(), offsets.end());
   return std::adjacent_find(offsets.begin(), offsets.end()) != offsets.end();
+}
+
+Dims broadcast_strides(const Tensor& x, const Dims& shape) {
+  Dims strides(shape.size(), 0);
+  const size_t lead = shape.size() - x.shape().size();
+  for (size_t i = 0; i < x.shape().size(); ++i)
+    strides[lead + i] = x.shape()[i] == 1 && shape[lead + i] != 1 ? 0 : x.strides()[i];
+  return strides;
+}
+
+Dims result_strides(const Dims& shape, const Tensor& like) {
+  if (!like.defined() || like.shape().size() != shape.size() || like.is_contiguous()) return contiguous_strides(shape);
+  // A dim of size 1 or of stride 0 has no place of its own: it stays beside its right neighbour.
+  Dims place(shape.size(), 1), order(shape.size(), 0);
+  for (size_t i = shape.size(); i-- > 0;) {
+    const bool placed = like.shape()[i] != 1 && like.strides()[i] != 0;
+    place[i] = placed ? like.strides()[i] : i + 1 < shape.size() ? place[i + 1] : 1;
+  }
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return place[a] > place[b]; });
+  Dims strides(shape.size(), 0);
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = step;
+    step *= std::max<int64_t>(shape[order[i]], 1);
+  }
+  return strides;
+}
+
+Dims in_memory_order(const Tensor& x, Dims dims) {
+  const Dims memory = result_strides(x.shape(), x);
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return memory[a] > memory[b]; });
+  return dims;
 }
 
 }  // namespace tenor::core

@@ -1,12 +1,13 @@
 // The reduction order: in which order every float reduction of the CPU adds (or multiplies) its elements. Eager operators,
-// row operators and fused kernels all follow it, so their bits agree, whatever the layout, the rows beside, the vector
-// width or the thread count.
+// row operators and fused kernels all follow it, so their bits agree, whatever the rows beside, the vector width or the
+// thread count.
 //
-// The R elements that meet in one output form a sequence: row-major over the reduced dims in logical order. It is cut into
-// blocks of kReductionBlock. In a block, element i goes to lane i % kReductionLanes; a lane starts from the identity and
-// takes its elements in order. The lanes meet in a tree of halves: l with l + 16, then + 8, + 4, + 2, + 1. The blocks'
-// results meet pairwise, as a binary counter carries: block 0 with 1, 2 with 3, then those two, and so on; what is left at
-// the end meets from the youngest to the oldest.
+// The R elements that meet in one output form a sequence: row-major over the reduced dims, those of larger strides in
+// memory first (core::in_memory_order: the logical order of any x that is not transposed, so that no layout costs a
+// transposing read). It is cut into blocks of kReductionBlock. In a block, element i goes to lane i % kReductionLanes; a
+// lane starts from the identity and takes its elements in order. The lanes meet in a tree of halves: l with l + 16, then
+// + 8, + 4, + 2, + 1. The blocks' results meet pairwise, as a binary counter carries: block 0 with 1, 2 with 3, then those
+// two, and so on; what is left at the end meets from the youngest to the oldest.
 //
 // The error of a float32 sum is thus that of about 128 + log2(R) additions, not of R.
 #pragma once

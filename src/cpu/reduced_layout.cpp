@@ -24,7 +24,6 @@ ReducedLayout make_layout(const Tensor& x, const Dims& dims, const Tensor& out) 
   std::vector<ReducedLayout::Dim> kept;
   for (int d = 0, o = 0; d < x.ndim(); ++d) {
     if (std::find(dims.begin(), dims.end(), d) != dims.end()) {
-      append(layout.reduced, {x.shape(d), x.stride(d), 0});
       layout.count *= x.shape(d);
       o += keepdim;
     } else {
@@ -32,6 +31,7 @@ ReducedLayout make_layout(const Tensor& x, const Dims& dims, const Tensor& out) 
       layout.outputs *= x.shape(d);
     }
   }
+  for (int64_t d : dims) append(layout.reduced, {x.shape(static_cast<int>(d)), x.stride(static_cast<int>(d)), 0});
   if (layout.reduced.empty()) layout.reduced.push_back({1, 0, 0});
   // The order in which outputs are computed is free: along memory. A repeated (stride 0) dim goes outermost.
   std::stable_sort(kept.begin(), kept.end(), [](const ReducedLayout::Dim& a, const ReducedLayout::Dim& b) {

@@ -1,4 +1,4 @@
-// How the elements of a reduction or scan lie in memory: kept dims in any order, reduced dims in logical order, both
+// How the elements of a reduction or scan lie in memory: kept dims in any order, reduced dims in the caller's, both
 // merged.
 #pragma once
 
@@ -14,13 +14,13 @@ struct ReducedLayout {
   };
   std::vector<Dim> outer;    // kept dims but the innermost
   Dim inner{1, 0, 0};        // the kept dim of the smallest input stride
-  std::vector<Dim> reduced;  // logical order; never empty
+  std::vector<Dim> reduced;  // in the order given; never empty
   int64_t outers = 1;        // the product of outer's sizes
   int64_t outputs = 1;
   int64_t count = 1;  // elements that meet in one output
 };
 
-/// `dims`: those reduced, distinct and in range. out has x's rank (a scan, or dims kept with size 1), or lacks those
+/// `dims`: those reduced, distinct and in range, in the order in which their elements meet. out has x's rank (a scan, or dims kept with size 1), or lacks those
 /// dims.
 ReducedLayout make_layout(const Tensor& x, const Dims& dims, const Tensor& out);
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/core/numeric.h"
 #include "src/core/reduction_order.h"
@@ -29,6 +30,16 @@ inline constexpr bool kVectorFloat16 = false;  // without F16C Highway emulates 
 #else
 inline constexpr bool kVectorFloat16 = true;
 #endif
+
+/// v, which the compiler shall load once: it reads memory anew for every use of a vector that it can name as an operand,
+/// and where p is not aligned each of these reads crosses a cache line.
+template <class V>
+HWY_INLINE V in_register(V v) {
+#if defined(__GNUC__) && HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+  asm("" : "+v"(v.raw));
+#endif
+  return v;
+}
 
 // load(d, p): Lanes(d) elements, widened to d's type. p need not be aligned.
 template <class D, class T = hn::TFromD<D>>
@@ -61,6 +72,7 @@ HWY_INLINE void store(D d, hn::Vec<D> v, T* HWY_RESTRICT p) {
 }
 template <class D>
 HWY_INLINE void store(D, hn::Vec<D> v, BFloat16* HWY_RESTRICT p) {
+  v = in_register(v);
   const hn::RebindToUnsigned<D> du;
   const hn::Rebind<uint16_t, D> d16;
   const auto bits = hn::BitCast(du, v);
@@ -164,9 +176,14 @@ HWY_INLINE core::Compute<T> reduce_block(const T* HWY_RESTRICT src, size_t n, co
   static_assert(!HWY_HAVE_SCALABLE, "the lanes of a block are held in a fixed number of vectors");
   hn::Vec<decltype(d)> acc[kVectors];
   for (auto& a : acc) a = hn::Set(d, identity);
+  // Vectors that cross cache lines keep the hardware's prefetcher from a memory's full rate: whole blocks ask ahead.
+  const bool crosses = n == core::kReductionBlock && reinterpret_cast<uintptr_t>(src) % (lanes * sizeof(T)) != 0;
   size_t i = 0;
-  for (; i + kAll <= n; i += kAll)
+  for (; i + kAll <= n; i += kAll) {
+    const char* ahead = reinterpret_cast<const char*>(src + i) + 4096;
+    for (size_t at = 0; crosses && at < kAll * sizeof(T); at += 64) hwy::Prefetch(ahead + at);
     for (size_t v = 0; v < kVectors; ++v) acc[v] = combine(d, acc[v], fn(d, load(d, src + i + v * lanes)));
+  }
   for (size_t v = 0; v < kVectors && i < n; ++v, i += lanes) {
     if (i + lanes <= n) {
       acc[v] = combine(d, acc[v], fn(d, load(d, src + i)));

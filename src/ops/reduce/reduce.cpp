@@ -1,6 +1,8 @@
 #include "tenor/reduce.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "src/core/backend.h"
 #include "src/core/check.h"
@@ -44,12 +46,14 @@ void check_reducible(const char* op, const Tensor& x) {
     fail<DTypeError>("{}: x must not be an 8-bit float, got {}; convert it with to(float32)", op, x.dtype());
 }
 
-/// The dims that are reduced: those named, or all.
+/// The dims that are reduced, rising: those named, or all. A 0-d tensor's dim 0 is none.
 Dims resolve_dims(const char* op, const Tensor& x, const std::optional<Dims>& dim) {
-  if (dim) return core::normalize_dims(op, *dim, x.ndim());
-  Dims all;
-  for (int d = 0; d < x.ndim(); ++d) all.push_back(d);
-  return all;
+  Dims dims(static_cast<size_t>(x.ndim()), 0);
+  std::iota(dims.begin(), dims.end(), 0);
+  if (dim) dims = core::normalize_dims(op, *dim, x.ndim());
+  if (x.ndim() == 0) dims.clear();
+  std::sort(dims.begin(), dims.end());
+  return dims;
 }
 
 bool reduces(const Dims& dims, int d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }

@@ -13,6 +13,7 @@ namespace tenor::reduce {
 namespace {
 
 constexpr int64_t kBlock = core::kReductionBlock;
+constexpr int64_t kTogether = 32;  // blocks gathered in a go: where elements lie apart, a cache line serves several
 
 /// Whether `a`, an extreme of a later block, replaces `b`: the first NaN wins, else the first of equals.
 template <class C>
@@ -84,8 +85,8 @@ class ArgRunner {
     const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
     std::vector<C> extremes(static_cast<size_t>(blocks * s.width));
     const auto some = [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; b += kGatherBlocks)
-        driver_.reduce_blocks(rows_, s, b, std::min(b + kGatherBlocks, end), nullptr, 0, extremes.data() + b * s.width);
+      for (int64_t b = begin; b < end; b += kTogether)
+        driver_.reduce_blocks(rows_, s, b, std::min(b + kTogether, end), nullptr, 0, extremes.data() + b * s.width);
     };
     if (parallel)
       cpu::parallel_for(blocks, cpu::grain_of(kBlock * s.width), some);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "src/core/layout.h"
 #include "src/core/reduction_order.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/reduce/reduce_driver.h"
@@ -42,7 +43,8 @@ Pass pass_of(const Problem& p) {
 /// One problem with its readers, made once; run() computes the outputs of a segment.
 class Runner {
  public:
-  explicit Runner(const Problem& p) : p_(p), layout_(cpu::make_layout(p.x, p.dims, p.out)), driver_(p.x, layout_) {
+  explicit Runner(const Problem& p)
+      : p_(p), layout_(cpu::make_layout(p.x, core::in_memory_order(p.x, p.dims), p.out)), driver_(p.x, layout_) {
     const bool staged = p.op == Op::kVar || p.op == Op::kStd || p.op == Op::kLogSumExp;
     first_ = reader(p.op == Op::kLogSumExp ? Pass::kMax : staged ? Pass::kSum : pass_of(p));
     if (p.op == Op::kLogSumExp)

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/core/check.h"
+#include "src/core/layout.h"
 
 namespace tenor::reduce {
 namespace {
@@ -38,12 +39,6 @@ Walk row_walk(const void* x, const Shape& shape, int64_t vector) {
   return inner_stride(reduced) == 1 && shape.count > vector ? Walk::kShift : Walk::kStride;
 }
 
-/// The dims in that order.
-void sort_dims(Dims& dims, const Dims& strides) {
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
-    return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
-  });
-}
 Dims pick(const Dims& of, const Dims& dims) {
   Dims out;
   for (int64_t d : dims) out.push_back(of[static_cast<size_t>(d)]);
@@ -173,9 +168,8 @@ Plan make_plan(const char* op, const Tensor& x, const Dims& dims, const Tensor& 
     if (!meets) out_strides[static_cast<size_t>(d)] = out.stride(o);
     if (!meets || keepdim) ++o;
   }
-  const Dims memory = core::result_strides(x.shape(), x);
-  sort_dims(kept, memory);
-  if (order == Order::kMemory) sort_dims(reduced, memory);
+  kept = core::in_memory_order(x, std::move(kept));
+  if (order == Order::kMemory) reduced = core::in_memory_order(x, std::move(reduced));
   Shape& shape = plan.shape;
   shape.kept = cuda::collapse<2>(op, pick(x.shape(), kept), {pick(x.strides(), kept), pick(out_strides, kept)}, -1);
   shape.reduced = cuda::collapse<1>(op, pick(x.shape(), reduced), {pick(x.strides(), reduced)}, -1);

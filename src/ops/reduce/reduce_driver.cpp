@@ -9,6 +9,8 @@ namespace tenor::reduce {
 namespace {
 
 constexpr int64_t kBlock = core::kReductionBlock;
+constexpr int kGroupLevel = 5;
+constexpr int64_t kGroup = 1 << kGroupLevel;  // blocks computed by one thread in a go
 
 bool has_own_accumulator(Pass pass) { return pass == Pass::kMax || pass == Pass::kMin || pass == Pass::kCount; }
 
@@ -18,14 +20,15 @@ class Counter {
   Counter(const Kernels& kernels, int64_t width)
       : kernels_(kernels), width_(width), bytes_(static_cast<size_t>(width) * item_size(kernels.accumulator)) {}
 
-  void push(void* block) {
-    const int64_t carry = count_++;
-    int level = 0;
+  /// The next 2^level blocks, met already; as many as that, or a multiple, have gone before.
+  void push(void* met, int level) {
+    const int64_t carry = count_;
+    count_ += int64_t{1} << level;
     for (; carry >> level & 1; ++level) {
-      kernels_.combine(slot(level), block, width_);
-      std::memcpy(block, slot(level), bytes_);
+      kernels_.combine(slot(level), met, width_);
+      std::memcpy(met, slot(level), bytes_);
     }
-    std::memcpy(slot(level), block, bytes_);
+    std::memcpy(slot(level), met, bytes_);
   }
   void finish(void* results) {
     int level = __builtin_ctzll(static_cast<unsigned long long>(count_));
@@ -105,17 +108,6 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
       k.rows(data(s.in + b), layout_.inner.in, s.width, std::min(kBlock, end - b), shifts, power, results);
     return;
   }
-  if (interleaved(reader, first, last)) {
-    // All but a block at the end whose rows are too few.
-    const int64_t whole = first + std::min(last - first, layout_.count / kBlock - first);
-    for (int64_t r = 0; r < s.width && whole > first; ++r)
-      interleaved_blocks(reader, s.in + r * layout_.inner.in, first, whole,
-                         shifts ? static_cast<const char*>(shifts) + static_cast<size_t>(r) * step : nullptr, power,
-                         results + static_cast<size_t>(r) * step, s.width * static_cast<int64_t>(step));
-    if (whole == last) return;
-    results += static_cast<size_t>((whole - first) * s.width) * step;
-    first = whole;
-  }
   const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
   const auto [run, run_step, unused] = layout_.reduced.back();
   if (is_float(reader.dtype) && !reader.converts && !shifts && run_step == 1 && run % core::kReductionLanes == 0)
@@ -180,25 +172,29 @@ void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shi
   const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
   if (blocks == 0) return reader.kernels->start(results, s.width);
   if (blocks == 1) return reduce_blocks(reader, s, 0, 1, shifts, power, results);
-  // Groups of blocks are computed in waves, by all threads or by this one, and meet in order.
+  // Groups of blocks are computed in waves, by all threads or by this one. A whole group meets at once, where it was
+  // computed: it is a subtree of the counter's. The groups meet in order.
   const size_t step = static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator);
-  const int64_t group = group_blocks(reader, blocks), wave = parallel ? 128 * group : group;
+  const int64_t wave = parallel ? 128 * kGroup : kGroup;
   std::vector<char> partial(step * static_cast<size_t>(std::min(wave, blocks)));
   Counter counter(*reader.kernels, s.width);
   for (int64_t start = 0; start < blocks; start += wave) {
-    const int64_t stop = std::min(start + wave, blocks), groups = (stop - start + group - 1) / group;
+    const int64_t stop = std::min(start + wave, blocks), groups = (stop - start + kGroup - 1) / kGroup;
+    const auto block = [&](int64_t b) { return partial.data() + static_cast<size_t>(b - start) * step; };
     const auto some = [&](int64_t from, int64_t to) {
-      for (int64_t g = from; g < to; ++g) {
-        const int64_t first = start + g * group;
-        reduce_blocks(reader, s, first, std::min(first + group, stop), shifts, power,
-                      partial.data() + static_cast<size_t>(first - start) * step);
+      for (int64_t first = start + from * kGroup; first < start + to * kGroup; first += kGroup) {
+        const int64_t last = std::min(first + kGroup, stop);
+        reduce_blocks(reader, s, first, last, shifts, power, block(first));
+        for (int64_t gap = 1; last - first == kGroup && gap < kGroup; gap *= 2)
+          for (int64_t b = first; b < last; b += 2 * gap) reader.kernels->combine(block(b), block(b + gap), s.width);
       }
     };
     if (parallel)
-      cpu::parallel_for(groups, cpu::grain_of(group * kBlock * s.width * item_), some);
+      cpu::parallel_for(groups, cpu::grain_of(kGroup * kBlock * s.width * item_), some);
     else
       some(0, groups);
-    for (int64_t b = 0; b < stop - start; ++b) counter.push(partial.data() + static_cast<size_t>(b) * step);
+    for (int64_t b = start; b < stop; b += stop - b >= kGroup ? kGroup : 1)
+      counter.push(block(b), stop - b >= kGroup ? kGroupLevel : 0);
   }
   counter.finish(results);
 }

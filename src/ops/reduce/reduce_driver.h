@@ -60,17 +60,6 @@ class Driver {
  private:
   void rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts,
                    double power, char* results) const;
-  /// Whether blocks [first, last) of a sequence can be reduced together: of rows that lie side by side, each of whole
-  /// blocks or a whole number of them to a block.
-  bool interleaved(const Reader& reader, int64_t first, int64_t last) const;
-  /// How many of a sequence's blocks one call should take: enough for the cache lines that they share.
-  int64_t group_blocks(const Reader& reader, int64_t blocks) const;
-  /// Whole blocks [first, last) of the sequence at offset `in` where interleaved(); results `step` bytes apart.
-  void interleaved_blocks(const Reader& reader, int64_t in, int64_t first, int64_t last, const void* shift,
-                          double power, char* results, int64_t step) const;
-  /// The lanes of `blocks` blocks of `rows` rows, from lines of memory `stride` elements apart.
-  void planes(const Reader& reader, const char* from, int64_t stride, int64_t rows, int64_t length, int64_t blocks,
-              const void* shift, double power, char* memory, void* acc) const;
   /// Elements [begin, end), whole blocks of sequences made of dense runs of whole sets of lanes, read where they lie.
   void runs_blocks(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, double power,
                    char* results) const;
@@ -90,8 +79,6 @@ class Driver {
 
 /// Elements of the tiles that are gathered: they stay in L1.
 inline constexpr int64_t kGatherTile = 8192;
-/// Blocks that are gathered together, where a row's elements lie apart: a cache line serves several of them.
-inline constexpr int64_t kGatherBlocks = 32;
 
 template <class F>
 void Driver::for_column_tiles(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, F&& fn) const {

@@ -10,7 +10,7 @@ enum class Op : uint8_t { kSum, kMean, kProd, kMax, kMin, kAny, kAll, kCount, kN
 struct Problem {
   Op op;
   Tensor x, out;
-  Dims dims;              ///< reduced, distinct, in range
+  Dims dims;              ///< reduced, in range, rising
   DType accumulator;      ///< float32, float64, int64 or uint64: what sums and products are formed in
   double power = 2;       ///< norm
   double correction = 1;  ///< var, std
