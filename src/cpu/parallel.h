@@ -27,7 +27,8 @@ class FunctionRef<R(Args...)> {
 };
 
 /// Calls fn(begin, end) over a partition of [0, n) into at most num_threads() ranges of at least `grain` items.
-/// Serial when one range suffices, inside another parallel_for, and after fork(). An exception of fn reaches the caller.
+/// Serial when one range suffices (or, of items so light that many make a range, few do), inside another parallel_for,
+/// and after fork(). An exception of fn reaches the caller.
 /// Results must not depend on the partition: it changes with the thread count.
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> fn);
 

@@ -6,9 +6,11 @@
 
 namespace tenor::contract {
 
-// gemm_plain.cpp: any type, any strides, one multiply-add at a time over k in order.
+// gemm_integer.cpp: integers and bool, modulo 2^bits, on register tiles.
 std::string integer_why_not(const GemmProblem& p);
 void integer_run(const GemmProblem& p);
+
+// gemm_plain.cpp: any type, any strides, one multiply-add at a time over k in order.
 void reference_run(const GemmProblem& p);
 
 // gemm_blocked.cpp: packed panels and register tiles; every output is one chain of FMAs over k, whatever m, n, the

@@ -1,7 +1,6 @@
-// Integers and bool, and the reference candidate. Both add over k in order, one multiply-add at a time.
+// The reference candidate: any types, any strides, one multiply-add at a time over k in order.
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "src/core/numeric.h"
 #include "src/core/visit.h"
@@ -56,67 +55,7 @@ void for_each_row(const GemmProblem& p, int64_t first, int64_t last, F&& fn) {
 
 int64_t row_grain(const GemmProblem& p) { return cpu::grain_of(std::max<int64_t>(p.n, 1) * std::max<int64_t>(p.k, 1)); }
 
-/// One row of c from operands of the compute type: over k outside, over a strip of columns inside, so that unit strides
-/// of b vectorise.
-template <class T>
-void integer_row(const GemmProblem& p, const T* a, const T* b, const T* bias, T* c) {
-  constexpr int64_t kStrip = 512;
-  T acc[kStrip];
-  for (int64_t j0 = 0; j0 < p.n; j0 += kStrip) {
-    const int64_t width = std::min(kStrip, p.n - j0);
-    std::fill_n(acc, width, T(0));
-    for (int64_t k = 0; k < p.k; ++k) {
-      const T x = a[k * p.a.col];
-      const T* row = b + k * p.b.row + j0 * p.b.col;
-      if (p.b.col == 1) {
-        for (int64_t j = 0; j < width; ++j) acc[j] = multiply_add(x, row[j], acc[j]);
-      } else {
-        for (int64_t j = 0; j < width; ++j) acc[j] = multiply_add(x, row[j * p.b.col], acc[j]);
-      }
-    }
-    for (int64_t j = 0; j < width; ++j)
-      c[(j0 + j) * p.c.col] = bias ? multiply_add(T(1), bias[(j0 + j) * p.bias_col], acc[j]) : acc[j];
-  }
-}
-
-/// As integer_row where b's columns are contiguous: each output a dot product.
-template <class T>
-void integer_row_of_dots(const GemmProblem& p, const T* a, const T* b, const T* bias, T* c) {
-  for (int64_t j = 0; j < p.n; ++j) {
-    T acc(0);
-    const T* column = b + j * p.b.col;
-    if (p.a.col == 1) {
-      for (int64_t k = 0; k < p.k; ++k) acc = multiply_add(a[k], column[k], acc);
-    } else {
-      for (int64_t k = 0; k < p.k; ++k) acc = multiply_add(a[k * p.a.col], column[k], acc);
-    }
-    c[j * p.c.col] = bias ? multiply_add(T(1), bias[j * p.bias_col], acc) : acc;
-  }
-}
-
 }  // namespace
-
-std::string integer_why_not(const GemmProblem& p) {
-  if (is_float(p.compute)) return "floats have faster kernels";
-  if (p.a.dtype != p.compute || p.b.dtype != p.compute || p.c.dtype != p.compute) return "operands and result must have one dtype";
-  return {};
-}
-
-void integer_run(const GemmProblem& p) {
-  const bool dots = p.b.row == 1 && p.b.col != 1 && p.k > 4;
-  visit_compute(p.compute, [&]<class T>() {
-    if constexpr (!std::is_floating_point_v<T>) {
-      cpu::parallel_for(product(p.batch) * p.m, row_grain(p), [&](int64_t first, int64_t last) {
-        for_each_row(p, first, last, [&](const char* a, const char* b, char* c, int64_t i) {
-          const T *row = reinterpret_cast<const T*>(a) + i * p.a.row, *matrix = reinterpret_cast<const T*>(b);
-          const T* bias = p.bias ? static_cast<const T*>(p.bias) + i * p.bias_row : nullptr;
-          T* to = reinterpret_cast<T*>(c) + i * p.c.row;
-          dots ? integer_row_of_dots(p, row, matrix, bias, to) : integer_row(p, row, matrix, bias, to);
-        });
-      });
-    }
-  });
-}
 
 void reference_run(const GemmProblem& p) {
   visit_compute(p.compute, [&]<class T>() {

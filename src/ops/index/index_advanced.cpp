@@ -292,7 +292,7 @@ void run_put(const char* op, const Plan& plan, const Tensor& target, Tensor valu
   if (!one_stride(values, first, first + plan.place_shape.size())) values = values.contiguous();
   const Move move = move_of(plan, target, values);
   if (!accumulate) return index::scatter_rows(move.rows, target.dtype());
-  if (index::add_rows_narrow(move.rows, target.dtype(), 1)) return;
+  if (index::add_rows_grouped(move.rows, target.dtype(), 1)) return;
   if (compute_dtype(target.dtype()) == target.dtype()) return index::add_rows(move.rows, target.dtype(), 1);
   const Tensor scratch = target.to(float32);
   run_put(op, plan, scratch, values.to(float32), true);

@@ -22,6 +22,13 @@ struct RowMove {
   int64_t count = 0;
 };
 
+/// The element offset of flat position `at` of a shape.
+inline int64_t offset_at(int64_t at, const Dims& shape, const Dims& strides) {
+  int64_t offset = 0;
+  for (size_t d = shape.size(); d-- > 0; at /= shape[d]) offset += at % shape[d] * strides[d];
+  return offset;
+}
+
 /// dense row p = table row p.
 void gather_rows(const RowMove& move, DType dtype);
 /// table row p = dense row p, in the order of p.
@@ -29,9 +36,10 @@ void scatter_rows(const RowMove& move, DType dtype);
 /// table row p += alpha * dense row p, in the order of p; dtype is one that operators compute in.
 void add_rows(const RowMove& move, DType dtype, const Scalar& alpha);
 
-/// The same for 16-bit floats, summed in float32 and rounded once, without a float32 copy of the table. False, and
-/// nothing done, where the rows are not dense on both sides or too short to be worth grouping by place.
-bool add_rows_narrow(const RowMove& move, DType dtype, const Scalar& alpha);
+/// The same for float32, and for 16-bit floats, summed in float32 and rounded once, without a float32 copy of the table.
+/// False, and nothing done, for other dtypes and where the rows are not dense on both sides or too short to be worth
+/// grouping by place.
+bool add_rows_grouped(const RowMove& move, DType dtype, const Scalar& alpha);
 /// out = x at `places` (dense int64 in range) along x's dim d; out's dims from d to d + rank stand for them, row-major
 /// when there are several.
 /// On CUDA the places may be any integer array that checked_indices() gave; `at` names them.

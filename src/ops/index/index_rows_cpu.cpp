@@ -66,16 +66,6 @@ void combine_block(const Dims& shape, const Dims& to_strides, const Dims& from_s
   }
 }
 
-/// The element offset of flat position `at` of a shape.
-int64_t offset_at(int64_t at, const Dims& shape, const Dims& strides) {
-  int64_t offset = 0;
-  for (size_t d = shape.size(); d-- > 0;) {
-    offset += at % shape[d] * strides[d];
-    at /= shape[d];
-  }
-  return offset;
-}
-
 /// How the work is cut: each outer position into `pieces` of a row's first dim, and for writes also into `ranges` of
 /// table places, so that no two threads write one element and each place sees its writes in order.
 struct Cut {

@@ -317,7 +317,7 @@ void run_index_add(const RowAdd& a, const Tensor& target) {
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(target)) return run_on_cuda(a, target);
   }
-  if (index::add_rows_narrow(move_of(a, target, a.source), target.dtype(), a.alpha)) return;
+  if (index::add_rows_grouped(move_of(a, target, a.source), target.dtype(), a.alpha)) return;
   const DType wide = compute_dtype(target.dtype());
   const Tensor sums = target.to(wide);
   const Tensor from = a.source.to(wide);

@@ -36,7 +36,7 @@ int64_t find_float(const void* data, int64_t n, const void* value) {
     const C v = core::widen(x[i]);
     if (nan ? std::isnan(v) : v == wanted) return i;
   }
-  return 0;  // not reached: the value comes from this row
+  return n;
 }
 
 template <class T>
@@ -52,7 +52,7 @@ int64_t find_integer(const void* data, int64_t n, const void* value) {
   }
   for (; i < n; ++i)
     if (x[i] == wanted) return i;
-  return 0;
+  return n;
 }
 
 /// The first NaN, then the first extreme.

@@ -1,7 +1,9 @@
 // Driver of argmax, argmin and of max and min along a dim.
 #include <cmath>
 #include <cstring>
+#include <limits>
 
+#include "src/core/layout.h"
 #include "src/core/numeric.h"
 #include "src/core/reduction_order.h"
 #include "src/core/visit.h"
@@ -30,7 +32,8 @@ class ArgRunner {
   explicit ArgRunner(const ArgProblem& p)
       : p_(p),
         out_(p.indices.defined() ? p.indices : p.values),
-        layout_(cpu::make_layout(p.x, p.dims, out_)),
+        order_(core::in_memory_order(p.x, p.dims)),
+        layout_(cpu::make_layout(p.x, order_, out_)),
         driver_(p.x, layout_) {
     const DType x = p.x.dtype();
     rows_ = make_reader(p.largest ? Pass::kMax : Pass::kMin, x, x);
@@ -79,7 +82,7 @@ class ArgRunner {
     }
   }
 
-  /// The extreme of every block, the first block that holds it, and its place there.
+  /// The extreme of every block, then the first place that holds the greatest of them.
   template <class C>
   void rows(const cpu::Segment& s, bool parallel, C* values, int64_t* indices) const {
     const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
@@ -97,18 +100,45 @@ class ArgRunner {
       for (int64_t b = 1; b < blocks; ++b)
         if (better(p_.largest, extremes[b * s.width + r], extremes[best * s.width + r])) best = b;
       values[r] = extremes[best * s.width + r];
-      indices[r] = best * kBlock + place(s.in + r * layout_.inner.in, best, &values[r]);
+      indices[r] = first_place(s.in + r * layout_.inner.in, best, &values[r]);
+      // Places count in logical order: where memory has another one, a later block may hold an earlier place.
+      for (int64_t b = best + 1; order_ != p_.dims && b < blocks; ++b)
+        if (!better(p_.largest, values[r], extremes[b * s.width + r]))
+          indices[r] = std::min(indices[r], first_place(s.in + r * layout_.inner.in, b, &values[r]));
     }
   }
 
-  int64_t place(int64_t in, int64_t block, const void* value) const {
-    const int64_t begin = block * kBlock, end = std::min(begin + kBlock, layout_.count);
+  /// The first place in logical order of an element of a block that equals value. There is one.
+  int64_t first_place(int64_t in, int64_t block, const void* value) const {
+    const int64_t begin = block * kBlock, n = std::min(kBlock, layout_.count - begin);
     const DType dtype = p_.x.dtype();
-    if (layout_.reduced.size() == 1 && layout_.reduced[0].in == 1)
-      return arg_kernels(dtype).find(driver_.data(in + begin), end - begin, value);
     alignas(64) uint64_t buffer[kBlock];
-    driver_.gather_row(rows_, in, begin, end, buffer);
-    return arg_kernels(dtype).find(buffer, end - begin, value);
+    const bool lies = layout_.reduced.size() == 1 && layout_.reduced[0].in == 1;
+    if (!lies) driver_.gather_row(rows_, in, begin, begin + n, buffer);
+    const char* data = lies ? driver_.data(in + begin) : reinterpret_cast<const char*>(buffer);
+    const auto find = [&](int64_t from) {
+      const char* rest = data + from * static_cast<int64_t>(item_size(dtype));
+      return from + arg_kernels(dtype).find(rest, n - from, value);
+    };
+    int64_t at = find(0);
+    if (order_ == p_.dims) return begin + at;
+    int64_t first = std::numeric_limits<int64_t>::max();
+    for (; at < n; at = find(at + 1)) first = std::min(first, logical(begin + at));
+    return first;
+  }
+
+  /// The place in logical order of the element that is `at` in order_.
+  int64_t logical(int64_t at) const {
+    int64_t index = 0;
+    for (size_t i = order_.size(); i-- > 0;) {
+      const int d = static_cast<int>(order_[i]);
+      int64_t step = 1;
+      for (int64_t inner : p_.dims)
+        if (inner > d) step *= p_.x.shape(static_cast<int>(inner));
+      index += at % p_.x.shape(d) * step;
+      at /= p_.x.shape(d);
+    }
+    return index;
   }
 
   void store(const void* values, const std::vector<int64_t>& indices, const cpu::Segment& s) const {
@@ -121,6 +151,7 @@ class ArgRunner {
 
   const ArgProblem& p_;
   const Tensor& out_;
+  Dims order_;  // of the reduced dims, in which elements are read
   cpu::ReducedLayout layout_;
   Driver driver_;
   Reader rows_{}, columns_{};

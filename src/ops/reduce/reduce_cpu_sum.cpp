@@ -37,9 +37,9 @@ struct Magnitude : Plain<Add> {
 template <class T>
 const Kernels* find(Pass pass) {
   if (pass == Pass::kSum) return &FloatKernels<T, Plain<Add>>::kTable;
+  if (pass == Pass::kSumSquares) return &FloatKernels<T, Square>::kTable;
   if constexpr (!core::kStorageFloat<T>) {
     if (pass == Pass::kProd) return &FloatKernels<T, Plain<Multiply>>::kTable;
-    if (pass == Pass::kSumSquares) return &FloatKernels<T, Square>::kTable;
     if (pass == Pass::kSumAbs) return &FloatKernels<T, Magnitude>::kTable;
   }
   return nullptr;

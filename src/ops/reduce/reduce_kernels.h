@@ -52,7 +52,7 @@ const Kernels* kernels(Pass pass, DType dtype);
 
 /// Kernels of argmax and argmin. `value` is an extreme of the dtype's compute type.
 struct ArgKernels {
-  /// The index of the first of n contiguous elements that equals value (a NaN where value is NaN).
+  /// The index of the first of n contiguous elements that equals value (a NaN where value is NaN), or n.
   int64_t (*find)(const void* x, int64_t n, const void* value);
 };
 const ArgKernels& arg_kernels(DType dtype);

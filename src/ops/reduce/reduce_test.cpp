@@ -277,6 +277,22 @@ TEST(Reduce, ArgAndExtremesAlongADim) {
     }
 }
 
+/// Places count in logical order, whatever that of memory, which is the one that is read.
+TEST(Reduce, TheFirstOfEqualsInATransposedTensor) {
+  Random random(14);
+  for (DType dtype : {float32, bfloat16, int32, uint8})
+    for (int round = 0; round < 12; ++round) {
+      Tensor x = permute(filled({7, 90, 41}, dtype, [&](int64_t) { return static_cast<double>(pick(random, 0, 5000) / 4990); }),
+                         round % 2 ? Dims{2, 0, 1} : Dims{1, 2, 0});
+      if (round % 3 == 1) x = slice(x, 0, 3);
+      if (is_float(dtype) && round % 4 == 3)
+        for (int i = 0; i < 5; ++i) put(x, offset_of(x, pick(random, 0, x.numel() - 1)), kNan);
+      const auto row = sequences(x, {0, 1, 2}, true)[0];
+      ASSERT_EQ(at(argmax(x), 0), reduce::reference_arg(row, true)) << describe(x);
+      ASSERT_EQ(at(argmin(x), 0), reduce::reference_arg(row, false)) << describe(x);
+    }
+}
+
 TEST(Reduce, ThreadsDoNotShowInTheBits) {
   Random random(5);
   const int before = num_threads();

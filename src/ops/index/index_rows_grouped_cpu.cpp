@@ -1,5 +1,5 @@
-// add_rows_narrow: rows of 16-bit floats grouped by the place they go to, each place summed in float32 and rounded
-// once.
+// add_rows_grouped: rows of floats grouped by the place they go to, so that a place is read and written once however many
+// rows it takes; each is summed in float32 and rounded once.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -48,55 +48,57 @@ Groups group_by_place(const int64_t* places, int64_t count) {
   return g;
 }
 
-/// Adds rows first..last to one place, a piece of n columns.
+/// Adds rows first..last to one place, a piece of n columns, in float32.
 struct Adder {
-  cpu::Converter widen, narrow;
+  DType dtype;
   float alpha;
+  cpu::Converter widen{dtype, float32}, narrow{float32, dtype};
 
-  void operator()(uint16_t* table, const uint16_t* dense, int64_t dense_stride, const int64_t* first,
-                  const int64_t* last, int64_t n) const {
+  void add(float* sums, const float* from, int64_t n) const {
+    if (alpha == 1) {
+      for (int64_t j = 0; j < n; ++j) sums[j] += from[j];
+    } else {
+      for (int64_t j = 0; j < n; ++j) sums[j] += alpha * from[j];
+    }
+  }
+  void operator()(char* table, const char* dense, int64_t stride, const int64_t* first, const int64_t* last,
+                  int64_t n) const {
+    if (dtype == float32) {
+      for (; first != last; ++first)
+        add(reinterpret_cast<float*>(table), reinterpret_cast<const float*>(dense + *first * stride), n);
+      return;
+    }
     float sums[kPiece], from[kPiece];
     widen(table, sums, static_cast<size_t>(n));
     for (; first != last; ++first) {
-      widen(dense + *first * dense_stride, from, static_cast<size_t>(n));
-      if (alpha == 1) {
-        for (int64_t j = 0; j < n; ++j) sums[j] += from[j];
-      } else {
-        for (int64_t j = 0; j < n; ++j) sums[j] += alpha * from[j];
-      }
+      widen(dense + *first * stride, from, static_cast<size_t>(n));
+      add(sums, from, n);
     }
     narrow(sums, table, static_cast<size_t>(n));
   }
 };
 
-int64_t offset_at(int64_t at, const Dims& shape, const Dims& strides) {
-  int64_t offset = 0;
-  for (size_t d = shape.size(); d-- > 0; at /= shape[d]) offset += at % shape[d] * strides[d];
-  return offset;
-}
-
 }  // namespace
 
-bool add_rows_narrow(const RowMove& m, DType dtype, const Scalar& alpha) {
-  const int64_t columns = product(m.inner), outer = product(m.outer);
-  if (item_size(dtype) != 2 || !is_float(dtype) || columns < 32) return false;
+bool add_rows_grouped(const RowMove& m, DType dtype, const Scalar& alpha) {
+  const int64_t columns = product(m.inner), outer = product(m.outer), item = static_cast<int64_t>(item_size(dtype));
+  if (!is_float(dtype) || (item != 2 && dtype != float32) || columns < 32) return false;
   if (!is_dense(m.inner, m.table_inner) || !is_dense(m.inner, m.dense_inner)) return false;
   if (outer * m.count == 0) return true;
   const Groups groups = group_by_place(m.places, m.count);
   const auto places = static_cast<int64_t>(groups.starts.size()) - 1;
   const int64_t pieces = (columns + kPiece - 1) / kPiece;
-  const Adder add{cpu::Converter(dtype, float32), cpu::Converter(float32, dtype),
-                  static_cast<float>(alpha.as_double())};
+  const Adder add{dtype, static_cast<float>(alpha.as_double())};
   const int64_t bytes = 8 * std::min(columns, kPiece) * (m.count / places + 1);
   cpu::parallel_for(outer * pieces * places, cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t c = item % pieces, g = item / pieces % places, o = item / pieces / places;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t c = i % pieces, g = i / pieces % places, o = i / pieces / places;
       const int64_t* rows = groups.rows.data() + groups.starts[static_cast<size_t>(g)];
       const int64_t* past = groups.rows.data() + groups.starts[static_cast<size_t>(g) + 1];
-      auto* table = static_cast<uint16_t*>(m.table) + offset_at(o, m.outer, m.table_outer) +
-                    m.places[*rows] * m.place_stride + c * kPiece;
-      const auto* dense = static_cast<const uint16_t*>(m.dense) + offset_at(o, m.outer, m.dense_outer) + c * kPiece;
-      add(table, dense, m.dense_stride, rows, past, std::min(kPiece, columns - c * kPiece));
+      const int64_t to = offset_at(o, m.outer, m.table_outer) + m.places[*rows] * m.place_stride + c * kPiece;
+      const int64_t from = offset_at(o, m.outer, m.dense_outer) + c * kPiece;
+      add(static_cast<char*>(m.table) + to * item, static_cast<const char*>(m.dense) + from * item,
+          m.dense_stride * item, rows, past, std::min(kPiece, columns - c * kPiece));
     }
   });
   return true;
