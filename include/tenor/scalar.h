@@ -11,7 +11,7 @@ namespace tenor {
 /// A Python-like number: bool, integer or float. It takes the array's dtype (see elementwise.h for the rule).
 class Scalar {
  public:
-  enum class Kind : uint8_t { kBool, kInt, kUInt, kFloat };
+  enum class Kind : uint8_t { kBool, kInt, kUInt, kFloat, kBeyond };
 
   Scalar(bool value) : kind_(Kind::kBool), int_(value) {}
   template <std::signed_integral T>
@@ -24,18 +24,28 @@ class Scalar {
         int_(static_cast<int64_t>(value)) {}
   Scalar(float value) : kind_(Kind::kFloat), float_(value) {}
   Scalar(double value) : kind_(Kind::kFloat), float_(value) {}
+  /// An integer beyond 64 bits, which only comparisons take: the nearest double (an infinity for none), and on which side
+  /// of it the integer lies: -1 below, 0 for the double itself, 1 above.
+  static Scalar beyond(double nearest, int side) {
+    Scalar s(nearest);
+    s.kind_ = Kind::kBeyond;
+    s.side_ = static_cast<int8_t>(side);
+    return s;
+  }
 
   Kind kind() const { return kind_; }
   bool is_float() const { return kind_ == Kind::kFloat; }
   bool is_bool() const { return kind_ == Kind::kBool; }
+  int side() const { return side_; }
   double as_double() const {
-    if (kind_ == Kind::kFloat) return float_;
+    if (kind_ == Kind::kFloat || kind_ == Kind::kBeyond) return float_;
     return kind_ == Kind::kUInt ? static_cast<double>(static_cast<uint64_t>(int_)) : static_cast<double>(int_);
   }
   int64_t as_int() const { return kind_ == Kind::kFloat ? static_cast<int64_t>(float_) : int_; }
 
  private:
   Kind kind_;
+  int8_t side_ = 0;
   union {
     int64_t int_;
     double float_;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "call.h"
+#include "src/core/text.h"
 
 namespace tenor::python {
 namespace {
@@ -32,6 +33,38 @@ void retell(PyObject* function, PyObject* const* args, Py_ssize_t positional, Py
   error.restore();
 }
 
+/// Whether x is an int that no 64 bits hold; `limit` becomes what stands for it in the call (call.h: Int).
+bool is_saturated(PyObject* x, const char*& limit) {
+  if (!PyLong_Check(x)) return false;
+  int overflow = 0;
+  PyLong_AsLongLongAndOverflow(x, &overflow);
+  limit = overflow > 0 ? "9223372036854775807" : "-9223372036854775808";
+  return overflow != 0;
+}
+
+/// Replaces the pending error where it is one of ours whose text names no operator, but a part of the library, or shows
+/// the limit of 64 bits in the place of a caller's larger integer.
+void retell_ours(PyObject* function, PyObject* const* args, size_t count) {
+  nb::python_error error;
+  try {
+    const std::string told = nb::str(error.value()).c_str(), name = nb::str(nb::handle(function).attr("__name__")).c_str();
+    std::string text = told;
+    for (const char* part : {"dtype: ", "device: ", "tensor: ", "allocate: "})
+      if (told.starts_with(part)) text = name + ": " + told;
+    for (size_t i = 0; i < count; ++i) {
+      const char* limit = nullptr;
+      if (!is_saturated(args[i], limit)) continue;
+      const size_t at = text.find(limit);
+      if (at != std::string::npos) text.replace(at, std::strlen(limit), core::printable(nb::repr(args[i]).c_str()));
+    }
+    if (text != told) return PyErr_SetString(error.type().ptr(), text.c_str());
+  } catch (const std::exception&) {
+  }
+  error.restore();
+}
+
+PyObject* our_errors = nullptr;  // tenor.Error; borrowed, as the module outlives its functions
+
 /// The entries that nanobind gave its functions; there are a handful, one for each kind of signature.
 constexpr size_t kMostEntries = 8;
 vectorcallfunc entries[kMostEntries];
@@ -42,9 +75,13 @@ constexpr size_t kTrustedSelf = PY_VECTORCALL_ARGUMENTS_OFFSET >> 1;
 template <size_t kEntry>
 PyObject* call_and_tell(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
   PyObject* result = entries[kEntry](function, args, count, names);
-  if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) [[unlikely]]
-    retell(function, args, PyVectorcall_NARGS(count) & ~static_cast<Py_ssize_t>(kTrustedSelf), names);
-  return result;
+  if (result) [[likely]] return result;
+  const Py_ssize_t positional = PyVectorcall_NARGS(count) & ~static_cast<Py_ssize_t>(kTrustedSelf);
+  if (PyErr_ExceptionMatches(our_errors))
+    retell_ours(function, args, static_cast<size_t>(positional + (names ? PyTuple_GET_SIZE(names) : 0)));
+  else if (PyErr_ExceptionMatches(PyExc_TypeError))
+    retell(function, args, positional, names);
+  return nullptr;
 }
 
 template <size_t... kEntry>
@@ -93,6 +130,7 @@ void tell_misfits(nb::module_& m) {
       },
       "type"_a, "name"_a, "value"_a,
       "type.name = value, for the types of nanobind's functions, which Python code may not change.");
+  our_errors = nb::object(m.attr("Error")).ptr();
   wrap_all(m);
   for (nb::handle value : members(m))
     if (PyType_Check(value.ptr()) && nb::type_check(value)) wrap_all(value);

@@ -178,6 +178,7 @@ bool is_huge(nb::handle x) {
   PyErr_Clear();
   return true;
 }
+/// The nearest double, or an infinity.
 double as_double(nb::handle x) {
   const double value = PyLong_AsDouble(x.ptr());
   if (!PyErr_Occurred()) return value;
@@ -186,12 +187,18 @@ double as_double(nb::handle x) {
   PyLong_AsLongLongAndOverflow(x.ptr(), &overflow);
   return overflow < 0 ? -INFINITY : INFINITY;
 }
+Scalar beyond(nb::handle x) {
+  const double nearest = as_double(x);
+  const nb::float_ there(nearest);  // Python compares an int with a float by value
+  return Scalar::beyond(nearest, x < there ? -1 : x > there ? 1 : 0);
+}
 
 }  // namespace
 
 OperandPair::OperandPair(Call& call, const char* op, ArrayOrScalar x, const char* second_name, ArrayOrScalar other, bool by_value) {
   const auto huge = [&](nb::handle number, const Operand& beside) -> Operand {
-    if (by_value || (beside.is_tensor() && is_float(beside.tensor().dtype()))) return Scalar(as_double(number));
+    if (by_value) return beyond(number);
+    if (beside.is_tensor() && is_float(beside.tensor().dtype())) return Scalar(as_double(number));
     const DType dtype = beside.is_tensor() ? beside.tensor().dtype() : int64;
     core::fail<ValueError>("{}: the scalar {} does not fit {}", op, nb::str(number).c_str(), dtype);
   };

@@ -147,7 +147,18 @@ def _is_int(value):
     return True
 
 
-_CHECKS = {"int": _is_int, "float": lambda v: hasattr(v, "__float__") or _is_int(v), "bool": lambda v: isinstance(v, bool), "None": lambda v: v is None,
+def _is_number(value):
+    if _is_int(value):
+        return True
+    try:
+        return not isinstance(value, (str, bytes)) and float(value) is not None
+    except OverflowError:
+        return True
+    except Exception:  # of arrays of several elements, each library raises its own
+        return False
+
+
+_CHECKS = {"int": _is_int, "float": _is_number, "bool": lambda v: isinstance(v, bool), "None": lambda v: v is None,
            "str": lambda v: isinstance(v, str), "Tensor": lambda v: isinstance(v, _tenor.Tensor)}
 
 

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <string>
+#include <string_view>
 
 #include "tenor/device.h"
 #include "tenor/dims.h"
@@ -14,7 +15,11 @@ namespace tenor::core {
 std::string vtext(fmt::string_view format, fmt::format_args args);
 
 inline const auto& printable(const auto& value) { return value; }
-inline std::string printable(const Dims& dims) { return to_string(dims); }
+/// A caller's text or list may be of any length; the error that shows it is for reading.
+std::string printable(std::string_view value);
+inline std::string printable(const std::string& value) { return printable(std::string_view(value)); }
+inline std::string printable(const char* value) { return printable(std::string_view(value)); }
+std::string printable(const Dims& dims);
 inline std::string printable(Device device) { return to_string(device); }
 inline std::string printable(DType dtype) { return std::string(name(dtype)); }
 

@@ -39,6 +39,7 @@ Reworded beyond(Op op, bool above) {
 }
 
 Reworded reword_for_integers(Op op, Scalar s, DType dtype) {
+  if (s.kind() == Scalar::Kind::kBeyond) return beyond(op, s.as_double() > 0);
   if (s.is_float()) {
     const double v = s.as_double();
     if (std::isnan(v)) return {op, s, op == Op::kNe};
@@ -52,24 +53,36 @@ Reworded reword_for_integers(Op op, Scalar s, DType dtype) {
   return beyond(op, s.kind() == Scalar::Kind::kUInt || s.as_int() > 0);
 }
 
-/// An integer that rounds to another value v of the float dtype: beside it, x < i is x < v or x <= v.
-Reworded reword_for_floats(Op op, const Scalar& s, DType dtype) {
-  if (s.is_float() || s.is_bool()) return {op, s};
-  double v = 0;
-  core::visit(dtype, [&]<class T>() {
+/// The scalar as an element of the float dtype.
+double as_element(const Scalar& s, DType dtype) {
+  return core::visit(dtype, [&]<class T>() {
     alignas(8) T element;
     core::store_scalar(s, dtype, &element);
-    v = static_cast<double>(core::widen(element));
+    return static_cast<double>(core::widen(element));
   });
+}
+
+/// Where an integer lies beside v, what it rounds to as an element of a float dtype: -1 below, 0 at it, 1 above.
+int side_of(const Scalar& s, double v) {
+  if (s.kind() == Scalar::Kind::kBeyond) return s.as_double() < v ? -1 : s.as_double() > v ? 1 : s.side();
   // Compared as integers where v is one of 64 bits: as doubles both could be rounded alike.
   const bool big = s.kind() == Scalar::Kind::kUInt;
   const auto i = big ? static_cast<__int128>(static_cast<uint64_t>(s.as_int())) : static_cast<__int128>(s.as_int());
-  const auto w = std::abs(v) < 0x1p65 ? static_cast<__int128>(v) : v > 0 ? static_cast<__int128>(1) << 65 : -(static_cast<__int128>(1) << 65);
-  if (i == w) return {op, s};
-  if (op == Op::kEq || op == Op::kNe) return {op, s, op == Op::kNe};
+  const __int128 far = static_cast<__int128>(1) << 65;
+  const __int128 w = std::abs(v) < 0x1p65 ? static_cast<__int128>(v) : v > 0 ? far : -far;
+  return i < w ? -1 : i > w ? 1 : 0;
+}
+
+/// An integer that rounds to another value v of the float dtype: beside it, x < i is x < v or x <= v.
+Reworded reword_for_floats(Op op, const Scalar& s, DType dtype) {
+  if (s.is_float() || s.is_bool()) return {op, s};
+  const Scalar rounded = s.kind() == Scalar::Kind::kBeyond ? Scalar(s.as_double()) : s;
+  const int side = side_of(s, as_element(rounded, dtype));
+  if (side == 0) return {op, rounded};
+  if (op == Op::kEq || op == Op::kNe) return {op, rounded, op == Op::kNe};
   const bool less = op == Op::kLt || op == Op::kLe;
-  if (w > i) return {less ? Op::kLt : Op::kGe, s};
-  return {less ? Op::kLe : Op::kGt, s};
+  if (side < 0) return {less ? Op::kLt : Op::kGe, rounded};
+  return {less ? Op::kLe : Op::kGt, rounded};
 }
 
 Tensor constant_result(const char* name, const Tensor& x, const Tensor& out, bool in_place, bool value) {

@@ -10,6 +10,7 @@
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/reduce/reduce_problem.h"
+#include "tenor/elementwise.h"
 
 namespace tenor {
 namespace {
@@ -119,6 +120,19 @@ bool narrows(const Tensor& x, DType result) {
   return is_float(x.dtype()) && !is_float(result) && result != boolean && item_size(result) < sizeof(int64_t);
 }
 
+/// Whether x's elements may be so large that their differences are lost in any float.
+bool varies_widely(const Tensor& x, Op op) {
+  return (op == Op::kVar || op == Op::kStd) && !is_float(x.dtype()) && item_size(x.dtype()) >= 4;
+}
+
+/// What each element of a wide integer exceeds the least of its output by, as float64. Differences of 64 bits are exact
+/// modulo 2^64, which the least makes them.
+Tensor above_least(const Tensor& x, const Dims& dims) {
+  if (x.numel() == 0) return x.to(float64);
+  const Tensor least = amin(x, {.dim = dims, .keepdim = true});
+  return sub(x.to(int64), least.to(int64)).to(uint64).to(float64);
+}
+
 Step step_of(const char* name, const Tensor& x, std::vector<Tensor> outputs, const Dims& dims) {
   Step step{name, OpClass::kReduction, {x}, std::move(outputs), x.numel()};
   step.reduced = dims;
@@ -130,14 +144,21 @@ Tensor run(const Tensor& x, const Request& r) {
   const bool no_identity = r.op == Op::kMax || r.op == Op::kMin || (r.op == Op::kNorm && std::isinf(r.power));
   if (no_identity) check_not_empty(r.name, x, dims);
   Output out(r.name, r.out, reduced_shape(x, dims, r.keepdim), r.result, x, {&x}, kRules);
-  const bool converts = narrows(x, r.result);
+  const bool converts = narrows(x, r.result), wide = varies_widely(x, r.op);
   StepScope step([&] {
     Step made = step_of(r.name, x, {out.target()}, dims);
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(r.result));
     if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
+    if (wide) made.copies.push_back({"x", 8 * x.numel(), "differences of wide integers, which floats would lose"});
     return made;
   });
   if (step.shape_only(out.target())) return out.target();
+  if (wide) {
+    const Tensor precise = Tensor::empty(out.target().shape(), float64, x.device());
+    compute(reduce::Problem{r.op, above_least(x, dims), precise, dims, float64, r.power, r.correction});
+    core::copy_into(precise, out.target());
+    return out.finish();
+  }
   const Tensor elements = converts ? x.to(r.result) : x;
   compute(reduce::Problem{r.op, elements, out.target(), dims, accumulator_of(r.result), r.power, r.correction});
   return out.finish();

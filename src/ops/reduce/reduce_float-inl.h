@@ -94,8 +94,10 @@ struct FloatKernels {
     }
   }
 
-  /// acc[c] takes the elements x[j * stride + c], j < count, in order.
-  static void fold(const T* x, int64_t stride, int64_t count, int64_t width, const C* shifts, double power, C* acc) {
+  /// acc[c] takes the elements x[j * stride + c], j < count, in order. `ahead`: where the elements of the next call lie,
+  /// for which this one asks: the hardware's prefetchers follow neither several rows nor vectors that cross cache lines.
+  static void fold(const T* x, int64_t stride, int64_t count, int64_t width, const C* shifts, double power, C* acc,
+                   int64_t ahead = 0) {
     const D d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     int64_t c = 0;
@@ -104,6 +106,8 @@ struct FloatKernels {
       const V next_shift = Op::kShifted ? hn::LoadU(d, shifts + c + lanes) : hn::Zero(d);
       V a = hn::LoadU(d, acc + c), b = hn::LoadU(d, acc + c + lanes);
       for (int64_t j = 0; j < count; ++j) {
+        const char* next = reinterpret_cast<const char*>(x + j * stride + c) + ahead * static_cast<int64_t>(sizeof(T));
+        for (size_t at = 0; ahead && at < 2 * hn::Lanes(d) * sizeof(T); at += 64) hwy::Prefetch(next + at);
         a = Combine::combine(d, a, Op::map(d, load(d, x + j * stride + c), shift, power));
         b = Combine::combine(d, b, Op::map(d, load(d, x + j * stride + c + lanes), next_shift, power));
       }
@@ -143,10 +147,11 @@ struct FloatKernels {
       } else if (narrow) {
         // Narrow dense rows: 32 of them are one row of accumulators.
         taken = groups > 0 ? groups * kLanes : rows;
-        fold(x, kLanes * width, groups > 0 ? groups : 1, (groups > 0 ? kLanes : rows) * width, nullptr, power, acc);
+        fold(x, kLanes * width, groups > 0 ? groups : 1, (groups > 0 ? kLanes : rows) * width, nullptr, power, acc,
+             kFoldBytes / static_cast<int64_t>(sizeof(T)));
       } else if (groups > 0) {
         for (int64_t l = 0; l < kLanes; ++l)
-          fold(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch);
+          fold(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch, stride);
         taken = groups * kLanes;
       } else {
         fold(x, stride, 1, width, shift, power, acc);

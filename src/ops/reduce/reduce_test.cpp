@@ -388,6 +388,21 @@ TEST(Reduce, AccuracyOfLongSumsAndOfVariancesFarFromZero) {
   for (double correction : {1.0, 2.0}) EXPECT_TRUE(std::isnan(at(var(list({5}), {.correction = correction}), 0)));
 }
 
+TEST(Reduce, VarianceOfIntegersBeyondFloats) {
+  for (DType dtype : {uint64, int64, int32, uint32}) {
+    const Tensor x = Tensor::empty({3, 2}, dtype);
+    const int64_t low = dtype == int32 ? INT32_MIN : dtype == int64 ? INT64_MIN : 0;
+    const uint64_t high = dtype == uint64 ? UINT64_MAX : dtype == int64 ? INT64_MAX : dtype == int32 ? INT32_MAX : UINT32_MAX;
+    const uint64_t values[] = {high, static_cast<uint64_t>(low), high - 2, static_cast<uint64_t>(low) + 4, high - 4, static_cast<uint64_t>(low) + 8};
+    for (int i = 0; i < 6; ++i) std::memcpy(x.data<char>() + i * static_cast<int64_t>(item_size(dtype)), &values[i], item_size(dtype));
+    EXPECT_EQ(at(var(x, {.dim = Dims{0}}), 0), 4) << name(dtype);
+    EXPECT_EQ(at(var(x, {.dim = Dims{0}}), 1), 16) << name(dtype);
+    EXPECT_EQ(at(tenor::std(select(x, 1, 0), {.correction = 0}), 0), static_cast<float>(std::sqrt(8.0 / 3))) << name(dtype);
+    const double span = static_cast<double>(high) - static_cast<double>(low);
+    EXPECT_NEAR(at(var(select(x, 0, 0)), 0) / (span * span / 2), 1, 1e-6) << name(dtype);
+  }
+}
+
 TEST(Reduce, EmptyAxes) {
   const Tensor e = Tensor::empty({0, 3}, float32);
   for (int64_t i = 0; i < 3; ++i) {

@@ -1,0 +1,64 @@
+"""What errors show: the operator's name, the caller's own number, and no more of a long value than can be read."""
+import operator
+
+import numpy as np
+import pytest
+
+import tenor as tn
+
+X, HUGE = np.zeros((2, 3), np.float32), 2**70
+
+
+@pytest.mark.parametrize("call", [
+    lambda n: tn.narrow(X, 0, n, 1), lambda n: tn.topk(X, n), lambda n: tn.topk(X, k=n), lambda n: tn.softmax(X, n), lambda n: tn.select(X, 0, n),
+    lambda n: tn.kthvalue(X, n), lambda n: tn.unfold(X, 0, n, 1), lambda n: tn.group_norm(X, n), lambda n: tn.cumsum(X, dim=n),
+])
+@pytest.mark.parametrize("number", [HUGE, -HUGE])
+def test_a_number_beyond_64_bits_is_shown_as_it_was_given(call, number):
+    with pytest.raises(tn.Error, match=str(number)) as error:
+        call(number)
+    assert "9223372036854775" not in str(error.value)
+
+
+LONG, MANY = "q" * 5000, list(range(10000))
+
+
+@pytest.mark.parametrize("call", [
+    lambda: tn.zeros((2,), dtype=LONG), lambda: tn.zeros((2,), device=LONG), lambda: tn.attention(*[np.zeros((1, 1, 2, 4), np.float32)] * 3, strategy=LONG),
+    lambda: tn.einsum(LONG, X), lambda: tn.gelu(X, approximate=LONG), lambda: tn.split(X, MANY), lambda: tn.norm(X, 10**4000), lambda: tn.lerp(X, X, 10**4000),
+    lambda: tn.attention(*[np.zeros((1, 1, 2, 4), np.float32)] * 3, window=MANY), lambda: tn.rope_tables(4, 4, scaling={LONG: 1}),
+    lambda: tn.scatter_reduce(X, 0, np.zeros((2, 3), int), X, LONG), lambda: tn.layer_norm(X, X[0], epsilon=np.zeros(5000)),
+])
+def test_long_values_are_not_pasted(call):
+    with pytest.raises(tn.Error) as error:
+        call()
+    assert len(str(error.value)) < 1200
+
+
+@pytest.mark.parametrize("name, call", [
+    ("zeros", lambda: tn.zeros((2,), dtype="q")), ("zeros", lambda: tn.zeros((2,), device="q")), ("sum", lambda: tn.sum(X, dtype="q")),
+    ("zeros", lambda: tn.zeros((2**40, 2**40))), ("arange", lambda: tn.arange(2, dtype="q")), ("layer_norm", lambda: tn.layer_norm(X, X[0], epsilon=X)),
+    ("to", lambda: tn.asarray(X).to("q")),
+])
+def test_the_operator_is_named(name, call):
+    with pytest.raises(tn.Error) as error:
+        call()
+    assert str(error.value).startswith(name + ": ")
+
+
+INTEGERS = [0, -1, 2**24 + 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, -(2**63), -(2**63) - 1, 2**200, 2**200 + 1, 10**39, -(10**39), 10**400, -(10**400)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint64", "int8", "bool"])
+@pytest.mark.parametrize("op", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_integers_compare_by_value(dtype, op):
+    with np.errstate(all="ignore"):
+        values = np.array([0, 1, 2.0**24, 2.0**53, 2.0**63, 2.0**64, 2.0**200, np.inf, -np.inf, np.nan, -(2.0**63)]).astype(dtype)
+    limits = [] if np.dtype(dtype).kind in "fb" else [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    values = np.concatenate([values, np.array(limits, dtype)])
+    for number in INTEGERS:
+        expected = [getattr(operator, op)(v.item(), number) for v in values]
+        assert getattr(tn, op)(values, number).tolist() == expected, number
+        assert getattr(operator, op)(tn.asarray(values), number).tolist() == expected, number
+        mirrored = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(op, op)
+        assert getattr(tn, mirrored)(number, values).tolist() == expected, number
