@@ -132,7 +132,7 @@ bool read_real(nb::handle x, double& value) {
   value = PyFloat_AsDouble(x.ptr());
   if (value != -1 || !PyErr_Occurred()) return true;
   nb::python_error error;
-  if (error.matches(PyExc_TypeError)) return false;
+  if (error.matches(PyExc_TypeError) || error.matches(PyExc_ValueError)) return false;  // an array of texts raises the latter
   if (!error.matches(PyExc_OverflowError) || !is_integer_object(x)) throw error;
   value = nb::steal(PyNumber_Index(x.ptr())) < nb::int_(0) ? -HUGE_VAL : HUGE_VAL;
   return true;
@@ -144,7 +144,11 @@ bool is_integer_object(nb::handle x) {
   if (!is_array(x)) return true;
   const nb::object ndim = find_attribute(x, "ndim");
   if (!ndim.is_valid() || !ndim.equal(nb::int_(0))) return false;
-  return is_integer(to_tensor("index", "x", x).dtype());
+  try {
+    return is_integer(to_tensor("index", "x", x).dtype());
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::shared_ptr<void> keep(nb::handle x) {

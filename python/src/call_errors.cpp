@@ -49,8 +49,8 @@ void retell_ours(PyObject* function, PyObject* const* args, size_t count) {
   try {
     const std::string told = nb::str(error.value()).c_str(), name = nb::str(nb::handle(function).attr("__name__")).c_str();
     std::string text = told;
-    for (const char* part : {"dtype: ", "device: ", "tensor: ", "allocate: "})
-      if (told.starts_with(part)) text = name + ": " + told;
+    for (const char* part : {"dtype: ", "device: ", "tensor: ", "allocate: ", "from_dlpack: ", "item: ", "the integer "})
+      if (told.starts_with(part) && !told.starts_with(name + ": ")) text = name + ": " + told;
     for (size_t i = 0; i < count; ++i) {
       const char* limit = nullptr;
       if (!is_saturated(args[i], limit)) continue;

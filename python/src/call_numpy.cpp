@@ -107,7 +107,9 @@ Tensor from_numpy(const char* op, const char* name, nb::handle x) {
     delete b;
   });
   const auto dtype = dtype_of_format(buffer->format, static_cast<size_t>(buffer->itemsize));
-  if (!dtype) return from_array_interface(op, name, x);
+  // A scalar of a type that the buffer protocol does not know (datetime64) comes as its bytes, without strides.
+  const bool lies = buffer->ndim == 0 || (buffer->shape && buffer->strides);
+  if (!dtype || !lies) return from_array_interface(op, name, x);
   Dims shape(buffer->shape, buffer->shape + buffer->ndim), bytes(buffer->strides, buffer->strides + buffer->ndim);
   return Tensor::wrap(buffer->buf, kCpu, *dtype, shape, element_strides(op, name, shape, bytes, buffer->itemsize),
                       std::move(owner), buffer->readonly != 0);

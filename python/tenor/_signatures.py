@@ -144,6 +144,8 @@ def _is_int(value):
         value.__index__()
     except (AttributeError, TypeError):
         return False
+    except Exception:  # its own error, which it raises where it is used
+        return True
     return True
 
 

@@ -62,3 +62,22 @@ def test_integers_compare_by_value(dtype, op):
         assert getattr(operator, op)(tn.asarray(values), number).tolist() == expected, number
         mirrored = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(op, op)
         assert getattr(tn, mirrored)(number, values).tolist() == expected, number
+
+
+class NoDevice:
+    def __dlpack__(self, **_):
+        return None
+
+    def __dlpack_device__(self):
+        return "x"
+
+
+@pytest.mark.parametrize("name, call", [
+    ("abs", lambda: tn.abs(np.datetime64("2020"))), ("matmul", lambda: tn.matmul(np.timedelta64(1), X)), ("repeat", lambda: tn.repeat(X, np.datetime64("2020"))),
+    ("normalize", lambda: tn.normalize(X, p=np.array("x"))), ("argmax", lambda: tn.argmax(X, np.array("x"))), ("abs", lambda: tn.abs(NoDevice())),
+    ("add", lambda: tn.add(X, X, alpha=2**70)), ("full", lambda: tn.full((2,), np.ones(3))), ("strategies", lambda: tn.strategies(np.ones(3))),
+])
+def test_scalars_and_exporters_that_are_none(name, call):
+    with pytest.raises(tn.Error) as error:
+        call()
+    assert str(error.value).startswith(name + ": ")
