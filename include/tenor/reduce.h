@@ -4,9 +4,9 @@
 //
 // Floats of 16 bits accumulate in float32 and round once. Every float reduction follows its device's one order
 // (src/core/reduction_order.h, src/cuda/reduction_order.h), so its bits do not depend on neighbouring rows or thread
-// count, nor on the layout but for the order of several reduced dims in memory; a float32 sum of R elements errs by about 128 + log2(R) roundings of it (CUDA: 4 + log2(R)). NaN
-// propagates. Cost: x is read once (var, std: three times, logsumexp: twice, in cache where a row fits; CUDA: var once),
-// 1 FLOP an element.
+// count, nor on the layout but for the order of several reduced dims in memory; a float32 sum of R elements errs by
+// about 128 + log2(R) roundings of it (CUDA: 4 + log2(R)). NaN propagates. Cost: x is read once (var, std: three times,
+// logsumexp: twice, in cache where a row fits; CUDA: var once), 1 FLOP an element.
 //
 // Errors: IndexError for a dim out of range, ValueError for a repeated one, DTypeError for 8-bit floats, ShapeError
 // where an empty axis leaves no value (max, min, amax, amin, argmax, argmin, norm of an infinite p), and those of out=.

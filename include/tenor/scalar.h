@@ -18,14 +18,13 @@ class Scalar {
   Scalar(T value) : kind_(Kind::kInt), int_(value) {}
   /// Above int64 only: a smaller one is an ordinary integer.
   template <std::unsigned_integral T>
-    requires(!std::same_as<T, bool>)
-  Scalar(T value)
+  requires(!std::same_as<T, bool>) Scalar(T value)
       : kind_(static_cast<uint64_t>(value) > static_cast<uint64_t>(INT64_MAX) ? Kind::kUInt : Kind::kInt),
         int_(static_cast<int64_t>(value)) {}
   Scalar(float value) : kind_(Kind::kFloat), float_(value) {}
   Scalar(double value) : kind_(Kind::kFloat), float_(value) {}
-  /// An integer beyond 64 bits, which only comparisons take: the nearest double (an infinity for none), and on which side
-  /// of it the integer lies: -1 below, 0 for the double itself, 1 above.
+  /// An integer beyond 64 bits, which only comparisons take: the nearest double (an infinity for none), and on which
+  /// side of it the integer lies: -1 below, 0 for the double itself, 1 above.
   static Scalar beyond(double nearest, int side) {
     Scalar s(nearest);
     s.kind_ = Kind::kBeyond;
@@ -58,8 +57,7 @@ class Operand {
   Operand() : scalar_(false) {}
   Operand(const Tensor& tensor) : tensor_(tensor), scalar_(false) {}
   template <class T>
-    requires(std::is_arithmetic_v<T> || std::same_as<T, Scalar>)
-  Operand(T value) : scalar_(value) {}
+  requires(std::is_arithmetic_v<T> || std::same_as<T, Scalar>) Operand(T value) : scalar_(value) {}
 
   bool is_tensor() const { return tensor_.defined(); }
   const Tensor& tensor() const { return tensor_; }

@@ -47,9 +47,11 @@ bool is_saturated(PyObject* x, const char*& limit) {
 void retell_ours(PyObject* function, PyObject* const* args, size_t count) {
   nb::python_error error;
   try {
-    const std::string told = nb::str(error.value()).c_str(), name = nb::str(nb::handle(function).attr("__name__")).c_str();
+    const std::string told = nb::str(error.value()).c_str(),
+                      name = nb::str(nb::handle(function).attr("__name__")).c_str();
     std::string text = told;
-    for (const char* part : {"dtype: ", "device: ", "tensor: ", "allocate: ", "from_dlpack: ", "item: ", "the integer "})
+    for (const char* part :
+         {"dtype: ", "device: ", "tensor: ", "allocate: ", "from_dlpack: ", "item: ", "the integer "})
       if (told.starts_with(part) && !told.starts_with(name + ": ")) text = name + ": " + told;
     for (size_t i = 0; i < count; ++i) {
       const char* limit = nullptr;
@@ -69,13 +71,15 @@ PyObject* our_errors = nullptr;  // tenor.Error; borrowed, as the module outlive
 constexpr size_t kMostEntries = 8;
 vectorcallfunc entries[kMostEntries];
 
-/// nanobind sets the bit below PY_VECTORCALL_ARGUMENTS_OFFSET where it calls a constructor, which the count does not know.
+/// nanobind sets the bit below PY_VECTORCALL_ARGUMENTS_OFFSET where it calls a constructor, which the count does not
+/// know.
 constexpr size_t kTrustedSelf = PY_VECTORCALL_ARGUMENTS_OFFSET >> 1;
 
 template <size_t kEntry>
 PyObject* call_and_tell(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
   PyObject* result = entries[kEntry](function, args, count, names);
-  if (result) [[likely]] return result;
+  if (result) [[likely]]
+    return result;
   const Py_ssize_t positional = PyVectorcall_NARGS(count) & ~static_cast<Py_ssize_t>(kTrustedSelf);
   if (PyErr_ExceptionMatches(our_errors))
     retell_ours(function, args, static_cast<size_t>(positional + (names ? PyTuple_GET_SIZE(names) : 0)));

@@ -29,7 +29,8 @@ Dims broadcast_strides(const Tensor& x, const Dims& shape);
 Dims result_strides(const Dims& shape, const Tensor& like);
 /// `dims` of x, those of larger strides in a result of x's shape (result_strides) first.
 Dims in_memory_order(const Tensor& x, Dims dims);
-/// `dims` of x, those of larger strides in a result of x's shape (result_strides) first: the order in which floats meet.
+/// `dims` of x, those of larger strides in a result of x's shape (result_strides) first: the order in which floats
+/// meet.
 Dims in_memory_order(const Tensor& x, Dims dims);
 
 }  // namespace tenor::core

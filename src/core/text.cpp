@@ -33,9 +33,12 @@ std::string printable(const Dims& dims) {
 
 std::string to_string(Device device) {
   switch (device.type) {
-    case DeviceType::kCpu: return "cpu";
-    case DeviceType::kCuda: return "cuda:" + std::to_string(device.index);
-    case DeviceType::kMeta: return "meta";
+    case DeviceType::kCpu:
+      return "cpu";
+    case DeviceType::kCuda:
+      return "cuda:" + std::to_string(device.index);
+    case DeviceType::kMeta:
+      return "meta";
   }
   return "unknown";
 }

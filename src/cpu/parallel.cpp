@@ -46,7 +46,8 @@ void on_threads(int threads, FunctionRef<void(int, int)> work) {
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> fn) {
   if (n <= 0) return;
   const int64_t ranges = std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
-  // Light work for a small part of the team is not worth waking all of it. Of single items nothing is known: they may be long.
+  // Light work for a small part of the team is not worth waking all of it. Of single items nothing is known: they may
+  // be long.
   const bool light = grain > 1 && 2 * ranges <= num_threads();
   if (ranges <= 1 || light || in_parallel()) return fn(0, n);
   std::exception_ptr error;

@@ -20,8 +20,8 @@ struct ReducedLayout {
   int64_t count = 1;  // elements that meet in one output
 };
 
-/// `dims`: those reduced, distinct and in range, in the order in which their elements meet. out has x's rank (a scan, or dims kept with size 1), or lacks those
-/// dims.
+/// `dims`: those reduced, distinct and in range, in the order in which their elements meet. out has x's rank (a scan,
+/// or dims kept with size 1), or lacks those dims.
 ReducedLayout make_layout(const Tensor& x, const Dims& dims, const Tensor& out);
 
 /// Some outputs side by side: `width` of them, from input offset `in` and output offset `out` on.

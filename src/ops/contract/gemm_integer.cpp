@@ -18,7 +18,7 @@ std::string integer_why_not(const GemmProblem& p) {
 
 void integer_run(const GemmProblem& problem) {
   const GemmProblem p = problem.n < problem.m ? transposed(problem) : problem;  // columns fill vectors
-  constexpr int64_t kColumns = 64;  // of a task: whole strips of every vector width
+  constexpr int64_t kColumns = 64;                     // of a task: whole strips of every vector width
   constexpr int64_t kMostRows = 512, kLeastRows = 48;  // that share the packed columns
   const int64_t across = (p.n + kColumns - 1) / kColumns, matrices = product(p.batch);
   const int64_t wanted = 4 * num_threads() / std::max<int64_t>(1, across * matrices);  // parts of the rows, to go round
@@ -29,7 +29,17 @@ void integer_run(const GemmProblem& problem) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t row = i % down * rows, column = i / down % across * kColumns, matrix = i / down / across;
       for_each_matrix(p, matrix, matrix + 1, [&](const char* a, const char* b, char* c) {
-        IntegerTask task{p.a, p.b, p.c, p.bias, p.bias_row, p.bias_col, p.k, row, std::min(row + rows, p.m), column, std::min(column + kColumns, p.n)};
+        IntegerTask task{p.a,
+                         p.b,
+                         p.c,
+                         p.bias,
+                         p.bias_row,
+                         p.bias_col,
+                         p.k,
+                         row,
+                         std::min(row + rows, p.m),
+                         column,
+                         std::min(column + kColumns, p.n)};
         task.a.data = const_cast<char*>(a), task.b.data = const_cast<char*>(b), task.c.data = c;
         cpu::multiply_integers(task, p.compute);
       });

@@ -19,10 +19,12 @@ constexpr int kRows = 6;     // of a register tile
 /// What elements of T are multiplied in: unsigned numbers wrap as the signed ones do. Bytes wrap in wider ones too; of
 /// bools the pairs that are both true are counted.
 template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, bool>, uint32_t,
-                                std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>>;
+using Wide = std::conditional_t<
+    std::is_same_v<T, bool>, uint32_t,
+    std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>>;
 
-/// Values [k, k + depth) of `width` columns of b from `column` on, side by side in a strip, with zeros in the rest of it.
+/// Values [k, k + depth) of `width` columns of b from `column` on, side by side in a strip, with zeros in the rest of
+/// it.
 template <class T>
 void pack(const contract::IntegerTask& t, int64_t k, int64_t depth, int64_t column, int64_t width, int64_t strip,
           Wide<T>* HWY_RESTRICT to) {
@@ -76,7 +78,8 @@ template <class T>
 void dots(const contract::IntegerTask& t) {
   for (int64_t i = t.first_row; i < t.last_row; ++i)
     for (int64_t j = t.first_column; j < t.last_column; ++j) {
-      const T *a = reinterpret_cast<const T*>(t.a.data) + i * t.a.row, *b = reinterpret_cast<const T*>(t.b.data) + j * t.b.col;
+      const T *a = reinterpret_cast<const T*>(t.a.data) + i * t.a.row,
+              *b = reinterpret_cast<const T*>(t.b.data) + j * t.b.col;
       Wide<T> sum = 0;
       const auto add = [&](int64_t x, int64_t y) {
         // In 32 bits at least: 16-bit operands would be promoted to int, whose overflow is undefined.
@@ -108,7 +111,8 @@ void multiply(const contract::IntegerTask& t) {
       pack<T>(t, k, depth, j, width, strip, panel.data());
       const T* from = a + k * t.a.col;
       int64_t r = 0;
-      for (; r + kRows <= rows; r += kRows) tile<kRows>(t, from + r * t.a.row, depth, panel.data(), sums.data() + r * strip);
+      for (; r + kRows <= rows; r += kRows)
+        tile<kRows>(t, from + r * t.a.row, depth, panel.data(), sums.data() + r * strip);
       for (; r < rows; ++r) tile<1>(t, from + r * t.a.row, depth, panel.data(), sums.data() + r * strip);
     }
     for (int64_t r = 0; r < rows; ++r) finish<T>(t, t.first_row + r, j, width, sums.data() + r * strip);
@@ -127,6 +131,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tenor::cpu {
 HWY_EXPORT(multiply_of);
-void multiply_integers(const contract::IntegerTask& task, DType dtype) { HWY_DYNAMIC_DISPATCH(multiply_of)(task, dtype); }
+void multiply_integers(const contract::IntegerTask& task, DType dtype) {
+  HWY_DYNAMIC_DISPATCH(multiply_of)(task, dtype);
+}
 }  // namespace tenor::cpu
 #endif

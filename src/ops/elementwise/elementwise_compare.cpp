@@ -1,5 +1,5 @@
-// Comparisons answer by value: uint64 with signed integers, integers with float scalars, and scalars that the array's dtype
-// cannot hold. What a scalar cannot be is turned into a bound that it can, or into a constant answer.
+// Comparisons answer by value: uint64 with signed integers, integers with float scalars, and scalars that the array's
+// dtype cannot hold. What a scalar cannot be is turned into a bound that it can, or into a constant answer.
 #include <cmath>
 
 #include "src/core/backend.h"
@@ -17,11 +17,16 @@ namespace {
 /// The comparison with its sides exchanged.
 Op mirrored(Op op) {
   switch (op) {
-    case Op::kLt: return Op::kGt;
-    case Op::kLe: return Op::kGe;
-    case Op::kGt: return Op::kLt;
-    case Op::kGe: return Op::kLe;
-    default: return op;
+    case Op::kLt:
+      return Op::kGt;
+    case Op::kLe:
+      return Op::kGe;
+    case Op::kGt:
+      return Op::kLt;
+    case Op::kGe:
+      return Op::kLe;
+    default:
+      return op;
   }
 }
 
@@ -88,7 +93,9 @@ Reworded reword_for_floats(Op op, const Scalar& s, DType dtype) {
 Tensor constant_result(const char* name, const Tensor& x, const Tensor& out, bool in_place, bool value) {
   core::Output result(name, out, x.shape(), in_place ? out.dtype() : boolean, x, {&x},
                       {.elementwise = true, .argument = in_place ? "x" : "out", .cuda = core::kHasCuda});
-  core::StepScope step([&] { return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()}; });
+  core::StepScope step([&] {
+    return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()};
+  });
   if (step.shape_only(result.target())) return result.target();
   alignas(8) char element[8];
   core::store_scalar(Scalar(value), result.target().dtype(), element);

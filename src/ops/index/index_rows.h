@@ -2,8 +2,8 @@
 // index_get, index_put, index_add.
 #pragma once
 
-#include "tenor/scalar.h"
 #include "src/ops/index/index_cuda.h"
+#include "tenor/scalar.h"
 #include "tenor/tensor.h"
 
 namespace tenor::index {
@@ -36,9 +36,9 @@ void scatter_rows(const RowMove& move, DType dtype);
 /// table row p += alpha * dense row p, in the order of p; dtype is one that operators compute in.
 void add_rows(const RowMove& move, DType dtype, const Scalar& alpha);
 
-/// The same for float32, and for 16-bit floats, summed in float32 and rounded once, without a float32 copy of the table.
-/// False, and nothing done, for other dtypes and where the rows are not dense on both sides or too short to be worth
-/// grouping by place.
+/// The same for float32, and for 16-bit floats, summed in float32 and rounded once, without a float32 copy of the
+/// table. False, and nothing done, for other dtypes and where the rows are not dense on both sides or too short to be
+/// worth grouping by place.
 bool add_rows_grouped(const RowMove& move, DType dtype, const Scalar& alpha);
 /// out = x at `places` (dense int64 in range) along x's dim d; out's dims from d to d + rank stand for them, row-major
 /// when there are several.

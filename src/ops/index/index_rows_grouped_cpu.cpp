@@ -1,5 +1,5 @@
-// add_rows_grouped: rows of floats grouped by the place they go to, so that a place is read and written once however many
-// rows it takes; each is summed in float32 and rounded once.
+// add_rows_grouped: rows of floats grouped by the place they go to, so that a place is read and written once however
+// many rows it takes; each is summed in float32 and rounded once.
 #include <algorithm>
 #include <numeric>
 #include <vector>

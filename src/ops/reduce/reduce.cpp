@@ -115,7 +115,8 @@ DType accumulator_of(DType result) {
   return is_float(result) ? float32 : int64;
 }
 
-/// Whether elements become integers narrower than the accumulator: each is saturated to `result` before sums wrap in it.
+/// Whether elements become integers narrower than the accumulator: each is saturated to `result` before sums wrap in
+/// it.
 bool narrows(const Tensor& x, DType result) {
   return is_float(x.dtype()) && !is_float(result) && result != boolean && item_size(result) < sizeof(int64_t);
 }

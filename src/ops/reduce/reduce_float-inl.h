@@ -94,8 +94,9 @@ struct FloatKernels {
     }
   }
 
-  /// acc[c] takes the elements x[j * stride + c], j < count, in order. `ahead`: where the elements of the next call lie,
-  /// for which this one asks: the hardware's prefetchers follow neither several rows nor vectors that cross cache lines.
+  /// acc[c] takes the elements x[j * stride + c], j < count, in order. `ahead`: where the elements of the next call
+  /// lie, for which this one asks: the hardware's prefetchers follow neither several rows nor vectors that cross cache
+  /// lines.
   static void fold(const T* x, int64_t stride, int64_t count, int64_t width, const C* shifts, double power, C* acc,
                    int64_t ahead = 0) {
     const D d;
