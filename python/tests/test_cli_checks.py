@@ -135,7 +135,14 @@ def test_properties_hold_when_operators_run_elsewhere():
     """What `--device` does, on tensors of this CPU."""
     from tenor.checking.device import OnDevice
 
-    there = OnDevice(tenor, "cpu")
+    class NoScalars(OnDevice):
+        """A NumPy scalar is not uploaded, so beside an array it would be an operand on another device."""
+
+        def _there(self, value, written):
+            assert not isinstance(value, np.generic) or isinstance(value, (np.integer, np.bool_)), f"an operand is the scalar {value!r}"
+            return super()._there(value, written)
+
+    there = NoScalars(tenor, "cpu")
     with np.errstate(all="ignore"):
         for i, prop in enumerate(checking.properties() * 6):
             outcome = prop.run(there, Draw(i))

@@ -236,8 +236,66 @@ def test_every_limit_says_how_it_is_known():
     sources = lambda device: {limit.name: limit.source for limit in tn.explain("x + 1", x="f32[4]", device=device).limits}
     assert set(sources("h100").values()) == {"data sheet"}
     assert sources("h200")["memory copy"] == "measured" and sources("h200")["float64"] == "data sheet"
-    assert sources(None)["float32"] == "measured" and sources(None)["float64"] == "assumed"
+    assert set(sources(None).values()) == {"measured"} and "float8 products" not in sources(None)  # no operator multiplies them
+    assert {"float32", "float64", "float64 products", "exponentials", "divisions", "transposing copy"} <= sources(None).keys()
     assert "data sheet: memory copy 3.35 TB/s" in " ".join(str(tn.explain("x + 1", x="f32[4]", device="h100")).split())
+
+
+def limits_here():
+    return {limit.name: limit.value for limit in tn._tenor._limits("cpu")}
+
+
+def step_here(text, **inputs):
+    (step,) = [s for s in tn.explain(text, device="cpu", **inputs).steps if not s.view]
+    return step
+
+
+def test_functions_set_a_floor_of_their_own():
+    """2^20 elements, which a cache holds: what bounds them is how fast exp is, not their one FLOP."""
+    rate, n = limits_here(), 1 << 20
+    seconds = {text: step_here(text, x="f32[1024,1024]").floor_us * 1e-6 for text in ("x.exp()", "tanh(x)", "silu(x)", "softmax(x, -1)", "x.logsumexp(-1)", "-x", "x.sin()")}
+    for text in ("x.exp()", "tanh(x)", "silu(x)", "x.sin()", "x.logsumexp(-1)", "softmax(x, -1)"):
+        assert seconds[text] >= 0.999 * n / rate["exponentials"]
+    assert seconds["softmax(x, -1)"] >= n / rate["exponentials"] + 4 * n * 2 / rate["float32"] * 0.999
+    assert step_here("1 / x", x="f32[16]").floor_us >= 0.999e6 * 16 / rate["divisions"]
+    assert step_here("x.exp()", x="f64[4096]").floor_us > step_here("x.exp()", x="f32[4096]").floor_us
+
+
+def test_16_bit_floats_are_widened_and_rounded_where_they_are_computed_with():
+    rate, n = limits_here(), 4096
+    both = 1e6 * (2 * n / rate["bfloat16 widened"] + n / rate["bfloat16 rounded"])
+    assert step_here("x + y", x="bf16[4096]", y="bf16[4096]").floor_us >= 0.999 * both
+    assert step_here("x.sum()", x="bf16[4096]").floor_us >= 0.999e6 * n / rate["bfloat16 widened"]
+    assert step_here("x.to(bfloat16)", x="f32[4096]").floor_us >= 0.999e6 * n / rate["bfloat16 rounded"]
+
+
+def test_a_copy_across_is_held_against_a_transposing_copy():
+    turned = step_here("x.T.contiguous()", x="f32[4096,4096]")
+    straight = step_here("x.clone()", x="f32[4096,4096]")
+    assert turned.bytes_read == straight.bytes_read and turned.floor_us >= straight.floor_us
+    rate = limits_here()["transposing copy"]
+    assert step_here("x.T.contiguous()", x="f32[8192,8192]").floor_us >= 0.999e6 * 2 * 4 * 8192 ** 2 / max(rate, limits_here()["memory copy"])
+    narrow = step_here("x.T.contiguous()", x="f32[2,4096]")  # two rows are two streams
+    assert narrow.floor_us == pytest.approx(step_here("x.clone()", x="f32[2,4096]").floor_us)
+    assert step_here("x.T.contiguous()", x="f64[512,512]").floor_us == pytest.approx(step_here("x.clone()", x="f64[512,512]").floor_us)
+
+
+def test_einsum_states_the_strategy_of_its_products():
+    one = tn.explain('einsum("ij,jk->ik", a, b)', a="bf16[8,4096]", b="bf16[4096,4096]", device="h200").kernels[0]
+    same = tn.explain("a @ b", a="bf16[8,4096]", b="bf16[4096,4096]", device="h200").kernels[0]
+    assert (one.strategy, one.declined) == (same.strategy, same.declined) and one.strategy == "rows"
+    two = tn.explain('einsum("ij,jk,kl->il", a, b, c)', a="bf16[8,4096]", b="bf16[4096,4096]", c="bf16[4096,4096]", device="h200").kernels[0]
+    assert two.strategy == "rows, then simple" and any(d.startswith("rows for product 2: ") for d in two.declined)  # whose operands differ in dtype
+    outer = tn.explain('einsum("i,j->ij", a, b)', a="f32[8]", b="f32[8]", device="h200").kernels[0]
+    assert outer.strategy == "" and outer.declined == []
+    batch = tn.explain('einsum("bij,bjk,bl->bikl", a, b, c)', a="f32[3,8,9]", b="f32[3,9,5]", c="f32[3,7]", device="h200").kernels[0]
+    assert batch.strategy.endswith(", then broadcast product") and all(" for product 1: " in d for d in batch.declined)
+
+
+def test_one_flop_is_one_flop():
+    e = tn.explain("x + 1", x="f32[]", device="h200")
+    assert "1 FLOP;" in str(e) and "1 step, 1 kernel, 1 FLOP," in repr(e)
+    assert "2 FLOPs;" in str(tn.explain("x + 1", x="f32[2]", device="h200"))
 
 
 def test_an_explanation_is_copied_and_pickled():

@@ -130,6 +130,7 @@ Tensor run(const Tensor& x, const Request& r) {
   StepScope step([&] {
     Step made = step_of(r.name, x, {out.target()}, dims);
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(r.result));
+    if (r.op == Op::kLogSumExp) made.work.exponentials = x.numel();
     if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
     return made;
   });
