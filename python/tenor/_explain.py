@@ -127,7 +127,9 @@ def _shown(value):
         return f"{_SHORT.get(dtype, dtype)}[{','.join(map(str, value.shape))}]"
     if isinstance(value, (list, tuple)):
         return "(" + ", ".join(map(_shown, value)) + ")"
-    return str(value)
+    if isinstance(value, _tenor._PagedDevicePlan):
+        return "a plan of pages"
+    return _clipped(str(value))
 
 
 def convert(value, fn):

@@ -70,6 +70,8 @@ class Calls:
 
     def method(self, node, name, args, kwargs):
         x = args[0]
+        if names.is_plan(x):
+            return self.operator(node, names.Function(name, "paged"), args, kwargs)
         self.check_simple(node, name, args[1:], kwargs)
         if name in names.NEEDS_DATA:
             raise _tenor.UnsupportedError(f"explain: {short(node)} needs data, and nothing is computed here")

@@ -17,7 +17,7 @@ class Namespace:
 
 NAMESPACES = {n: Namespace(n, inner) for n, inner in [
     ("torch", ("nn", "functional", "linalg", "special", "Tensor")), ("nn", ("functional",)), ("F", ()), ("np", ("linalg",)),
-    ("numpy", ("linalg",)), ("tenor", ()), ("tn", ()), ("math", ()), ("jnp", ()), ("T", ())]}
+    ("numpy", ("linalg",)), ("tenor", ("paged",)), ("tn", ("paged",)), ("math", ()), ("jnp", ()), ("T", ()), ("paged", ())]}
 
 RENAMED = {  # another library's name: Tenor's
     "mm": "matmul", "mv": "matmul", "concat": "cat", "concatenate": "cat", "swapaxes": "swapdims", "moveaxis": "movedim", "absolute": "abs",
@@ -286,6 +286,10 @@ def lookup(path):
         return getattr(math, name)
     if name == "newaxis":
         return None
+    if where == "paged":
+        if name not in PAGED:
+            raise unknown(path, [f"paged.{n}" for n in PAGED])
+        return Function(name, where)
     found = getattr(T, name, None)
     if isinstance(found, T.DType):
         return found
@@ -302,11 +306,21 @@ def resolvable():
     return operator_names() + list(ADAPTED) + [name for name, target in RENAMED.items() if is_operator(target)]
 
 
+PAGED = ("attention", "mla", "append", "append_", "copy_pages", "copy_pages_")  # of tenor.paged; all but the last two also methods of a plan
+
+
+def is_plan(x):
+    return isinstance(x, T._PagedDevicePlan)
+
+
 class Function:
     def __init__(self, name, where=""):
         self.name, self.where = name, where
 
     def resolve(self):
+        if self.where == "paged":
+            from tenor import paged
+            return lambda _, *args, **kwargs: getattr(paged, self.name)(*args, **kwargs)
         if self.where in TORCH and self.name in OF_TORCH:
             return checked(self.name, OF_TORCH[self.name])
         if self.name in ADAPTED:
