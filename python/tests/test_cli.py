@@ -40,7 +40,7 @@ def test_every_command_has_help_with_examples(command):
         assert done.status == 0 and "examples:\n  " in done.out and done.err == ""
         assert max(map(len, done.out.splitlines())) <= 125
     narrow = on_terminal([command, "--help"], columns=70, NO_COLOR="1").split("positional arguments:")[0].split("options:")[0]
-    prose = [line for line in narrow.splitlines() if not line.startswith(" ")]
+    prose = [line for line in narrow.splitlines() if not line.startswith((" ", "usage: "))]
     assert max(map(len, prose)) <= 70 and sum(len(line) > 50 for line in prose) >= 1
 
 
