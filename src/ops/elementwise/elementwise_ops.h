@@ -4,7 +4,6 @@
 
 #include <span>
 
-#include "src/core/step.h"
 #include "src/cpu/tile.h"
 #include "tenor/dtype.h"
 
@@ -51,9 +50,6 @@ struct OpRow {
 
 std::span<const OpRow> table();
 inline const OpRow& row(Op op) { return table()[static_cast<size_t>(op)]; }
-
-/// What `count` elements of it ask for beside FLOPs, computed in that dtype.
-core::Work work_of(Op op, DType compute, int64_t count);
 
 cpu::StepFn find_arithmetic(Op op, DType compute);
 cpu::StepFn find_integer(Op op, DType compute);

@@ -9,6 +9,7 @@
 #include "src/cpu/move.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/elementwise/elementwise_problem.h"
+#include "src/ops/elementwise/elementwise_work.h"
 
 namespace tenor::elementwise {
 namespace {
