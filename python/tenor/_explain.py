@@ -12,7 +12,8 @@ from tenor._tenor import Explanation, Tensor, _Measurement, _Recorder, _traced
 
 _SPEC = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\[\]]*)\]\s*\Z")
 
-_SHORT = {"bfloat16": "bf16", **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("float", "int", "uint") for bits in (8, 16, 32, 64)}}
+_FLOAT8 = {"f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}  # as the table prints them
+_SHORT = {**{long: short for short, long in _FLOAT8.items()}, "bfloat16": "bf16", **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("float", "int", "uint") for bits in (8, 16, 32, 64)}}
 
 
 def explain(expression, /, *inputs, device=None, measure=False, **named):
@@ -83,7 +84,8 @@ def parse_spec(name, text, sizes):
     if not found:
         raise _tenor.ValueError(f"explain: {name}: a spec is a dtype and sizes, such as bf16[4096,8192], got {_clipped(text)!r}")
     try:
-        dtype = _tenor.promote_types(found[1], found[1])
+        kind = _FLOAT8.get(found[1], found[1])
+        dtype = _tenor.promote_types(kind, kind)
     except _tenor.DTypeError as error:
         raise _tenor.ValueError(f"explain: {name}: {error}") from None
     shape = []
@@ -106,6 +108,8 @@ def _read_text(name, text, sizes):
         return _tenor.promote_types(text.strip(), text.strip())
     except _tenor.DTypeError:
         pass
+    if text.strip().lower().lstrip("+-") in ("nan", "inf"):
+        return float(text)
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError):

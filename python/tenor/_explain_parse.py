@@ -19,7 +19,7 @@ INSTEAD = {ast.For: ": paste its body, one pass of it", ast.While: ": paste its 
 def parse(text, given=()):
     """The statements of the text, as a tree whose body is what there is to evaluate. Arguments that an article leaves out as
     `, ...)` are dropped. `given`: the inputs' names, which take the place of a function's defaults."""
-    body = without_prompts(textwrap.dedent(text).strip())
+    body = without_prompts(textwrap.dedent(text.removeprefix("\ufeff")).strip())  # a byte order mark, as some editors write it
     if not body:
         raise _tenor.ValueError("explain: the text is empty")
     tree = _tree(body)

@@ -288,7 +288,7 @@ def test_mistakes_with_bench(words, said):
 
 def test_targets_that_are_none(tmp_path):
     path = tmp_path / "t.json"
-    for text in ("[1]", "{}", '[{"id": "a"}]', "[" * 100000):
+    for text in ("[1]", "{}", "[]", '[{"id": "a"}]', '[{"id": [], "unit": "ms", "bar": 1, "goal": 1}]', '[{"id": "a", "unit": "ms", "bar": "x", "goal": 1}]', "[" * 100000):
         path.write_text(text)
         run("bench", f"--targets={path}").refused("--targets")
 
