@@ -124,6 +124,24 @@ def test_counts_are_those_of_a_hand(text, inputs, want):
         assert e.flops == e.bytes_needed == e.bytes_moved == 0 and all(s.bound == "none" and s.view for s in e.steps)
 
 
+def test_attention_counts_the_pairs_that_see_each_other():
+    """Against counting them one by one, for every diagonal and window, more queries than keys and fewer."""
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        queries, keys = (int(rng.choice([1, 2, 3, 7, 16, 33])) for _ in range(2))
+        causal = [False, "top_left", True][rng.integers(3)]
+        window = None if rng.random() < 0.3 else tuple(int(rng.choice([-1, 0, 1, 2, 5, 40])) for _ in range(2))
+        i, j = np.ogrid[:queries, :keys]
+        at = i if causal == "top_left" else i + keys - queries
+        seen = np.ones((queries, keys), bool) if not causal else j <= at
+        if window and window[0] >= 0:
+            seen &= j >= at - window[0]
+        if window and window[1] >= 0:
+            seen &= j <= at + window[1]
+        e = tn.explain(lambda q, k: tn.attention(q, k, k, causal=causal, window=window), f"f32[3,2,{queries},4]", f"f32[3,2,{keys},4]", device="h200")
+        assert e.flops == 3 * 2 * int(seen.sum()) * 2 * 8, (queries, keys, causal, window)
+
+
 def test_a_reshape_that_copies_is_no_view():
     e = tn.explain("x.transpose(0, 1).reshape(32)", x="f32[4,8]", device="h200")
     assert [s.view for s in e.steps] == [True, False]
