@@ -18,6 +18,8 @@ int64_t multiply_adds64(int64_t rounds);
 
 /// The sum of `count` words, every one read once.
 uint64_t read_words(const uint64_t* data, int64_t count);
+/// Copies `count` words by vectors, as kernels do.
+void copy_words(const uint64_t* from, uint64_t* to, int64_t count);
 
 /// What goes over a buffer in the nearest cache, `rounds` times; returns the elements.
 enum class Arithmetic : uint8_t {

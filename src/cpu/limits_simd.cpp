@@ -26,6 +26,15 @@ int64_t multiply_adds_of(int64_t rounds) {
 int64_t MultiplyAdds(int64_t rounds) { return multiply_adds_of<float>(rounds); }
 int64_t MultiplyAdds64(int64_t rounds) { return multiply_adds_of<double>(rounds); }
 
+void CopyWords(const uint64_t* HWY_RESTRICT from, uint64_t* HWY_RESTRICT to, int64_t count) {
+  const hn::ScalableTag<uint64_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes)
+    for (int64_t k = 0; k < 4; ++k) hn::StoreU(hn::LoadU(d, from + i + k * lanes), d, to + i + k * lanes);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
 constexpr size_t kElements = 1024;  // of a buffer: with its result within any processor's nearest cache
 
 /// fn over a buffer of From into one of To, again and again.
@@ -124,8 +133,10 @@ namespace tenor::cpu {
 HWY_EXPORT(MultiplyAdds);
 HWY_EXPORT(MultiplyAdds64);
 HWY_EXPORT(ReadWords);
+HWY_EXPORT(CopyWords);
 HWY_EXPORT(RunArithmetic);
 uint64_t read_words(const uint64_t* data, int64_t count) { return HWY_DYNAMIC_DISPATCH(ReadWords)(data, count); }
+void copy_words(const uint64_t* from, uint64_t* to, int64_t count) { HWY_DYNAMIC_DISPATCH(CopyWords)(from, to, count); }
 int64_t multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds)(rounds); }
 int64_t multiply_adds64(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds64)(rounds); }
 int64_t run_arithmetic(Arithmetic what, int64_t rounds) { return HWY_DYNAMIC_DISPATCH(RunArithmetic)(what, rounds); }
