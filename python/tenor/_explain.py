@@ -3,14 +3,17 @@
 Recording and planning are C++ (src/fusion/); here are the inputs, the two ways to name a computation (text and callable), and
 the runs that measure.
 """
+import functools
 import re
+import unicodedata
 
 from tenor import _tenor
 from tenor._tenor import Explanation, Tensor, _Measurement, _Recorder, _traced
 
 _SPEC = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\[\]]*)\]\s*\Z")
 
-_SHORT = {"bfloat16": "bf16", **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("float", "int", "uint") for bits in (8, 16, 32, 64)}}
+_FLOAT8 = {"f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}  # as the table prints them
+_SHORT = {**{long: short for short, long in _FLOAT8.items()}, "bfloat16": "bf16", **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("float", "int", "uint") for bits in (8, 16, 32, 64)}}
 
 
 def explain(expression, /, *inputs, device=None, measure=False, **named):
@@ -71,20 +74,27 @@ def is_array(x):
     return hasattr(x, "__dlpack__") or hasattr(x, "__array_interface__")
 
 
+def _clipped(text):
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def parse_spec(name, text, sizes):
     """ "bf16[4096,8192]" as a tensor without memory; sizes may be names of integer inputs."""
     found = _SPEC.match(text)
     if not found:
-        raise _tenor.ValueError(f"explain: {name}: a spec is a dtype and sizes, such as bf16[4096,8192], got {text!r}")
+        raise _tenor.ValueError(f"explain: {name}: a spec is a dtype and sizes, such as bf16[4096,8192], got {_clipped(text)!r}")
     try:
-        dtype = _tenor.promote_types(found[1], found[1])
+        kind = _FLOAT8.get(found[1], found[1])
+        dtype = _tenor.promote_types(kind, kind)
     except _tenor.DTypeError as error:
         raise _tenor.ValueError(f"explain: {name}: {error}") from None
     shape = []
     for part in filter(None, (p.strip() for p in found[2].split(","))):
         value = sizes.get(part, part)
         if not isinstance(value, int) and not part.isdecimal():
-            raise _tenor.ValueError(f"explain: {name}: size {part!r} of {text!r} is no number, nor an integer input of that name")
+            raise _tenor.ValueError(f"explain: {name}: size {_clipped(part)!r} of {_clipped(text)!r} is no number, nor an integer input of that name")
+        if not isinstance(value, int) and len(part) > 40:
+            raise _tenor.ValueError(f"explain: {name}: size {_clipped(part)} does not fit 64 bits")
         shape.append(int(value))
     return _tenor._shape(shape, dtype)
 
@@ -98,9 +108,11 @@ def _read_text(name, text, sizes):
         return _tenor.promote_types(text.strip(), text.strip())
     except _tenor.DTypeError:
         pass
+    if text.strip().lower().lstrip("+-") in ("nan", "inf"):
+        return float(text)
     try:
         return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return parse_spec(name, text, sizes)
 
 
@@ -119,7 +131,9 @@ def _shown(value):
         return f"{_SHORT.get(dtype, dtype)}[{','.join(map(str, value.shape))}]"
     if isinstance(value, (list, tuple)):
         return "(" + ", ".join(map(_shown, value)) + ")"
-    return str(value)
+    if isinstance(value, _tenor._PagedDevicePlan):
+        return "a plan of pages"
+    return _clipped(str(value))
 
 
 def convert(value, fn):
@@ -150,7 +164,7 @@ class _Program:
     def _read(self, inputs):
         """Specs of one call: an array given twice is one input."""
         sizes = {k: v for k, v in inputs.items() if isinstance(v, int) and not isinstance(v, bool)}
-        sizes.update({k: int(v) for k, v in inputs.items() if isinstance(v, str) and v.strip().isdecimal()})
+        sizes.update({k: int(v) for k, v in inputs.items() if isinstance(v, str) and v.strip().isdecimal() and len(v) <= 40})
         self.given = {k: _read_input(k, v, sizes) for k, v in inputs.items()}
         self.inputs = {k: _shown(v) for k, v in self.given.items()}
 
@@ -176,9 +190,22 @@ class _Program:
             self._call(arguments, recorder, device)
 
 
+def _not_too_deep(method):
+    """The method of a text; a text so deeply nested that Python gives up is an error of the text."""
+    @functools.wraps(method)
+    def checked(*args):
+        try:
+            return method(*args)
+        except RecursionError:
+            raise _tenor.ValueError("explain: the text is nested too deeply to evaluate; give parts of it names") from None
+    return checked
+
+
 class _Text(_Program):
+    @_not_too_deep
     def __init__(self, text, inputs, named):
         from tenor import _explain_parse
+        named = {unicodedata.normalize("NFKC", name): value for name, value in named.items()}  # as Python reads names
         self.tree = _explain_parse.parse(text, named)
         self.title = text.strip()
         if inputs:
@@ -203,6 +230,7 @@ class _Text(_Program):
             mend = f"; did you mean {close[0]}?" if close else ""
             raise _tenor.ValueError(f"explain: the text does not use {', '.join(unused)}{mend}")
 
+    @_not_too_deep
     def _call(self, arguments, recorder, device):
         from tenor._explain_eval import Evaluator
         evaluator = Evaluator(arguments, recorder, device)
@@ -298,6 +326,10 @@ def _reduce(self, _protocol):
     return _rebuild, (type(self).__name__, _tenor._state(self)), getattr(self, "__dict__", None) or None
 
 
+def _count(n, noun):
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def _attach():
     """What Explanation does beside its fields is written in Python."""
     def lazily(name):
@@ -306,7 +338,8 @@ def _attach():
             return getattr(_explain_output, name)(self, *args)
         return method
     Explanation.__str__ = shown
-    Explanation.__repr__ = lambda self: f"<tenor.Explanation: {len(self.steps)} steps, {len(self.kernels)} kernels, {self.flops} FLOPs, {self.bytes_moved} bytes moved>"
+    Explanation.__repr__ = lambda self: (f"<tenor.Explanation: {_count(len(self.steps), 'step')}, {_count(len(self.kernels), 'kernel')}, "
+                                         f"{_count(self.flops, 'FLOP')}, {_count(self.bytes_moved, 'byte')} moved>")
     for name in ("to_json", "to_dict", "to_svg", "_repr_html_"):
         setattr(Explanation, name, lazily(name))
     for kind in (Explanation, Explanation.Step, Explanation.Kernel, Explanation.Cut, Explanation.Copy, Explanation.Promotion, Explanation.Limit):

@@ -1,13 +1,12 @@
 """The usual mend of an operator's error, from the shapes that met and how they came about."""
 from tenor import _tenor
-from tenor._explain_eval import _flat
+from tenor._explain_words import flat, short
 from tenor._tenor import Tensor
 
 
 def mended(evaluator, error, node, operands):
     """The error with the text it comes from, and what would help."""
-    from tenor._explain_eval import short
-    tensors = [x for x in _flat(operands) if isinstance(x, Tensor)]
+    tensors = [x for x in flat(operands) if isinstance(x, Tensor)]
     lines = [str(error), f"  in {short(node)}"]
     lines += ["  " + hint for hint in hints(evaluator, str(error), tensors)]
     return type(error)("\n".join(lines))

@@ -9,7 +9,9 @@ import operator
 
 from tenor import _tenor
 from tenor import _explain_names as names
+from tenor._explain_calls import Calls
 from tenor._explain_parse import INSTEAD, REFUSED
+from tenor._explain_words import Method, dotted, item_count, kind, product, short
 from tenor._tenor import Tensor, _traced
 
 BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
@@ -23,7 +25,7 @@ COMPARE = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast
            ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b}
 
 
-class Evaluator:
+class Evaluator(Calls):
     """Runs statements with these inputs, which are on that device; "meta" when they are shapes alone."""
 
     def __init__(self, inputs, recorder, device):
@@ -139,10 +141,13 @@ class Evaluator:
             raise names.unknown(node.id, known, f"; if it is an input, give it: {node.id}=\"bf16[...]\"") from None
 
     def on_Tuple(self, node):
-        return tuple(self.items(node.elts))
+        return tuple(self.on_List(node))
 
     def on_List(self, node):
-        return list(self.items(node.elts))
+        made = list(self.items(node.elts))
+        if item_count(made) > names.MOST_ITEMS:
+            raise _tenor.ValueError(f"explain: {short(node)} is too large to evaluate")
+        return made
 
     def items(self, nodes):
         out = []
@@ -155,6 +160,8 @@ class Evaluator:
 
     def on_UnaryOp(self, node):
         x = self.value(node.operand)
+        if isinstance(x, Tensor) and isinstance(node.op, ast.Not):
+            raise _tenor.ValueError(f"explain: {short(node)} asks for the truth of a tensor; use logical_not, or ~ of a comparison")
         return self.guarded(node, "", lambda: UNARY[type(node.op)](x), [x])
 
     def on_BinOp(self, node):
@@ -166,10 +173,13 @@ class Evaluator:
         return self.guarded(node, "", lambda: BINARY[type(node.op)](a, b), [a, b])
 
     def check_size(self, node, a, b):
-        """Numbers stay small: text must not be able to compute for hours."""
-        large = isinstance(node.op, (ast.Pow, ast.LShift)) and isinstance(a, int) and isinstance(b, int) and (abs(b) > 64 or abs(a) > 1 << 32)
-        repeats = isinstance(node.op, ast.Mult) and any(isinstance(v, (tuple, list, str)) for v in (a, b)) and any(isinstance(v, int) and v > 64 for v in (a, b))
-        if large or repeats:
+        """Numbers and sequences stay small: text must not be able to compute for hours."""
+        numbers = isinstance(a, int) and isinstance(b, int)
+        large = numbers and isinstance(node.op, (ast.Pow, ast.LShift)) and (abs(b) > 64 or abs(a) > 1 << 32)
+        large |= numbers and a.bit_length() + b.bit_length() > 4096
+        sizes = [item_count(v) if isinstance(v, (tuple, list, str)) else v if isinstance(v, int) and isinstance(node.op, ast.Mult) else 0 for v in (a, b)]
+        large |= not numbers and (sizes[0] * sizes[1] if isinstance(node.op, ast.Mult) else sum(sizes)) > names.MOST_ITEMS
+        if large:
             raise _tenor.ValueError(f"explain: {short(node)} is too large to evaluate")
 
     def on_BoolOp(self, node):
@@ -231,12 +241,14 @@ class Evaluator:
             return self.tensor_attribute(node, x)
         if isinstance(x, names.Namespace):
             return names.lookup(f"{x.name}.{node.attr}")
+        if names.is_plan(x) and node.attr in names.PAGED and hasattr(x, node.attr):
+            return Method(x, node.attr)
         if isinstance(x, tuple) and node.attr in getattr(x, "_fields", ()):
             return getattr(x, node.attr)
         if isinstance(x, names.Limits) and node.attr in ("min", "max", "eps", "tiny"):
             return getattr(x, node.attr)
         if isinstance(x, tuple) and node.attr == "numel":
-            return lambda: _product(x)
+            return lambda: product(x)
         if isinstance(x, list) and node.attr == "append":
             return x.append
         raise _tenor.ValueError(f"explain: {short(node)}: {kind(x)} has no {node.attr!r}")
@@ -301,187 +313,7 @@ class Evaluator:
         """An input that the text makes up, as torch.randn does."""
         return _tenor._shape(shape, dtype) if self.traced else _tenor.zeros(shape, dtype=dtype, device=self.device)
 
-    # ---- calls
-
-    def left_out(self, node, x):
-        """expand(...) as an article writes it: the shape of the last step that x expands to."""
-        for step, shape in reversed(list(enumerate(self.recorder.shapes))):
-            if len(shape) == x.ndim and shape != x.shape and all(m in (1, n) for m, n in zip(x.shape, shape)):
-                self.remarks.append(f"'...' in {short(node)} is read as {shape}, the shape of step {step}")
-                return shape
-        raise _tenor.ValueError(f"explain: '...' in {short(node)} stands for a size that the text leaves out; write it")
-
-    def on_Call(self, node):
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "append" and isinstance(node.func.value, ast.Name):
-            self.variables.setdefault(node.func.value.id, [])  # the list that a loop around the text fills
-            args = self.items(node.args)
-            self.value(node.func)(*args)
-            return args[0] if args else None
-        fn = self.value(node.func)
-        if any(k.arg is None for k in node.keywords):
-            raise _tenor.ValueError(f"explain: ** is not evaluated: {short(node)}")
-        args = self.items(node.args)
-        kwargs = {k.arg: self.value(k.value) for k in node.keywords}
-        if isinstance(fn, Method) and fn.name in ("expand", "broadcast_to") and len(args) == 1 and args[0] is Ellipsis:
-            args = [self.left_out(node, fn.owner)]
-        if any(a is Ellipsis for a in args):
-            raise _tenor.ValueError(f"explain: '...' in {short(node)} stands for arguments that the text leaves out; write them")
-        return self.call(node, fn, args, kwargs)
-
-    def call(self, node, fn, args, kwargs):
-        has_tensor = any(isinstance(a, Tensor) for a in _flat([*args, *kwargs.values()]))
-        if isinstance(fn, names.Function) and fn.name in names.FOR_NUMBERS and not has_tensor and not fn.where:
-            fn = names.FOR_NUMBERS[fn.name]
-        if isinstance(fn, Method):
-            args, fn = [fn.owner, *args], names.Function(fn.name, "method")
-            return self.method(node, fn.name, args, kwargs)
-        if isinstance(fn, names.Function):
-            return self.operator(node, fn, args, kwargs)
-        if isinstance(fn, _tenor.DType) and len(args) == 1:  # np.float32(x)
-            return self.guarded(node, "to", lambda: _tenor.to(args[0], fn) if isinstance(args[0], Tensor) else args[0], args)
-        if callable(fn) and (fn in names.BUILTINS.values() or fn in names.FOR_NUMBERS.values() or getattr(fn, "__module__", "") in ("math", None) or
-                             getattr(fn, "__qualname__", "").startswith("Evaluator.")):
-            if has_tensor and fn is not len:
-                raise _tenor.UnsupportedError(f"explain: {short(node)} depends on data")
-            return self.guarded(node, short(node.func), lambda: fn(*args, **kwargs), args)
-        raise _tenor.ValueError(f"explain: {short(node.func)} is {kind(fn)}, which cannot be called")
-
-    def operator(self, node, fn, args, kwargs):
-        kwargs = {names.KEYWORDS.get(k, k): int(v) if k == "unbiased" and isinstance(v, bool) else v for k, v in kwargs.items()}
-        if fn.where in names.TORCH and fn.name in names.OF_TORCH:
-            kwargs = {("eps" if k == "epsilon" else k): v for k, v in kwargs.items()}
-        if fn.where in names.TORCH and not args and "input" in kwargs:
-            args = [kwargs.pop("input")]
-        kwargs = {k: v for k, v in kwargs.items() if fn.name not in names.WITHOUT_COST.get(k, ())}
-        if fn.name in names.CREATORS:
-            kwargs.pop("device", None)
-            if fn.name in names.SIZED and len(args) > 1 and all(isinstance(a, int) for a in args):
-                args = [tuple(args)]
-            if not fn.name.endswith("_like"):
-                kwargs["device"] = self.device
-        return self.guarded(node, fn.name, lambda: fn.resolve()(self, *args, **kwargs), [*args, *kwargs.values()])
-
-    def method(self, node, name, args, kwargs):
-        x = args[0]
-        self.check_simple(node, name, args[1:], kwargs)
-        if name in names.NEEDS_DATA:
-            raise _tenor.UnsupportedError(f"explain: {short(node)} needs data, and nothing is computed here")
-        if name in names.SAME:
-            return x
-        if name in names.CASTS:
-            return self.guarded(node, "to", lambda: _tenor.to(x, names.dtype(names.CASTS[name])), args)
-        if name in ("to", "type", "astype", "type_as"):
-            return self.conversion(node, args, kwargs)
-        if name in ("size", "dim", "numel", "is_contiguous", "stride", "nelement"):
-            return self.fact(x, name, args[1:], kwargs)
-        if name in ("view_as", "reshape_as", "expand_as"):
-            return self.guarded(node, name, lambda: getattr(_tenor, name[:-3])(x, args[1].shape), args)
-        if name in names.SIZED and len(args) > 2:
-            args = [x, tuple(args[1:])]
-        if name.startswith("new_"):
-            kwargs.pop("device", None)
-            return self.guarded(node, name, lambda: getattr(x, name)(*args[1:], **kwargs), args)
-        target = names.RENAMED.get(name, name)
-        return self.operator(node, names.Function(target, "method"), args, kwargs)
-
-    def check_simple(self, node, name, args, kwargs):
-        """Methods that are evaluated here take what PyTorch's take, and nothing else."""
-        most, known = names.SIMPLE.get(name, (None, ()))
-        if most is None:
-            return
-        wrong = next((k for k in kwargs if k not in known), None)
-        if wrong is not None:
-            raise _tenor.DTypeError(f"explain: {short(node)}: {name} has no argument {wrong!r}" + (f"; it takes {', '.join(known)}" if known else ""))
-        if len(args) > most:
-            raise _tenor.DTypeError(f"explain: {short(node)}: {name} takes at most {most} argument{'s' * (most != 1)}, got {len(args)}")
-
-    def conversion(self, node, args, kwargs):
-        """x.to(dtype), x.to(device), x.to(other): only a dtype says something about cost."""
-        for a in [*args[1:], *kwargs.values()]:
-            if isinstance(a, Tensor):
-                a = a.dtype
-            if isinstance(a, _tenor.DType):
-                return self.guarded(node, "to", lambda: _tenor.to(args[0], a), args)
-        return args[0]
-
-    def fact(self, x, name, args, kwargs):
-        if name == "size":
-            dim = args[0] if args else kwargs.get("dim")
-            return x.shape if dim is None else x.shape[dim]
-        if name == "stride":
-            return x.strides[args[0]] if args else x.strides
-        return {"dim": x.ndim, "numel": x.size, "nelement": x.size, "is_contiguous": x.is_contiguous()}[name]
-
-    def state(self, op, op_class, inputs, shape, dtype, flops):
-        out = self.recorder.state(op, op_class, inputs, shape, dtype, flops)
-        return out if self.traced else _tenor.zeros(shape, dtype=dtype, device=self.device)
-
-    def guarded(self, node, op, run, operands):
-        """run(), its errors told with what was written and the usual mend."""
-        try:
-            return run()
-        except _tenor.Error as error:
-            from tenor import _explain_errors
-            raise _explain_errors.mended(self, error, node, operands) from None
-        except TypeError as error:
-            from tenor import _explain_errors
-            raise _explain_errors.bad_call(error, op, short(node)) from None
-        except (ArithmeticError, ValueError, AttributeError, IndexError) as error:
-            raise _tenor.ValueError(f"explain: {short(node)}: {error}") from None
-
-
-class Method:
-    """x.name before its call."""
-
-    def __init__(self, owner, name):
-        self.owner, self.name = owner, name
-
 
 def _as_load(target):
     copy = ast.parse(ast.unparse(target), mode="eval").body
     return copy
-
-
-def dotted(node):
-    """ "a.b.c" of an attribute chain of names, else None."""
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
-
-
-def short(node):
-    try:
-        text = ast.unparse(node)
-    except (AttributeError, ValueError):
-        return type(node).__name__
-    return text if len(text) <= 70 else text[:67] + "..."
-
-
-def kind(x):
-    if isinstance(x, Tensor):
-        return f"a tensor of shape {x.shape}"
-    if isinstance(x, names.Namespace):
-        return f"the namespace {x.name}"
-    if isinstance(x, names.Function):
-        return f"the function {x.name}"
-    if isinstance(x, Method):
-        return f"the method {x.name}"
-    name = "None" if x is None else type(x).__name__
-    return name if x is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-
-
-def _flat(values):
-    for v in values:
-        if isinstance(v, (list, tuple)):
-            yield from _flat(v)
-        else:
-            yield v
-
-
-def _product(shape):
-    out = 1
-    for s in shape:
-        out *= s
-    return out

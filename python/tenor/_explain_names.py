@@ -17,7 +17,7 @@ class Namespace:
 
 NAMESPACES = {n: Namespace(n, inner) for n, inner in [
     ("torch", ("nn", "functional", "linalg", "special", "Tensor")), ("nn", ("functional",)), ("F", ()), ("np", ("linalg",)),
-    ("numpy", ("linalg",)), ("tenor", ()), ("tn", ()), ("math", ()), ("jnp", ()), ("T", ())]}
+    ("numpy", ("linalg",)), ("tenor", ("paged",)), ("tn", ("paged",)), ("math", ()), ("jnp", ()), ("T", ()), ("paged", ())]}
 
 RENAMED = {  # another library's name: Tenor's
     "mm": "matmul", "mv": "matmul", "concat": "cat", "concatenate": "cat", "swapaxes": "swapdims", "moveaxis": "movedim", "absolute": "abs",
@@ -33,7 +33,17 @@ CASTS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16", "double"
          "bool": "bool", "byte": "uint8", "char": "int8"}
 SAME = {"detach", "cpu", "cuda", "requires_grad_", "detach_", "expand_as_", "to_dense"}
 NEEDS_DATA = {"item", "tolist", "numpy", "data_ptr", "__array__"}
-BUILTINS = {"len": len, "int": int, "float": float, "bool": bool, "tuple": tuple, "list": list, "range": range, "slice": slice, "True": True}
+MOST_ITEMS = 1 << 16  # of a sequence that text makes
+
+
+def limited_range(*bounds):
+    made = range(*bounds)
+    if len(made) > MOST_ITEMS:
+        raise ValueError(f"range has {len(made)} numbers, which is too large to evaluate")
+    return made
+
+
+BUILTINS = {"len": len, "int": int, "float": float, "bool": bool, "tuple": tuple, "list": list, "range": limited_range, "slice": slice, "True": True}
 FOR_NUMBERS = {"max": max, "min": min, "sum": sum, "abs": abs, "round": round, "pow": pow, "any": any, "all": all}
 CREATORS = {"zeros", "ones", "empty", "full", "arange", "linspace", "eye", "rope_tables", "zeros_like", "ones_like", "empty_like", "full_like"}
 SIZED = {"zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"}
@@ -46,6 +56,8 @@ def dtype(name):
 def unknown(name, known, instead=""):
     """The error for a name that is none of the known; it proposes only what the name nearly is."""
     last = name.split(".")[-1]
+    if len(name) > 80:
+        return T.ValueError(f"explain: unknown name {name[:77] + '...'!r}{instead if len(instead) < 120 else ''}")
     near = difflib.get_close_matches(last, set(known) - {last}, 1, 0.82)
     hint = f"; did you mean {name[: len(name) - len(last)]}{near[0]}?" if near else ""
     return T.ValueError(f"explain: unknown name {name!r}{hint or instead}")
@@ -274,6 +286,10 @@ def lookup(path):
         return getattr(math, name)
     if name == "newaxis":
         return None
+    if where == "paged":
+        if name not in PAGED:
+            raise unknown(path, [f"paged.{n}" for n in PAGED])
+        return Function(name, where)
     found = getattr(T, name, None)
     if isinstance(found, T.DType):
         return found
@@ -290,11 +306,21 @@ def resolvable():
     return operator_names() + list(ADAPTED) + [name for name, target in RENAMED.items() if is_operator(target)]
 
 
+PAGED = ("attention", "mla", "append", "append_", "copy_pages", "copy_pages_")  # of tenor.paged; all but the last two also methods of a plan
+
+
+def is_plan(x):
+    return isinstance(x, T._PagedDevicePlan)
+
+
 class Function:
     def __init__(self, name, where=""):
         self.name, self.where = name, where
 
     def resolve(self):
+        if self.where == "paged":
+            from tenor import paged
+            return lambda _, *args, **kwargs: getattr(paged, self.name)(*args, **kwargs)
         if self.where in TORCH and self.name in OF_TORCH:
             return checked(self.name, OF_TORCH[self.name])
         if self.name in ADAPTED:

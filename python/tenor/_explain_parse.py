@@ -19,7 +19,7 @@ INSTEAD = {ast.For: ": paste its body, one pass of it", ast.While: ": paste its 
 def parse(text, given=()):
     """The statements of the text, as a tree whose body is what there is to evaluate. Arguments that an article leaves out as
     `, ...)` are dropped. `given`: the inputs' names, which take the place of a function's defaults."""
-    body = without_prompts(textwrap.dedent(text).strip())
+    body = without_prompts(textwrap.dedent(text.removeprefix("\ufeff")).strip())  # a byte order mark, as some editors write it
     if not body:
         raise _tenor.ValueError("explain: the text is empty")
     tree = _tree(body)
@@ -146,7 +146,16 @@ def _syntax_error(body, error):
     shown = lines[line] if line < len(lines) else body
     column = getattr(error, "offset", None) or 1
     where = f" of line {line + 1}" if len(lines) > 1 else ""
-    return _tenor.ValueError(f"explain: cannot read {shown.strip()!r}: {getattr(error, 'msg', error)}, at column {column}{where}")
+    what = "it is nested too deeply" if isinstance(error, (RecursionError, MemoryError)) else getattr(error, "msg", error)
+    return _tenor.ValueError(f"explain: cannot read {around(shown, column)!r}: {what}, at column {column}{where}")
+
+
+def around(line, column, width=90):
+    """The line, of a long one what stands around that column."""
+    if len(line) <= width:
+        return line.strip()
+    start = min(max(column - width // 2, 0), len(line) - width)
+    return ("..." if start else "") + line[start:start + width].strip() + ("..." if start + width < len(line) else "")
 
 
 def free_names(tree):

@@ -67,13 +67,19 @@ def power(value, unit):
     return f"{value:.3g} {unit}".rstrip()
 
 
+def fitted(s, size=12):
+    """The text, or as much of it as the picture is wide."""
+    most = int((WIDTH - LEFT - RIGHT) / (LETTER * size / 12))
+    return s if len(s) <= most else s[:most - 3] + "..."
+
+
 class Chart:
     def __init__(self, e):
         self.e = e
         self.points = points_of(e)
         limits = {limit.name: limit.value for limit in e.limits}
         rate, self.vector, self.matrix = (limits[name] for name in ("memory copy", "float32", "16-bit products"))
-        used = [(s.bytes_read + s.bytes_written) / (s.floor_us * 1e-6) for s in e.steps if s.bound == "memory" and s.floor_us]
+        used = [(s.bytes_read + s.bytes_written) / (s.floor_us * 1e-6) for s in e.steps if s.floor_us]
         self.memory, self.caches = rate, max(used, default=0)  # of data in the caches, where the steps' data is
         self.parts = []
         self.taken = []  # boxes of labels and points
@@ -183,17 +189,16 @@ class Chart:
 
     def write(self):
         title = "; ".join(" ".join(line.split()) for line in getattr(self.e, "expression", "").splitlines() if line.strip())
-        title = title if len(title) <= 110 else title[:107] + "..."
         how = "as measured" if any(s.time_us for s in self.e.steps) else "at the floor of each step"
-        self.text(LEFT, 24, title, "text", size=14)
-        self.text(LEFT, 43, f"{self.e.device}: {self.e.device_source}; {how}", "faint")
+        self.text(LEFT, 24, fitted(title, 14), "text", size=14)
+        self.text(LEFT, 43, fitted(f"{how} on {self.e.device}: {self.e.device_source}"), "faint")
         self.axes()
         self.roofs()
         self.marks()
         self.legend()
         body = "\n".join(self.parts)
         return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
-                f'font-family="system-ui, sans-serif">\n<title>Roofline of {escape(title)}</title>\n<style>{STYLE}</style>\n'
+                f'font-family="system-ui, sans-serif">\n<title>Roofline of {escape(fitted(title))}</title>\n<style>{STYLE}</style>\n'
                 f'<rect width="{WIDTH}" height="{HEIGHT}" class="back"/>\n{body}\n</svg>\n')
 
 

@@ -68,6 +68,8 @@ def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled
     """One record, in the form of bench/results. `torch` is None for no peer, `limits` None where they are not known;
     `compiled`: torch.compile of the peer's call is timed too."""
     ours, theirs = _calls(case, torch, device)
+    refused = _refusal(theirs)
+    theirs = None if refused else theirs
     runs = [ours] + ([theirs] if theirs else [])
     if theirs and compiled:
         torch._dynamo.reset()
@@ -80,6 +82,8 @@ def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled
         record.update(value=round(work / times[0] / 1e9, 3), unit=unit)
     if limit:
         record.update(limit=round(limit / 1e9, 2), share=round(work / times[0] / limit, 3))
+    if refused:
+        record.update(peer=f"torch {torch.__version__}", peer_error=refused)
     if theirs:
         record.update(peer=f"torch {torch.__version__}", peer_ms=round(times[1] * 1e3, 5), ratio=round(times[1] / times[0], 3))
         if work:
@@ -87,6 +91,16 @@ def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled
     if len(times) > 2:
         record.update(compiled_ms=round(times[2] * 1e3, 5), compiled_ratio=round(times[2] / times[0], 3))
     return record
+
+
+def _refusal(call):
+    """What the peer says to a call that it has not got (integer products on a GPU, say); None where it runs."""
+    try:
+        if call:
+            call()
+    except Exception as error:  # whatever it is, it is not ours
+        return f"{type(error).__name__}: {error}".splitlines()[0][:120]
+    return None
 
 
 def _calls(case, torch, device):
@@ -131,11 +145,13 @@ def stamp():
 
 
 class Budget:
-    """Seconds for a number of cases. Each may take its part of what is left; what one saves the others have."""
+    """Seconds for a number of cases. Each may take its part of what is left; what one saves the others have. Half of them is
+    torch.compile's where it is asked for: `compiles`. It takes seconds a case, so the first cases have it."""
 
-    def __init__(self, seconds, cases):
+    def __init__(self, seconds, cases, compiles=False):
         self.end = None if seconds is None else time.monotonic() + seconds
         self.left, self.compiling = cases, 8.0  # seconds that torch.compile takes, as far as is known
+        self.for_compiling = seconds / 2 if seconds and compiles else 0.0
 
     def next(self, rounds, seconds, libraries):
         """(rounds, seconds a round) for the next case, as asked for or fewer; None when no time is left."""
@@ -150,11 +166,16 @@ class Budget:
 
     def part(self):
         """Seconds of the next case; None without a budget."""
-        return None if self.end is None else (self.end - time.monotonic()) / max(self.left, 1)
+        return None if self.end is None else (self.end - self.for_compiling - time.monotonic()) / max(self.left, 1)
 
     def may_compile(self):
-        """Whether torch.compile of one case leaves a second for each other."""
-        return self.end is None or self.end - time.monotonic() > self.compiling + self.left
+        """Whether torch.compile of one more case fits in its half."""
+        return self.end is None or self.for_compiling >= self.compiling
+
+    def compiled(self, seconds):
+        """A case with torch.compile took so long."""
+        self.for_compiling = max(0.0, self.for_compiling - seconds)
+        self.compiling = max(2.0, (self.compiling + seconds) / 2)
 
 
 def main(argv=None):

@@ -39,6 +39,9 @@ def test_every_command_has_help_with_examples(command):
         done = spawn(*words)
         assert done.status == 0 and "examples:\n  " in done.out and done.err == ""
         assert max(map(len, done.out.splitlines())) <= 125
+    narrow = on_terminal([command, "--help"], columns=70, NO_COLOR="1").split("positional arguments:")[0].split("options:")[0]
+    prose = [line for line in narrow.splitlines() if not line.startswith((" ", "usage: "))]
+    assert max(map(len, prose)) <= 70 and sum(len(line) > 50 for line in prose) >= 1
 
 
 def test_version():
@@ -67,6 +70,8 @@ def test_help_imports_neither_numpy_nor_a_command():
     (["softmax"], ["softmax is an operator", "tenor run softmax"]),
     (["--jsn"], ["no option is called '--jsn'"]),
     (["ops", "softmx"], ["tenor ops: no operator is called 'softmx'", "'softmax'"]),
+    (["ops", "soft"], ["'softmax', 'softplus' or 'softmax_last_axis'"]),
+    (["explain"], ["tenor explain: TEXT is missing;"]),
     (["ops", "--family=nrom"], ["'nrom'", "'norm'"]),
     (["ops", "--jsno"], ["unrecognized arguments: --jsno", "'--json'"]),
     (["ops", "a", "b"], ["unrecognized arguments: b"]),
@@ -167,7 +172,7 @@ def test_info():
     assert facts["cpu"]["instruction set used"] in facts["features"]["instruction sets"]
     assert facts["limits"].keys() >= {"cpu", "h200", "h100", "a100"}
     for rates in facts["limits"].values():
-        assert all(r["value"] > 1e8 and r["unit"] in ("B/s", "FLOP/s") and r["source"] in ("measured", "data sheet", "assumed") for r in rates.values())
+        assert all(r["value"] > 1e8 and r["unit"] in ("B/s", "FLOP/s", "/s") and r["source"] in ("measured", "data sheet", "assumed") for r in rates.values())
     assert {r["source"] for r in facts["limits"]["h100"].values()} == {"data sheet"} and facts["limits"]["cpu"]["memory copy"]["source"] == "measured"
     assert facts["caches"]["folder"] == os.environ["TENOR_CACHE_DIR"]
     assert "limits" not in run("info", "--json", "--no-limits").json

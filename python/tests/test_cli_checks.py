@@ -135,7 +135,14 @@ def test_properties_hold_when_operators_run_elsewhere():
     """What `--device` does, on tensors of this CPU."""
     from tenor.checking.device import OnDevice
 
-    there = OnDevice(tenor, "cpu")
+    class NoScalars(OnDevice):
+        """A NumPy scalar is not uploaded, so beside an array it would be an operand on another device."""
+
+        def _there(self, value, written):
+            assert not isinstance(value, np.generic) or isinstance(value, (np.integer, np.bool_)), f"an operand is the scalar {value!r}"
+            return super()._there(value, written)
+
+    there = NoScalars(tenor, "cpu")
     with np.errstate(all="ignore"):
         for i, prop in enumerate(checking.properties() * 6):
             outcome = prop.run(there, Draw(i))
@@ -222,7 +229,31 @@ def test_a_budget_ends_a_run(monkeypatch):
     assert done.status == 0 and time.monotonic() - start < 8 and "not measured: sqrt 8, exp 8" in done.out
     budget = bench.Budget(100, 10)
     rounds, seconds = budget.next(5, 0.08, 2)
-    assert (rounds, seconds) == (5, 0.08) and budget.may_compile() and not bench.Budget(12, 10).may_compile()
+    assert (rounds, seconds) == (5, 0.08) and not budget.may_compile() and not bench.Budget(12, 10, True).may_compile()
+
+
+def test_half_of_a_budget_is_for_compiling():
+    """However many the cases are: a hundred seconds for hundreds of cases compile some of them."""
+    budget, compiled = bench.Budget(100, 360, True), 0
+    while budget.may_compile():
+        budget.compiled(4.0)
+        compiled += 1
+    assert 8 <= compiled <= 13 and 0 <= budget.for_compiling < 8
+    assert bench.Budget(100, 10, True).part() == pytest.approx(5, rel=0.01) and bench.Budget(None, 10, True).may_compile()
+
+
+def test_what_the_peer_has_not_got_is_no_failure_of_ours(monkeypatch):
+    def refuses(_torch, _x):
+        raise NotImplementedError('"addmm_cuda" not implemented for Int\nand more')
+
+    monkeypatch.setattr(bench, "to_torch", lambda _torch, x, _device: x)
+    record = bench.run_case(case(peer=refuses), type("Torch", (), {"__version__": "0"}), None, 1, 0.001)
+    assert record["peer_error"] == 'NotImplementedError: "addmm_cuda" not implemented for Int' and record["ms"] > 0 and "ratio" not in record
+    from tenor._cli.cmd_bench import show
+    assert "torch: NotImplementedError" in show(record)
+
+
+def test_a_budget_of_none_and_of_little():
     assert bench.Budget(1, 10).next(5, 0.08, 2)[1] < 0.01 and bench.Budget(None, 1).next(5, 0.08, 2) == (5, 0.08)
 
 
@@ -281,7 +312,7 @@ def test_mistakes_with_bench(words, said):
 
 def test_targets_that_are_none(tmp_path):
     path = tmp_path / "t.json"
-    for text in ("[1]", "{}", '[{"id": "a"}]', "[" * 100000):
+    for text in ("[1]", "{}", "[]", '[{"id": "a"}]', '[{"id": [], "unit": "ms", "bar": 1, "goal": 1}]', '[{"id": "a", "unit": "ms", "bar": "x", "goal": 1}]', "[" * 100000):
         path.write_text(text)
         run("bench", f"--targets={path}").refused("--targets")
 

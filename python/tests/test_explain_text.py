@@ -121,6 +121,11 @@ def test_inputs_in_every_form():
     assert tn.explain("cat(xs, 0)", xs=["f32[2,3]", "f32[4,3]"], **d).steps[0].shape == (6, 3)
     assert tn.explain("x.exp()", x=" f32[ 2, 3 ] ", **d).steps[0].shape == (2, 3)
     assert tn.explain("x.exp()", x="f32[]", **d).steps[0].shape == ()
+    assert tn.explain("\ufeffx + 1\r\nx * 2\r\n", x="f32[2]", **d).flops == 4  # as an editor saved it
+    assert tn.explain("x * n", x="f32[2]", n="nan", **d).flops == tn.explain("x * n", x="f32[2]", n="-inf", **d).flops == 2
+    for short, long in (("f8e4m3", "float8_e4m3fn"), ("f8e5m2", "float8_e5m2")):  # what the table prints can be given
+        e = tn.explain("x.to(float32)", x=f"{short}[4]", **d)
+        assert e.inputs == tn.explain("x.to(float32)", x=f"{long}[4]", **d).inputs == {"x": f"{short}[4]"} and e.bytes_needed == 4 + 16
 
 
 X = dict(x="f32[3,4]")
@@ -168,6 +173,9 @@ ERRORS = [  # text, inputs, class, what the error says
     ("a, b, c = x.shape", X, ValueError, ["3 values", "2 values"]),
     ("x.shape[7]", X, IndexError, ["x.shape[7]"]),
     ("0 < x < 1", X, ValueError, ["truth of a tensor", "&"]),
+    ("not x", X, ValueError, ["truth of a tensor", "logical_not", "~"]),
+    ("not (x > 0)", X, ValueError, ["truth of a tensor", "~"]),
+    ("if x > 0:\n    x", X, ValueError, ["an if statement", "if x > 0: x"]),
     ("x and x", X, ValueError, ["truth of a tensor"]),
     ("x[: x.shape[0] / 2]", X, TypeError, ["//"]),
     ("x", dict(x="bf16(3,4)"), ValueError, ["x: ", "bf16[4096,8192]"]),

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "src/core/cache_folder.h"
 #include "src/core/instruments.h"
@@ -30,22 +31,28 @@ DeviceLimits attempt(Device device) {
   return device.type == DeviceType::kCpu ? cpu::measure_limits() : core::instruments(device).measure_limits(device);
 }
 
+/// Every rate, in the order of the file; the first kRequired are known of every device.
+constexpr size_t kRequired = 13;
+std::vector<double*> rates_of(DeviceLimits& l) {
+  std::vector<double*> rates{&l.copy_bytes, &l.float32_flops, &l.bfloat16_flops};
+  for (MemoryRate& m : l.memory) rates.insert(rates.end(), {&m.read_bytes, &m.copy_bytes});
+  for (MemoryRate& m : l.memory) rates.push_back(&m.turned_bytes);
+  for (FunctionRates* f : {&l.float32, &l.float64}) rates.insert(rates.end(), {&f->exponentials, &f->divisions});
+  for (ConversionRates* c : {&l.float16, &l.bfloat16}) rates.insert(rates.end(), {&c->widened, &c->rounded});
+  rates.insert(rates.end(), {&l.float64_flops, &l.float64_products});
+  return rates;
+}
+
 /// Raises `best` to what `next` reached. The largest factor by which a rate rose.
-double keep_greater(DeviceLimits& best, const DeviceLimits& next) {
+double keep_greater(DeviceLimits& best, DeviceLimits next) {
   double most = 1;
-  const auto keep = [&](double& a, double b) {
-    if (b <= a) return;
-    most = std::max(most, a > 0 ? b / a : INFINITY);
-    a = b;
-  };
-  keep(best.copy_bytes, next.copy_bytes);
-  keep(best.float32_flops, next.float32_flops);
-  keep(best.bfloat16_flops, next.bfloat16_flops);
-  for (size_t i = 0; i < best.memory.size(); ++i) {
-    best.memory[i].size = next.memory[i].size;
-    keep(best.memory[i].read_bytes, next.memory[i].read_bytes);
-    keep(best.memory[i].copy_bytes, next.memory[i].copy_bytes);
+  const std::vector<double*> rates = rates_of(best), others = rates_of(next);
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (*others[i] <= *rates[i]) continue;
+    most = std::max(most, *rates[i] > 0 ? *others[i] / *rates[i] : INFINITY);
+    *rates[i] = *others[i];
   }
+  for (size_t i = 0; i < best.memory.size(); ++i) best.memory[i].size = next.memory[i].size;
   return most;
 }
 
@@ -67,22 +74,22 @@ fs::path cache_file() {
 
 bool read_rates(std::istream& in, DeviceLimits& l) {
   for (MemoryRate& m : l.memory)
-    if (!(in >> m.size >> m.read_bytes >> m.copy_bytes) || m.size <= 0 || m.read_bytes <= 0 || m.copy_bytes <= 0)
-      return false;
+    if (!(in >> m.size) || m.size <= 0) return false;
+  const std::vector<double*> rates = rates_of(l);
+  for (size_t i = 0; i < rates.size(); ++i)
+    if (!(in >> *rates[i]) || *rates[i] < 0 || (*rates[i] == 0 && i < kRequired)) return false;
   return true;
 }
 
-/// A line each: copy, float32, bfloat16, the memory rates, then the machine. Lines that say anything else are passed
-/// over.
+/// A line each: the sizes of the memory rates, every rate, then the machine. Lines that say anything else (an earlier
+/// version's) are passed over.
 Table read_table(const fs::path& path) {
   Table table;
   std::ifstream file(path);
   for (std::string line, key; std::getline(file, line);) {
     std::istringstream fields(line);
     DeviceLimits l;
-    if (fields >> l.copy_bytes >> l.float32_flops >> l.bfloat16_flops && read_rates(fields, l) && fields >> std::ws &&
-        std::getline(fields, key) && l.copy_bytes > 0 && l.float32_flops > 0 && l.bfloat16_flops > 0)
-      table[key] = l;
+    if (read_rates(fields, l) && fields >> std::ws && std::getline(fields, key)) table[key] = l;
   }
   return table;
 }
@@ -91,10 +98,10 @@ Table read_table(const fs::path& path) {
 void write_table(const fs::path& path, const Table& table) {
   if (path.empty()) return;
   std::ostringstream lines;
-  for (const auto& [key, l] : table) {
-    lines << l.copy_bytes << ' ' << l.float32_flops << ' ' << l.bfloat16_flops;
-    for (const MemoryRate& m : l.memory) lines << ' ' << m.size << ' ' << m.read_bytes << ' ' << m.copy_bytes;
-    lines << ' ' << key << '\n';
+  for (auto [key, l] : table) {
+    for (const MemoryRate& m : l.memory) lines << m.size << ' ';
+    for (const double* rate : rates_of(l)) lines << *rate << ' ';
+    lines << key << '\n';
   }
   core::replace_file(path, lines.str());
 }

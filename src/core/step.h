@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tenor/tensor.h"
@@ -36,18 +37,33 @@ inline int64_t count_product(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &out) ? INT64_MAX : out;
 }
 
+/// Arithmetic that FLOPs do not tell apart, and that sets a pace of its own where data is in a cache.
+struct Work {
+  int64_t exponentials = 0;  ///< evaluations of exp and of functions that take as long or longer
+  int64_t divisions = 0;     ///< quotients and square roots
+  int64_t operations = 0;    ///< of one instruction each, beside those counted as FLOPs
+  bool as_bits = false;      ///< 16-bit floats are moved as they lie, neither widened nor rounded
+};
+
 struct Step {
   const char* op;
   OpClass op_class;
-  std::vector<Tensor> inputs;   ///< undefined ones are absent optional arguments
+  std::vector<Tensor> inputs;  ///< undefined ones are absent optional arguments
   std::vector<Tensor> outputs;
-  int64_t flops = 0;            ///< as api.md counts: 0 for views, index and order steps
-  std::string strategy = {};    ///< the candidate chosen, and why others declined, one a line
+  int64_t flops = 0;          ///< as api.md counts: 0 for views, index and order steps
+  std::string strategy = {};  ///< the candidate chosen, and why others declined, one a line
   std::vector<Copy> copies = {};
-  Dims reduced = {};            ///< of a reduction: the dims of inputs[0] that it takes up
-  std::vector<int64_t> reads = {};   ///< of a read at places that data names: elements read of each input at most, -1 all
+  Dims reduced = {};  ///< of a reduction: the dims of inputs[0] that it takes up
+  std::vector<int64_t> reads =
+      {};  ///< of a read at places that data names: elements read of each input at most, -1 all
   std::vector<int64_t> writes = {};  ///< of a write at such places: elements written of each output at most
-  std::string note = {};        ///< why the result has its shape, where the shapes alone do not say
+  std::string note = {};             ///< why the result has its shape, where the shapes alone do not say
+  Work work = {};
+
+  Step with(const Work& stated) && {
+    work = stated;
+    return std::move(*this);
+  }
 };
 
 /// Receives the steps of this thread while installed.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +21,44 @@ TEST(Limits, WorkIsCounted) {
   EXPECT_EQ(cpu::multiply_adds(20), 2 * cpu::multiply_adds(10));
   if (!cpu::has_amx()) return;
   EXPECT_EQ(cpu::amx_products(3), 3 * 4 * 2 * 16 * 16 * 32);
+}
+
+TEST(Limits, ArithmeticIsCounted) {
+  EXPECT_EQ(cpu::multiply_adds64(20), 2 * cpu::multiply_adds64(10));
+  using cpu::Arithmetic;
+  for (const Arithmetic what : {Arithmetic::kExponentials32, Arithmetic::kExponentials64, Arithmetic::kDivisions32, Arithmetic::kDivisions64,
+                                Arithmetic::kWidenFloat16, Arithmetic::kWidenBFloat16, Arithmetic::kRoundFloat16, Arithmetic::kRoundBFloat16}) {
+    EXPECT_GT(cpu::run_arithmetic(what, 1), 0);
+    EXPECT_EQ(cpu::run_arithmetic(what, 6), 3 * cpu::run_arithmetic(what, 2));
+  }
+}
+
+TEST(Limits, EveryRateIsKnown) {
+  const DeviceLimits l = cpu::measure_limits();
+  for (const MemoryRate& m : l.memory) EXPECT_GT(std::min({m.read_bytes, m.copy_bytes, m.turned_bytes}), 1e8) << m.size;
+  for (const FunctionRates& f : {l.float32, l.float64}) EXPECT_GT(std::min(f.exponentials, f.divisions), 1e6);
+  for (const ConversionRates& c : {l.float16, l.bfloat16}) EXPECT_GT(std::min(c.widened, c.rounded), 1e6);
+  EXPECT_GT(std::min(l.float64_flops, l.float64_products), 1e8);
+  EXPECT_LT(l.float32.exponentials, l.float32_flops);  // each is many operations
+  EXPECT_LT(l.float64.exponentials, l.float32.exponentials);
+}
+
+TEST(Limits, AFileOfAnEarlierVersionIsPassedOver) {
+  const std::string folder = testing::TempDir() + "/tenor-limits-earlier";
+  std::filesystem::remove_all(folder);
+  setenv("TENOR_CACHE_DIR", folder.c_str(), 1);
+  std::filesystem::create_directories(folder);
+  const int threads = num_threads();
+  set_num_threads(threads + 7);
+  {
+    std::ofstream file(folder + "/limits.txt");
+    file << "1e6 1e6 1e18";
+    for (int i = 0; i < 5; ++i) file << ' ' << (1 << (20 + 2 * i)) << " 1e6 1e6";
+    file << ' ' << core::machine_key() << '\n';
+  }
+  EXPECT_GT(device_limits().copy_bytes, 1e8);
+  set_num_threads(threads);
+  unsetenv("TENOR_CACHE_DIR");
 }
 
 TEST(Limits, AreMeasuredOnceAndKept) {
@@ -49,8 +88,9 @@ TEST(Limits, AreRaisedNeverLowered) {
   std::filesystem::create_directories(folder);
   {
     std::ofstream file(folder + "/limits.txt");  // as a busy machine measured them, but for one
+    for (int i = 0; i < 5; ++i) file << (1 << (20 + 2 * i)) << ' ';
     file << "1e6 1e6 1e18";
-    for (int i = 0; i < 5; ++i) file << ' ' << (1 << (20 + 2 * i)) << " 1e6 1e6";
+    for (int i = 0; i < 25; ++i) file << " 1e6";
     file << ' ' << key << '\n';
   }
   const DeviceLimits low = device_limits();
@@ -63,7 +103,7 @@ TEST(Limits, AreRaisedNeverLowered) {
   std::ifstream file(folder + "/limits.txt");
   std::string line;
   std::getline(file, line);
-  EXPECT_EQ(line.rfind("1e+06", 0), std::string::npos) << "kept on disk: " << line;
+  EXPECT_EQ(line.find(" 1e+06"), std::string::npos) << "kept on disk: " << line;
   for (int i = 0; i < 5; ++i) raise_limits();
   EXPECT_FALSE(raise_limits()) << "three attempts a process are enough";
   set_num_threads(threads);

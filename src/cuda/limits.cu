@@ -42,15 +42,16 @@ __global__ void __launch_bounds__(kThreads) read_vectors(const uint4* from, int6
 
 constexpr int kChains = 8, kRounds = 4096;
 
-__global__ void __launch_bounds__(kThreads) multiply_adds(float factor, float* unlikely) {
-  float x[kChains];
-  for (int c = 0; c < kChains; ++c) x[c] = static_cast<float>(threadIdx.x + c);
+template <class T>
+__global__ void __launch_bounds__(kThreads) multiply_adds(T factor, T* unlikely) {
+  T x[kChains];
+  for (int c = 0; c < kChains; ++c) x[c] = static_cast<T>(threadIdx.x + c);
   for (int i = 0; i < kRounds; ++i)
 #pragma unroll
-    for (int c = 0; c < kChains; ++c) x[c] = fmaf(x[c], factor, 0.5f);
-  float sum = 0;
+    for (int c = 0; c < kChains; ++c) x[c] = fma(x[c], factor, T(0.5));
+  T sum = 0;
   for (int c = 0; c < kChains; ++c) sum += x[c];
-  if (sum == -1.0f) *unlikely = sum;
+  if (sum == T(-1)) *unlikely = sum;
 }
 
 /// The least time of several runs.
@@ -69,18 +70,18 @@ double best_seconds(Device device, Run run) {
 }
 
 /// Random numbers in [0, 1), a block of them repeated: products of zeros draw less power and run faster.
-Tensor random_matrix(int64_t rows, int64_t cols, Device device) {
+Tensor random_matrix(int64_t rows, int64_t cols, DType dtype, Device device) {
   constexpr int64_t kRows = 64;
   const Tensor block = Tensor::empty({1, kRows, cols}, bfloat16);
   std::mt19937 random(0);
   for (int64_t i = 0; i < block.numel(); ++i)
     block.data<BFloat16>()[i] = core::cast<BFloat16>(static_cast<float>(random() >> 8) * 0x1p-24f);
-  return reshape(expand(block.to(device), {rows / kRows, kRows, cols}).contiguous(), {rows, cols});
+  return reshape(expand(block.to(dtype).to(device), {rows / kRows, kRows, cols}).contiguous(), {rows, cols});
 }
 
-double product_rate(int64_t size, int64_t inner, Device device) {
-  const Tensor a = random_matrix(size, inner, device), b = random_matrix(inner, size, device);
-  const Tensor c = Tensor::empty({size, size}, bfloat16, device);
+double product_rate(int64_t size, int64_t inner, DType dtype, Device device) {
+  const Tensor a = random_matrix(size, inner, dtype, device), b = random_matrix(inner, size, dtype, device);
+  const Tensor c = Tensor::empty({size, size}, dtype, device);
   const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(inner);
   return flops / best_seconds(device, [&] { matmul(a, b, {.out = c}); });
 }
@@ -113,12 +114,16 @@ DeviceLimits measure_limits(Device device) {
                                                                       static_cast<uint32_t*>(to.raw()));
                       });
   for (size_t i = 0; i < limits.memory.size(); ++i)
-    limits.memory[i] = {static_cast<double>(int64_t{1} << (20 + 2 * i)), read, limits.copy_bytes};
-  const double flops = 2.0 * kChains * kRounds * kThreads * blocks;
-  limits.float32_flops = flops / best_seconds(device, [&] {
-                           multiply_adds<<<blocks, kThreads, 0, stream>>>(0.5f, static_cast<float*>(to.raw()));
-                         });
-  limits.bfloat16_flops = std::max(product_rate(8192, 8192, device), product_rate(8192, 4096, device));
+    limits.memory[i] = {static_cast<double>(int64_t{1} << (20 + 2 * i)), read, limits.copy_bytes, 0};
+  const auto fma_rate = [&]<class T>(T factor) {
+    const double flops = 2.0 * kChains * kRounds * kThreads * blocks;
+    return flops / best_seconds(device, [&] {
+             multiply_adds<<<blocks, kThreads, 0, stream>>>(factor, static_cast<T*>(to.raw()));
+           });
+  };
+  limits.float32_flops = fma_rate(0.5f), limits.float64_flops = fma_rate(0.5);
+  limits.bfloat16_flops = std::max(product_rate(8192, 8192, bfloat16, device), product_rate(8192, 4096, bfloat16, device));
+  limits.float64_products = std::max(limits.float64_flops, product_rate(4096, 4096, float64, device));
   return limits;
 }
 

@@ -130,7 +130,8 @@ TEST(Explain, EveryLimitSaysHowItIsKnown) {
   EXPECT_EQ(h100.device_source.find("measured"), std::string::npos) << h100.device_source;
   const Explanation here = explain(fn, {shaped({4})});
   EXPECT_EQ(source_of(here, "float32"), "measured");
-  EXPECT_EQ(source_of(here, "float64"), "assumed");
+  EXPECT_EQ(source_of(here, "float64"), "measured");
+  EXPECT_EQ(source_of(here, "exponentials"), "measured");
 }
 
 TEST(Explain, MemoryThatTheDeviceLacksIsRemarked) {

@@ -190,8 +190,8 @@ class Table {
     for (const auto& k : e_.kernels) fused += k.floor_us;
     const auto bytes = [](int64_t n) { return n == 0 ? "0 B" : bytes_text(n); };
     out_ += "\n" +
-            text("{} FLOPs; {} needed: inputs once, outputs once", e_.flops ? count_text(e_.flops) : "0",
-                 bytes(e_.bytes_needed)) +
+            text("{} FLOP{}; {} needed: inputs once, outputs once", e_.flops ? count_text(e_.flops) : "0",
+                 e_.flops == 1 ? "" : "s", bytes(e_.bytes_needed)) +
             "\n";
     out_ += text("step by step: {} moved, floor {}", bytes(eager_bytes), time_text(eager));
     if (time > 0) out_ += text(", measured {}", time_text(time));

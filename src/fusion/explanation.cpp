@@ -57,7 +57,9 @@ StepRow row_of(const Node& node, const Target& target) {
   const core::Step& s = *node.step;
   const StepBytes bytes = bytes_of(node);
   const Tensor first = s.outputs.empty() ? Tensor() : s.outputs[0];
-  const double memory = target.memory_seconds(bytes.read, bytes.written), compute = target.compute_seconds(s);
+  const Effort effort = effort_of(node);
+  const double memory = target.memory_seconds(bytes.read, bytes.written, effort),
+               compute = target.compute_seconds(s, effort);
   const bool view = node.kind == Kind::kView, idle = view || (bytes.read == 0 && bytes.written == 0 && s.flops == 0);
   return {s.op,
           static_cast<int>(s.op_class),
@@ -88,13 +90,15 @@ std::vector<std::string> lines_of(const std::string& all) {
 
 Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, const Target& target) {
   Explanation::Kernel row{kernel.steps, kernel.bytes_read, kernel.bytes_written, 0, {}, {}};
-  double compute = 0;
+  double fused = 0, alone = 0;
+  Effort across;
   int running = 0;
   for (int step : kernel.steps) {
     const Node& node = graph.nodes[static_cast<size_t>(step)];
-    compute += target.compute_seconds(*node.step);
     if (node.kind == Kind::kView) continue;
     ++running;
+    across = effort_of(node);
+    fused += target.fused_seconds(*node.step, across), alone = target.compute_seconds(*node.step, across);
     const std::vector<std::string> lines = lines_of(node.step->strategy);
     if (lines.empty()) continue;
     row.strategy = lines[0];
@@ -102,8 +106,9 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
   }
   if (running > 1) row.strategy = "fused";
   if (running == 0) row.strategy = "view";
-  row.floor_us =
-      running == 0 ? 0 : 1e6 * std::max(target.memory_seconds(kernel.bytes_read, kernel.bytes_written), compute);
+  if (running != 1) across = {};
+  const double memory = target.memory_seconds(kernel.bytes_read, kernel.bytes_written, across);
+  row.floor_us = running == 0 ? 0 : 1e6 * std::max(memory, running == 1 ? alone : fused);
   return row;
 }
 

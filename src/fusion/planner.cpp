@@ -65,50 +65,57 @@ class Reads {
 /// Views join the kernel that reads them, else the one that made what they show.
 void place_views(const Graph& graph, std::vector<int>& group, int& groups) {
   const auto count = static_cast<int>(graph.nodes.size());
+  std::map<std::pair<int, std::vector<int64_t>>, int> reading;  // the group of the first later step that reads it
   for (int i = count; i-- > 0;) {
-    if (graph.nodes[static_cast<size_t>(i)].kind != Kind::kView) continue;
-    for (int later = i + 1; later < count && group[static_cast<size_t>(i)] < 0; ++later)
-      for (const Place& in : graph.nodes[static_cast<size_t>(later)].inputs)
-        for (const Place& out : graph.nodes[static_cast<size_t>(i)].outputs)
-          if (in.value == out.value && elements_key(in.tensor) == elements_key(out.tensor))
-            group[static_cast<size_t>(i)] = group[static_cast<size_t>(later)];
-  }
-  for (int i = 0; i < count; ++i) {
+    const Node& node = graph.nodes[static_cast<size_t>(i)];
     int& own = group[static_cast<size_t>(i)];
-    if (own >= 0) continue;
-    const int value = graph.nodes[static_cast<size_t>(i)].inputs[0].value;
-    if (const int by = graph.values[static_cast<size_t>(value)].producer; by >= 0) own = group[static_cast<size_t>(by)];
-    for (int earlier = i; own < 0 && earlier-- > 0;)
-      if (graph.nodes[static_cast<size_t>(earlier)].kind == Kind::kView &&
-          graph.nodes[static_cast<size_t>(earlier)].inputs[0].value == value)
-        own = group[static_cast<size_t>(earlier)];
+    if (node.kind == Kind::kView)
+      for (const Place& out : node.outputs)
+        if (const auto at = reading.find({out.value, elements_key(out.tensor)}); at != reading.end() && own < 0)
+          own = at->second;
+    for (const Place& in : node.inputs)
+      if (own >= 0) reading[{in.value, elements_key(in.tensor)}] = own;
+  }
+  std::map<int, int> shown;  // the group of the last view of a value that has one
+  for (int i = 0; i < count; ++i) {
+    const Node& node = graph.nodes[static_cast<size_t>(i)];
+    if (node.kind != Kind::kView) continue;
+    int& own = group[static_cast<size_t>(i)];
+    const int value = node.inputs[0].value;
+    if (const int by = graph.values[static_cast<size_t>(value)].producer; own < 0 && by >= 0)
+      own = group[static_cast<size_t>(by)];
+    if (const auto at = shown.find(value); own < 0 && at != shown.end()) own = at->second;
     if (own < 0) own = groups++;
+    shown[value] = own;
   }
 }
 
 /// Groups in an order in which they can run: by their last step, which only waits for earlier ones or its own kernel.
 std::vector<int> running_order(const Graph& graph, const std::vector<int>& group, int groups) {
-  std::vector<std::set<int>> waits(static_cast<size_t>(groups));
-  std::vector<int> first(static_cast<size_t>(groups), -1);
+  struct Waiting {
+    int first = -1;            // step
+    std::set<int> on = {};     // groups that run before
+    std::vector<int> by = {};  // groups that wait for this one
+  };
+  std::vector<Waiting> all(static_cast<size_t>(groups));
+  const auto of = [&](int g) -> Waiting& { return all[static_cast<size_t>(g)]; };
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const int own = group[i];
-    if (first[static_cast<size_t>(own)] < 0) first[static_cast<size_t>(own)] = static_cast<int>(i);
+    if (of(own).first < 0) of(own).first = static_cast<int>(i);
     for (int before : graph.nodes[i].after)
-      if (group[static_cast<size_t>(before)] != own)
-        waits[static_cast<size_t>(own)].insert(group[static_cast<size_t>(before)]);
+      if (const int other = group[static_cast<size_t>(before)]; other != own && of(own).on.insert(other).second)
+        of(other).by.push_back(own);
   }
+  std::set<std::pair<int, int>> ready;  // (first step, group): the earliest goes first
+  for (int g = 0; g < groups; ++g)
+    if (of(g).first >= 0 && of(g).on.empty()) ready.insert({of(g).first, g});
   std::vector<int> order;
-  std::vector<bool> done(static_cast<size_t>(groups), false);
-  for (bool moved = true; moved;) {
-    moved = false;
-    int next = -1;
-    for (int g = 0; g < groups; ++g) {
-      if (done[static_cast<size_t>(g)] || first[static_cast<size_t>(g)] < 0) continue;
-      const auto& w = waits[static_cast<size_t>(g)];
-      if (!std::all_of(w.begin(), w.end(), [&](int before) { return done[static_cast<size_t>(before)]; })) continue;
-      if (next < 0 || first[static_cast<size_t>(g)] < first[static_cast<size_t>(next)]) next = g;
-    }
-    if (next >= 0) order.push_back(next), done[static_cast<size_t>(next)] = moved = true;
+  while (!ready.empty()) {
+    const int next = ready.begin()->second;
+    ready.erase(ready.begin());
+    order.push_back(next);
+    for (int later : of(next).by)
+      if (of(later).on.erase(next) && of(later).on.empty()) ready.insert({of(later).first, later});
   }
   return order;
 }

@@ -62,7 +62,7 @@ Target target_of_model(const Model& m) {
   return {m.name,
           m.full_name,
           traits_of(m),
-          {{1, m.read * kTera, m.copy * kTera}},
+          {{1, m.read * kTera, m.copy * kTera, 0}},
           m.memory_source,
           vector32,
           {m.vector64 * kTera, kDataSheet},
@@ -72,11 +72,9 @@ Target target_of_model(const Model& m) {
           {m.matrix64 * kTera, kDataSheet}};
 }
 
-/// A device of this machine. What is not measured is taken from what is: float64 as half of float32, float8 as
-/// bfloat16.
+/// A device of this machine, measured. No operator multiplies float8, so there is no rate of that.
 Target target_of_device(Device device) {
   const DeviceLimits l = device_limits(device);
-  const Rate half{l.float32_flops / 2, kAssumed};
   const bool on_cpu = device.type == DeviceType::kCpu;
   return {on_cpu ? "cpu" : to_string(device),
           on_cpu ? core::text("this machine with {} thread{}", num_threads(), num_threads() == 1 ? "" : "s")
@@ -85,11 +83,15 @@ Target target_of_device(Device device) {
           {l.memory.begin(), l.memory.end()},
           kMeasured,
           {l.float32_flops, kMeasured},
-          half,
-          {on_cpu ? l.float32_flops : l.bfloat16_flops, kAssumed},
+          {l.float64_flops, kMeasured},
+          {0, kMeasured},
           {l.bfloat16_flops, kMeasured},
           {l.float32_flops, kMeasured},
-          half};
+          {l.float64_products, kMeasured},
+          l.float32,
+          l.float64,
+          l.float16,
+          l.bfloat16};
 }
 
 /// "4.27 TB/s", "779 TFLOP/s".
@@ -106,7 +108,8 @@ std::string sources_text(const std::vector<Explanation::Limit>& limits) {
   for (const char* source : {kMeasured, kDataSheet, kAssumed}) {
     std::string part;
     for (const Explanation::Limit& l : limits)
-      if (l.source == source) part += (part.empty() ? "" : ", ") + l.name + " " + rate_text(l.value, l.unit);
+      if (l.source == source && l.unit != "/s")
+        part += (part.empty() ? "" : ", ") + l.name + " " + rate_text(l.value, l.unit);
     if (!part.empty()) out += core::text("{}{}: {}", out.empty() ? "" : "; ", source, part);
   }
   return out;
@@ -146,32 +149,57 @@ MemoryRate rate_at(const std::vector<MemoryRate>& rates, double size) {
     const double w = std::log(size / rates[i - 1].size) / std::log(rates[i].size / rates[i - 1].size);
     const auto between = [&](double a, double b) { return a * std::pow(b / a, w); };
     return {size, between(rates[i - 1].read_bytes, rates[i].read_bytes),
-            between(rates[i - 1].copy_bytes, rates[i].copy_bytes)};
+            between(rates[i - 1].copy_bytes, rates[i].copy_bytes),
+            rates[i].turned_bytes > 0 ? between(rates[i - 1].turned_bytes, rates[i].turned_bytes) : 0};
   }
   return rates.back();
 }
 
+/// Of a count at a rate; 0 where the rate is unknown.
+double seconds_of(int64_t count, double rate) { return rate > 0 ? static_cast<double>(count) / rate : 0; }
+
 }  // namespace
 
-double Target::memory_seconds(int64_t bytes_read, int64_t bytes_written) const {
-  const auto read = static_cast<double>(bytes_read), written = static_cast<double>(bytes_written);
+double Target::memory_seconds(int64_t bytes_read, int64_t bytes_written, const Effort& effort) const {
+  auto read = static_cast<double>(bytes_read), written = static_cast<double>(bytes_written);
   const MemoryRate rate = rate_at(memory, read + written);
+  double turning = 0;
+  if (rate.turned_bytes > 0) {
+    const double across = std::min(read, static_cast<double>(effort.turned_read)),
+                 back = std::min(written, static_cast<double>(effort.turned_written));
+    turning = (across + back) / std::min(rate.turned_bytes, rate.copy_bytes), read -= across, written -= back;
+  }
   // A copy of n bytes reads n and writes n, so its time less the reading's is the writing's.
   const double per_read = 1 / rate.read_bytes,
                per_written = std::max(2 / rate.copy_bytes - per_read, 0.5 / rate.copy_bytes);
-  return read * per_read + written * per_written;
+  return turning + read * per_read + written * per_written;
 }
 
-double Target::compute_seconds(const core::Step& step) const {
+Rate Target::flop_rate(const core::Step& step) const {
   const DType dtype = step.inputs.empty() ? float32 : step.inputs[0].dtype();
   const bool contracts = step.op_class == core::OpClass::kContraction;
-  Rate rate = dtype == float64 ? vector64 : vector32;
-  if (contracts)
-    rate = dtype == float64                           ? matrix64
-           : is_float8(dtype)                         ? matrix8
-           : item_size(dtype) == 2 && is_float(dtype) ? matrix16
-                                                      : matrix32;
-  return static_cast<double>(step.flops) / rate.value;
+  if (!contracts) return dtype == float64 ? vector64 : vector32;
+  if (dtype == float64) return matrix64;
+  if (is_float8(dtype) && matrix8.value > 0) return matrix8;
+  return item_size(dtype) <= 2 && is_float(dtype) ? matrix16 : matrix32;
+}
+
+double Target::compute_seconds(const core::Step& step, const Effort& e) const {
+  const ConversionRates& narrow = e.narrow == DType::kFloat16 ? float16 : bfloat16;
+  const FunctionRates& functions = e.width == DType::kFloat64 ? functions64 : functions32;
+  const double each = step.op_class == core::OpClass::kContraction ? 1 : 2;  // halves of a fused multiply-add
+  // Vector units share what is not a division, which has a unit of its own. The rate of widening has an addition in it.
+  const int64_t operations = std::max<int64_t>(0, core::count_sum(step.flops, e.operations) - e.widened);
+  const double vectors = each * seconds_of(operations, flop_rate(step).value) +
+                         seconds_of(e.exponentials, functions.exponentials) + seconds_of(e.widened, narrow.widened) +
+                         seconds_of(e.rounded, narrow.rounded);
+  return std::max(vectors, seconds_of(e.divisions, functions.divisions));
+}
+
+double Target::fused_seconds(const core::Step& step, const Effort& e) const {
+  const FunctionRates& functions = e.width == DType::kFloat64 ? functions64 : functions32;
+  return std::max(static_cast<double>(step.flops) / flop_rate(step).value,
+                  seconds_of(e.exponentials, functions.exponentials));
 }
 
 std::vector<Explanation::Limit> Target::limits() const {
@@ -182,7 +210,13 @@ std::vector<Explanation::Limit> Target::limits() const {
                                    {"16-bit products", matrix16},
                                    {"float8 products", matrix8},
                                    {"float64 products", matrix64}})
-    out.push_back({name, rate.value, "FLOP/s", rate.source});
+    if (rate.value > 0) out.push_back({name, rate.value, "FLOP/s", rate.source});
+  const auto add = [&](const char* name, double value, const char* unit) {
+    if (value > 0) out.push_back({name, value, unit, kMeasured});
+  };
+  add("transposing copy", memory.back().turned_bytes, "B/s");
+  add("exponentials", functions32.exponentials, "/s"), add("divisions", functions32.divisions, "/s");
+  add("bfloat16 widened", bfloat16.widened, "/s"), add("bfloat16 rounded", bfloat16.rounded, "/s");
   return out;
 }
 

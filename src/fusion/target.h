@@ -6,6 +6,7 @@
 
 #include "src/core/device_traits.h"
 #include "src/core/step.h"
+#include "src/fusion/effort.h"
 #include "tenor/explain.h"
 #include "tenor/limits.h"
 
@@ -15,7 +16,7 @@ namespace tenor::fusion {
 inline constexpr const char *kMeasured = "measured", *kDataSheet = "data sheet", *kAssumed = "assumed";
 
 struct Rate {
-  double value;  ///< FLOPs a second
+  double value;  ///< FLOPs, or elements, a second; 0 unknown
   const char* source;
 };
 
@@ -25,12 +26,19 @@ struct Target {
   core::DeviceTraits traits;       ///< what candidates ask
   std::vector<MemoryRate> memory;  ///< by rising size; beyond the last its rates hold
   const char* memory_source;
-  Rate vector32, vector64;                     ///< arithmetic outside of contractions, float64 and all other
-  Rate matrix8, matrix16, matrix32, matrix64;  ///< contractions, by operand
+  Rate vector32, vector64;                           ///< arithmetic outside of contractions, float64 and all other
+  Rate matrix8, matrix16, matrix32, matrix64;        ///< contractions, by operand
+  FunctionRates functions32 = {}, functions64 = {};  ///< measured, like the next
+  ConversionRates float16 = {}, bfloat16 = {};
 
-  /// Seconds to read and write that much, which share the caches.
-  double memory_seconds(int64_t bytes_read, int64_t bytes_written) const;
-  double compute_seconds(const core::Step& step) const;
+  /// Seconds to read and write that much, which share the caches; `effort` says how much of it lies across.
+  double memory_seconds(int64_t bytes_read, int64_t bytes_written, const Effort& effort = {}) const;
+  /// Seconds of a step's arithmetic by itself, where an addition is an instruction of its own.
+  double compute_seconds(const core::Step& step, const Effort& effort) const;
+  /// At least what a step adds to a kernel of several, where it may meet another in a fused multiply-add, and what
+  /// passes between them stays in float32.
+  double fused_seconds(const core::Step& step, const Effort& effort) const;
+  Rate flop_rate(const core::Step& step) const;
   /// Its rates by name.
   std::vector<Explanation::Limit> limits() const;
 };

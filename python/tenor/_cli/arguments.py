@@ -11,12 +11,29 @@ class UsageError(Exception):
 
 
 def nearest(name, known, cutoff=0.6):
-    """" (did you mean 'softmax'?)" for a name that is nearly one of the known, else ""."""
+    """" (did you mean 'softmax'?)" for a name that is nearly one of the known, or begins some of them, else ""."""
     import difflib
 
     lower = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
-    return f" (did you mean {lower[close[0]]!r}?)" if close else ""
+    begun = sorted((k for k in lower if len(name) >= 3 and k.startswith(name.lower())), key=lambda k: (len(k), k))
+    close = begun[:3] or difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
+    said = [repr(lower[k]) for k in close]
+    return f" (did you mean {' or '.join(filter(None, [', '.join(said[:-1]), said[-1]]))}?)" if said else ""
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Paragraphs of a description fill the terminal's width, 100 columns at most; indented lines stay as they are."""
+
+    def __init__(self, prog):
+        import shutil
+
+        super().__init__(prog, width=min(shutil.get_terminal_size().columns, 102) - 2)
+
+    def _fill_text(self, text, width, indent):
+        import textwrap
+
+        blocks = (block.splitlines() for block in text.split("\n\n"))
+        return "\n\n".join("\n".join(b) if any(line.startswith(" ") for line in b) else textwrap.fill(" ".join(b), width) for b in blocks)
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,9 +42,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog, description, examples):
         epilog = "examples:\n" + "\n".join(f"  {line}" for line in examples)
         super().__init__(prog=prog, description=description.strip(), epilog=epilog, allow_abbrev=False,
-                         formatter_class=argparse.RawDescriptionHelpFormatter)
+                         formatter_class=Help)
 
     def error(self, message):
+        head = "the following arguments are required: "
+        if message.startswith(head):  # argparse counts those that may be absent
+            absent = {a.metavar or a.dest for a in self._actions if a.nargs in ("*", "?")}
+            message = ", ".join(n for n in message[len(head):].split(", ") if n not in absent) + " is missing"
         raise UsageError(f"{message}{self._mend(message)}; {self.prog} --help shows examples", prog=self.prog)
 
     def _mend(self, message):

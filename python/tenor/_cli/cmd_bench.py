@@ -56,7 +56,7 @@ def execute(args):
     use_threads(args)
     limits = _limits(args, torch)
     stamp, records = dict(bench.stamp(), **_machine(args, torch)), []
-    budget = bench.Budget(args.budget, len(cases))
+    budget = bench.Budget(args.budget, len(cases), bool(args.vs and "compile" in args.vs))
     sink = open(args.record, "a") if args.record else None
     with Progress("bench", len(cases)) as progress:
         for number, case in enumerate(cases):
@@ -96,7 +96,7 @@ def _measured(bench, args, case, torch, limits, budget):
             return dict(named, skipped=f"no kernel on {args.device} yet")
         return dict(named, error=f"{type(error).__name__}: {error}"[:200])
     if compiled:
-        budget.compiling = max(2.0, (budget.compiling + time.monotonic() - start) / 2)
+        budget.compiled(time.monotonic() - start)
     return record
 
 
@@ -165,6 +165,8 @@ def show(record):
         line += f" {record['value']:9.2f} {record['unit']:8}"
     if "share" in record:
         line += f" {100 * record['share']:5.0f}% of {'copy' if record['unit'] == 'GB/s' else 'FLOPs'}"
+    if "peer_error" in record:
+        line += f"   {record['peer'].split()[0]}: {record['peer_error']}"
     if "ratio" in record:
         line += f"   {record['ratio']:6.2f}x {record['peer'].split()[0]} ({record['peer_ms']:.4f} ms)"
     if "compiled_ratio" in record:

@@ -16,10 +16,14 @@ def load(path):
             rows = json.load(file)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--targets {path}: not JSON: {error}") from None
-    good = isinstance(rows, list) and all(isinstance(r, dict) and {"id", "unit", "bar", "goal"} <= r.keys() for r in rows)
-    if not good:
-        raise UsageError(f"--targets {path}: expected a list of objects with id, unit, bar and goal")
+    if not (isinstance(rows, list) and rows and all(map(_is_row, rows))):
+        raise UsageError(f"--targets {path}: expected a list of objects with id and unit, which are text, bar and goal, which are numbers")
     return {row["id"]: row for row in rows}
+
+
+def _is_row(row):
+    return isinstance(row, dict) and all(isinstance(row.get(key), str) for key in ("id", "unit")) and \
+        all(isinstance(row.get(key), (int, float)) for key in ("bar", "goal"))
 
 
 def judge(record, row):

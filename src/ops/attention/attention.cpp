@@ -1,5 +1,8 @@
 #include "tenor/attention.h"
 
+#include <algorithm>
+
+
 #include "src/core/backend.h"
 #include "src/core/candidates.h"
 #include "src/core/check.h"
@@ -113,20 +116,35 @@ Plane plane(const Tensor& x, int64_t head, int64_t row, int64_t col, int64_t bat
   return {x.numel() ? x.raw() : nullptr, x.dtype(), head, row, col, batch};
 }
 
-/// FLOPs of the visible pairs, counted only when somebody asks. Of packed sequences on CUDA, whose lengths the host
-/// does not know, the most there can be: all rows one sequence.
-int64_t visible_flops(const Problem& p) {
-  if (p.segments.empty() && p.cu_seqlens_q.defined()) {
-    Problem one = p;
-    one.segments.push_back({p.queries, p.keys, 0, 0, 0, 0, 0, 0, 0});
-    return visible_flops(one);
-  }
+/// Pairs of a query and a key that it sees. How many keys a query sees changes with its place by the same number, but for
+/// a few places where the diagonal or a side of the window passes an end of the keys.
+int64_t visible_pairs(const Problem& p, const Segment& s) {
+  const auto keys_of = [&](int64_t i) { return attn::visible_keys(p, s, i).end - attn::visible_keys(p, s, i).begin; };
+  const int64_t most = core::count_sum(s.keys, s.queries), left = std::clamp<int64_t>(p.left, 0, most),
+                right = std::clamp<int64_t>(p.right, 0, most);
+  const int64_t shift = p.causal == Causal::kTopLeft ? 0 : s.keys - s.queries;
+  std::vector<int64_t> places{0, s.queries};
+  for (const int64_t at : {int64_t{0}, s.keys, left, s.keys + left, -right, s.keys - right})
+    for (int64_t near = at - 2; near <= at + 2; ++near)
+      places.push_back(std::clamp<int64_t>(near - shift, 0, s.queries));
+  std::sort(places.begin(), places.end());
   int64_t pairs = 0;
-  for (const Segment& s : p.segments)
-    for (int64_t i = 0; i < s.queries; ++i) {
-      const attn::KeyRange range = attn::visible_keys(p, s, i);
-      pairs = core::count_sum(pairs, range.end - range.begin);
-    }
+  for (size_t i = 0; i + 1 < places.size(); ++i) {
+    const int64_t first = places[i], count = places[i + 1] - first;
+    if (count == 0) continue;
+    const __int128 sum = static_cast<__int128>(keys_of(first) + keys_of(first + count - 1)) * count / 2;
+    pairs = core::count_sum(pairs, sum > INT64_MAX ? INT64_MAX : static_cast<int64_t>(sum));
+  }
+  return pairs;
+}
+
+/// FLOPs of the visible pairs, counted only when somebody asks. Without segments of the whole batch, and of packed
+/// sequences on CUDA, whose lengths the host does not know, the most there can be: all rows one sequence.
+int64_t visible_flops(const Problem& p) {
+  int64_t pairs = 0;
+  for (const Segment& s : p.segments) pairs = core::count_sum(pairs, visible_pairs(p, s));
+  if (p.segments.empty())
+    pairs = core::count_product(p.batch, visible_pairs(p, {p.queries, p.keys, 0, 0, 0, 0, 0, 0, 0}));
   return core::count_product(core::count_product(pairs, p.heads), 2 * (p.dim + p.value_dim));
 }
 
@@ -176,14 +194,14 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
     lse.emplace(kOp, o.out_lse, Dims{B, Hq, Sq}, float32, query, inputs, core::OutputRules{.cuda = core::kHasCuda});
   const Tensor& y = out.target();
   const Tensor l = lse ? lse->target() : Tensor();
-  for (int64_t b = 0; b < B; ++b)
-    p.segments.push_back({Sq, Sk, b * query.stride(0), b * key.stride(0), b * value.stride(0), b * mask[0], b * bias[0],
-                          b * y.stride(0), lse ? b * l.stride(0) : 0});
   core::StepScope step([&] {
     return Step{kOp,    OpClass::kContraction, {query, key, value, o.mask, o.bias, o.sinks},
                 {y, l}, visible_flops(p),      stated_strategy(candidate.name, p)};
   });
   if (step.shape_only(y)) return {y, l};
+  for (int64_t b = 0; b < B; ++b)
+    p.segments.push_back({Sq, Sk, b * query.stride(0), b * key.stride(0), b * value.stride(0), b * mask[0], b * bias[0],
+                          b * y.stride(0), lse ? b * l.stride(0) : 0});
   const auto dense = [](const Tensor& x) { return plane(x, x.stride(1), x.stride(2), x.stride(3), x.stride(0)); };
   p.q = dense(query), p.k = dense(key), p.v = dense(value), p.out = dense(y);
   if (lse) p.lse = plane(l, l.stride(1), l.stride(2), 0, l.stride(0));

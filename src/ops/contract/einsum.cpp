@@ -1,6 +1,7 @@
 // einsum and tensordot: a path of pairwise contractions, each lowered to a GEMM (or a broadcast product where nothing is
 // summed) on views of its operands.
 #include <algorithm>
+#include <sstream>
 
 #include "src/core/backend.h"
 #include "src/core/check.h"
@@ -41,10 +42,11 @@ struct Labelled {
 };
 
 using LabelList = std::vector<int>;
+constexpr const char* kBroadcast = "broadcast product";  // where nothing is summed, which is done in one way
 
 class Executor {
  public:
-  /// `dry`: allocates and computes nothing, only collects the copies that a run would make.
+  /// `dry`: allocates and computes nothing, only collects the copies that a run would make and the candidates it would take.
   Executor(const Equation& equation, DType compute, bool dry) : equation_(equation), compute_(compute), dry_(dry) {}
 
   void run(std::span<const Tensor> operands, const std::vector<PathStep>& path, const Tensor& out) {
@@ -56,6 +58,8 @@ class Executor {
   }
 
   std::vector<core::Copy> copies;
+  /// Of a dry run: of each product the candidate taken and why others decline, as explain_gemm has it.
+  std::vector<std::string> strategies;
 
  private:
   int64_t size(int label) const { return equation_.sizes[label]; }
@@ -163,7 +167,9 @@ class Executor {
     Labelled c = target ? *target : allocate(joined(g.batch, g.rows, g.cols), compute_);
     if (sums) {
       gemm(std::move(a), std::move(b), c, g);
-    } else if (!dry_) {
+    } else if (dry_) {
+      strategies.emplace_back(kBroadcast);
+    } else {
       contract::multiply_into(view(a, c.labels), view(b, c.labels), c.tensor, compute_);
     }
     return c;
@@ -189,9 +195,11 @@ class Executor {
     if (!merged(b, g.inner)) b = copied(b, joined(g.batch, g.cols, g.inner), inner);
     const LabelList outer_rows = split_rows(a, c, g.rows, joined(g.batch, g.inner)), outer_cols = split_rows(b, c, g.cols, joined(g.batch, g.inner));
     const LabelList batch = joined(g.batch, outer_rows, outer_cols);
-    if (dry_) return;
     const Matrix3 m{matrix(a, batch, g.rows, g.inner), matrix(b, batch, g.inner, g.cols), matrix(c, batch, g.rows, g.cols)};
-    contract::run_into(m.a, m.b, m.c, compute_);
+    if (!dry_) return contract::run_into(m.a, m.b, m.c, compute_);
+    contract::GemmProblem problem = contract::gemm_of(m.a, m.b, m.c, compute_);
+    problem.a.argument = problem.b.argument = "operand";
+    strategies.push_back(contract::explain_gemm(problem, &copies));
   }
   struct Matrix3 {
     Tensor a, b, c;
@@ -247,6 +255,21 @@ std::string summed_labels(const Equation& equation) {
   return sums.empty() ? "sums nothing: a broadcast product" : sums;
 }
 
+/// Step::strategy of the products in their order: one as it is, several by their number.
+std::string strategy_text(const std::vector<std::string>& products) {
+  if (products.size() == 1) return products[0] == kBroadcast ? "" : products[0];
+  std::string names, reasons, last;
+  for (size_t i = 0; i < products.size(); ++i) {
+    std::istringstream lines(products[i]);
+    std::string name, reason;
+    if (std::getline(lines, name) && name != last) names += (names.empty() ? "" : ", then ") + (last = name);
+    while (std::getline(lines, reason))
+      if (const size_t colon = reason.find(':'); colon != std::string::npos)
+        reasons += core::text("{} for product {}{}\n", reason.substr(0, colon), i + 1, reason.substr(colon));
+  }
+  return names.empty() ? "" : names + "\n" + reasons;
+}
+
 Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, std::span<const Dims> shapes, const ContractOptions& options) {
   const contract::Types types = contract::contraction_types(equation.op, operands, options.dtype);
   Dims shape;
@@ -263,6 +286,7 @@ Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, 
     Executor dry(equation, types.compute, true);
     dry.run(operands, path, out.target());
     stated.copies.insert(stated.copies.end(), dry.copies.begin(), dry.copies.end());
+    stated.strategy = strategy_text(dry.strategies);
     stated.note = summed_labels(equation);
     return stated;
   });

@@ -39,6 +39,7 @@ void copy_bytes(const Tensor& src, const Tensor& dst) {
 Tensor copied(const char* op, const Tensor& x, const Tensor& out, const char* why) {
   core::StepScope step([&] {
     core::Step made{op, core::OpClass::kElementwise, {x}, {out}, x.numel()};
+    made.work.as_bits = x.dtype() == out.dtype();
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(x.dtype()));
     if (why) made.copies.push_back({"x", bytes, why});
     return made;

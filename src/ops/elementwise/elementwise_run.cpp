@@ -9,6 +9,7 @@
 #include "src/cpu/move.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/elementwise/elementwise_problem.h"
+#include "src/ops/elementwise/elementwise_work.h"
 
 namespace tenor::elementwise {
 namespace {
@@ -176,6 +177,7 @@ core::Step state(const Call& call, const Problem& p, const char* name, const Ten
   core::Step step{name, core::OpClass::kElementwise, {}, {out}, out.numel()};
   for (int i = 0; i < p.arity; ++i)
     if (p.inputs[i].tensor) step.inputs.push_back(call.operands[i]->tensor());
+  step.work = work_of(p.row.op, p.computed, out.numel());
   return step;
 }
 

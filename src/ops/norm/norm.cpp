@@ -78,7 +78,8 @@ Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKe
   Output out(norm.op, given, x.shape(), x.dtype(), x, {&x, &norm.gamma, &norm.beta},
              {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()};
+    return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()}.with(
+        {.operations = core::count_product(norm.formula == Formula::kLayer ? 4 : 2, x.numel())});
   });
   if (step.shape_only(out.target())) return out.target();
   if (core::on_cuda(x)) {

@@ -72,7 +72,7 @@ struct AlongDim {
 Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& given, const AlongDim& run) {
   const int d = core::normalize_dim(op, dim, x.ndim());
   Output out(op, given, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
-  StepScope step([&] { return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}; });
+  StepScope step([&] { return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}.with({.exponentials = x.numel(), .operations = core::count_product(3, x.numel())}); });
   if (step.shape_only(out.target())) return out.target();
   const Tensor from = cpu::dim_last(x, d);
   if (core::on_cuda(x)) {
