@@ -13,6 +13,7 @@
 #include "tenor/elementwise.h"
 #include "tenor/error.h"
 #include "tenor/explain.h"
+#include "tenor/gated_delta.h"
 #include "tenor/index.h"
 #include "tenor/limits.h"
 #include "tenor/modes.h"

@@ -194,6 +194,26 @@ def paged_cases():
                    moved=2 * size(q) + size(k, v), flops=4 * sequences * 32 * keys * 128)
 
 
+def gated_delta_cases():
+    """A prompt by chunks and a decode step, grouped value heads."""
+    from tenor.checking.check_gated_delta import recurrence, repeated
+
+    for dtype, steps in (("float32", 512), ("bfloat16", 512), ("float32", 1), ("bfloat16", 1)):
+        batch, heads = (1, 8) if steps > 1 else (16, 8)
+        q, k, v = data((batch, heads // 2, steps, 128), (batch, heads // 2, steps, 128), (batch, heads, steps, 128), dtype=dtype)
+        k, g, state = tn.mul(k, 128**-0.5), tn.mul(data((batch, heads, steps), seed=1)[0].abs(), -0.1), data((batch, heads, 128, 128), seed=2)[0]
+        beta = tn.sigmoid(data((batch, heads, steps), dtype=dtype, seed=3)[0])
+        args = (q, k, v, beta, g, state)
+        fn = tn.chunk_gated_delta_rule if steps > 1 else tn.gated_delta_rule
+
+        def want(x=args):
+            wq, wk = repeated(wide(x[0]), wide(x[1]), wide(x[2]).shape[1])
+            return recurrence(wq, wk, *(wide(y) for y in x[2:]), 128**-0.5)[0]
+
+        yield Case("gated_delta", fn.__name__, f"B{batch} H{heads} T{steps} K128 V128", dtype, lambda fn=fn, x=args: fn(*x).output, want,
+                   moved=2 * size(state) + size(q, k, v, v), flops=7 * batch * heads * steps * 128 * 128)
+
+
 FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
 
 

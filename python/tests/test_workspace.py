@@ -13,6 +13,8 @@ CALLS = {
     "index_put": (X, (np.array([1, 1]),), X[:2]), "scatter_reduce": (X, 0, np.array([[1, 2]]), X[:1, :2], "amax"),
     "masked_scatter": (X, X > 0, X), "multinomial": (np.abs(X), 3), "sample": (X,), "sample_from_probs": (np.abs(X),),
     "top_k_mask_logits": (X, 3), "top_p_normalize_probs": (np.abs(X), 0.5),
+    "gated_delta_rule": (X[None, None], X[None, None], X[None, None], X[None, None, :, 0], -np.abs(X[None, None, :, 1])),
+    "chunk_gated_delta_rule": (X[None, None], X[None, None], X[None, None], X[None, None, :, 0], -np.abs(X[None, None, :, 1])),
 }
 SEEDED = {"multinomial", "sample", "sample_from_probs"}
 

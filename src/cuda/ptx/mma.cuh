@@ -1,4 +1,4 @@
-// mma.sync: a warp's matrix products with every operand in registers. PTX ISA, "Matrix multiply-accumulate: mma".
+// mma.sync: a warp's matrix products with every operand in registers, and ldmatrix, which brings operands there. PTX ISA, "Matrix multiply-accumulate: mma".
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,21 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], uint32_t a0, uint32_
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
   }
+}
+
+/// Four 8 x 8 matrices of two-byte elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8.
+/// Of matrix i, r[i] then holds row g, columns 2t and 2t + 1, or of the transposed form column g, rows 2t and 2t + 1.
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x4_transposed(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
 }
 
 }  // namespace tenor::cuda::ptx

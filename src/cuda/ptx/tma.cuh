@@ -14,6 +14,13 @@ __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/// `bytes` bytes as they lie, a multiple of 16 like both addresses; `barrier` counts them.
+__device__ __forceinline__ void bulk_load(void* dst, const void* src, uint32_t bytes, uint64_t* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(dst)), "l"(src),
+               "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
 /// A 2-D box at (x, y) into this block's shared memory; `barrier` counts its bytes. Out-of-range elements arrive as zeros.
 __device__ __forceinline__ void tma_load_2d(void* dst, const CUtensorMap* map, int x, int y, uint64_t* barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
@@ -60,6 +67,10 @@ __device__ __forceinline__ void tma_load_4d_multicast(void* dst, const CUtensorM
       : "memory");
 }
 
+/// `bytes` bytes from shared memory as they lie, a multiple of 16 like both addresses.
+__device__ __forceinline__ void bulk_store(void* dst, const void* src, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(shared_address(src)), "r"(bytes) : "memory");
+}
 /// A 2-D box from shared memory to (x, y); out-of-range elements are not written.
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, const void* src, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y),

@@ -131,6 +131,7 @@ TENOR_WGMMA(256, "%128", "%129", "%130")
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(static_cast<int>(accumulate)));                                   \
   }
 #define TENOR_WGMMA_REGISTERS(shape, a_at, b_at, p_at)                                         \
+  TENOR_WGMMA_REGISTERS_CASE(__nv_bfloat16, "bf16", shape, kInner, "0", a_at, b_at, p_at)      \
   TENOR_WGMMA_REGISTERS_CASE(__nv_bfloat16, "bf16", shape, kOuter, "1", a_at, b_at, p_at)      \
   TENOR_WGMMA_REGISTERS_CASE(__half, "f16", shape, kOuter, "1", a_at, b_at, p_at)
 

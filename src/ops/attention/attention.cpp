@@ -9,6 +9,7 @@
 #include "src/core/device_traits.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
+#include "src/core/sequences.h"
 #include "src/core/step.h"
 #include "src/ops/attention/attention_cuda.h"
 #include "src/ops/attention/attention_range.h"
@@ -209,39 +210,14 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   return finish(out, lse);
 }
 
-namespace {
-
-/// cu_seqlens read on the host: rises from 0 to at most `total`. @throws ValueError
-std::vector<int64_t> read_cu_seqlens(const char* op, Named x, int64_t total) {
-  std::vector<int64_t> values(static_cast<size_t>(x.tensor.shape(0)));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const int64_t at = static_cast<int64_t>(i) * x.tensor.stride(0);
-    values[i] = x.tensor.dtype() == int32 ? x.tensor.data<int32_t>()[at] : x.tensor.data<int64_t>()[at];
-    if (i == 0 ? values[0] != 0 : values[i] < values[i - 1])
-      fail<ValueError>("{}: {} must start at 0 and never decrease, got {} at {}", op, x.name, values[i], i);
-  }
-  if (values.back() > total)
-    fail<ValueError>("{}: {} must end at {} at most, got {}", op, x.name, total, values.back());
-  return values;
-}
-
-void check_cu_seqlens(const char* op, Named x) {
-  core::check_ndim(op, x, 1);
-  if (x.tensor.dtype() != int32 && x.tensor.dtype() != int64)
-    fail<DTypeError>("{}: {} must be int32 or int64, got {}", op, x.name, x.tensor.dtype());
-  if (x.tensor.shape(0) < 1) fail<ValueError>("{}: {} must hold at least the leading 0, got nothing", op, x.name);
-}
-
-}  // namespace
-
 AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const Tensor& value,
                                  const Tensor& cu_seqlens_q, const Tensor& cu_seqlens_k,
                                  const AttentionVarlenOptions& o) {
   constexpr const char* kOp = "attention_varlen";
   check_operands(kOp, query, key, value, 3);
   const Named cu_q{"cu_seqlens_q", cu_seqlens_q}, cu_k{"cu_seqlens_k", cu_seqlens_k};
-  check_cu_seqlens(kOp, cu_q);
-  check_cu_seqlens(kOp, cu_k);
+  core::check_cu_seqlens(kOp, cu_q);
+  core::check_cu_seqlens(kOp, cu_k);
   core::check_shape(kOp, cu_k, cu_seqlens_q.shape());
   core::check_same_device(kOp, {{"query", query}, {"key", key}, {"value", value}, cu_q, cu_k, {"sinks", o.sinks}});
   const int64_t Tq = query.shape(0), Hq = query.shape(1), D = query.shape(2);
@@ -255,7 +231,7 @@ AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const T
   const bool traced = core::StepScope::shape_only(query);
   const bool on_host = p.device.type == DeviceType::kCpu;
   std::vector<int64_t> at_q{0}, at_k{0};
-  if (!traced && on_host) at_q = read_cu_seqlens(kOp, cu_q, Tq), at_k = read_cu_seqlens(kOp, cu_k, Tk);
+  if (!traced && on_host) at_q = core::read_cu_seqlens(kOp, cu_q, Tq), at_k = core::read_cu_seqlens(kOp, cu_k, Tk);
 
   const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &cu_seqlens_q, &cu_seqlens_k, &o.sinks};
   if (o.return_lse) core::check_distinct_outputs(kOp, {&o.out, &o.out_lse});

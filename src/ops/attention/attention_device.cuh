@@ -2,18 +2,12 @@
 // device.
 #pragma once
 
-#include "src/cuda/content_error.cuh"
+#include "src/cuda/offsets.cuh"
 #include "src/ops/attention/attention_problem.h"
 
 namespace tenor::attn {
 
-/// cu_seqlens of packed sequences, in memory that only kernels read.
-struct Offsets {
-  const void* data;
-  int64_t stride;
-  bool wide;  ///< int64, else int32
-  int op;     ///< the argument's id for a content error
-};
+using cuda::Offsets;
 
 struct DeviceProblem {
   Plane q, k, v, mask, bias, out, lse;
@@ -34,18 +28,9 @@ struct DeviceProblem {
 DeviceProblem device_problem(const Problem& problem);
 
 #ifdef __CUDACC__
-__device__ __forceinline__ int64_t offset_at(const Offsets& o, int64_t n) {
-  return o.wide ? static_cast<const int64_t*>(o.data)[n * o.stride] : static_cast<const int32_t*>(o.data)[n * o.stride];
-}
+using cuda::check_offsets;
+using cuda::offset_at;
 
-/// Raises the flag unless cu_seqlens rise from 0 to at most the rows there are.
-__device__ __forceinline__ void check_offsets(const Offsets& o, int64_t count, int64_t total,
-                                              cuda::ContentError* flag) {
-  for (int64_t n = threadIdx.x; n < count; n += blockDim.x) {
-    const int64_t at = offset_at(o, n), before = n == 0 ? 0 : offset_at(o, n - 1);
-    if (at < before || at > total || (n == 0 && at != 0)) cuda::raise_content_error(flag, o.op, n, at);
-  }
-}
 __device__ __forceinline__ void check_offsets(const DeviceProblem& p) {
   if (!p.cu_q.data || blockIdx.x != 0) return;
   check_offsets(p.cu_q, p.sequences, p.queries, p.flag);

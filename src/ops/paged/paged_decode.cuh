@@ -48,18 +48,6 @@ struct DecodeShared {
   int scan[32];
 };
 
-__device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x4_transposed(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
 /// Where 16-byte chunk `chunk` of key `key` lies in a tile of 64-column halves with TMA's 128-byte swizzle.
 template <int kHalf>
 __device__ __forceinline__ uint32_t swizzled(int key, int chunk) {
@@ -207,7 +195,7 @@ __device__ __forceinline__ void score(const Decode& p, uint32_t keys, const uint
 #pragma unroll
     for (int n = 0; n < Config::kKeys / 8; ++n) {
       uint32_t b[4];
-      ldmatrix_x4(b, keys + swizzled<Config::kHalf>(n * 8 + (lane & 7), k * 2 + (lane >> 3)));
+      ptx::ldmatrix_x4(b, keys + swizzled<Config::kHalf>(n * 8 + (lane & 7), k * 2 + (lane >> 3)));
       ptx::mma_m16n8k16<typename Config::T>(s[n], q[k][0], q[k][1], q[k][2], q[k][3], b[0], b[1]);
       ptx::mma_m16n8k16<typename Config::T>(s[n], q[k + 1][0], q[k + 1][1], q[k + 1][2], q[k + 1][3], b[2], b[3]);
     }
@@ -275,7 +263,7 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
 #pragma unroll
       for (int c = 0; c < Config::kDim / 8; c += 2) {
         uint32_t b[4];
-        ldmatrix_x4_transposed(
+        ptx::ldmatrix_x4_transposed(
             b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
         ptx::mma_m16n8k16<T>(state.out[c], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0], b[1]);
         ptx::mma_m16n8k16<T>(state.out[c + 1], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[2], b[3]);
@@ -294,7 +282,7 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
 #pragma unroll
       for (int k = 0; k < Config::kKeys / 16; ++k) {
         uint32_t b[4];
-        ldmatrix_x4_transposed(
+        ptx::ldmatrix_x4_transposed(
             b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
         const uint32_t m0 = pair_mask(seen, first + k * 16 + 2 * t), m1 = pair_mask(seen, first + k * 16 + 8 + 2 * t);
         ptx::mma_m16n8k16<T>(low, weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0] & m0, b[1] & m1);

@@ -1,0 +1,345 @@
+// The chunk form's first kernel: everything that does not wait for the state. A block makes one chunk's triangular
+// factors for one value head: the products K K^T and Q K^T on the tensor cores, and the inverse of I + L from inverses
+// of 16 x 16 blocks, found by substitution in float32 and joined by TF32 products, a warp a column of blocks.
+#pragma once
+
+#include "src/ops/gated_delta/chunk_tiles.cuh"
+
+namespace tenor::delta {
+
+inline constexpr int kPrepareThreads = 128;
+inline constexpr int kPad = 68;         // floats of a row of L: pairs of eight rows in different banks
+inline constexpr double kLeast = -200;  // a decay below is 0 in float32
+inline constexpr double kLog2e = 1.4426950408889634;
+
+template <int kKeyDim>
+struct PrepareShared {
+  struct Tiles {
+    alignas(1024) unsigned char key[kKeyDim / 64][kSquareBytes], query[kKeyDim / 64][kSquareBytes];
+  };
+  struct Squares {
+    alignas(128) ChunkFactors made;
+    float lower[kChunk][kPad];  // L, its strict triangle; then the diagonal blocks' inverses
+  };
+  union {  // the squares when the products are done
+    Tiles tiles;
+    Squares squares;
+  };
+  double sums[kChunk];  // of log decays
+  // Per pair of steps: two parts of both sums to base 2, the leading ones and the rest, less the keys' norms.
+  float4 columns[kChunk / 2];
+  float2 rows[kChunk];  // the two parts of a step's sum
+  float beta[kChunk], key_norm[kChunk], query_norm[kChunk];
+  int good;  // steps before the first whose key, beta or decay is no number
+  uint64_t barrier;
+};
+
+/// Running sums of a chunk's log decays by the first warp, beta by the next two; steps from `valid` on change nothing.
+template <int kKeyDim>
+__device__ __forceinline__ void load_gates(PrepareShared<kKeyDim>& shared, const DeviceProblem& p,
+                                           const DeviceSequence& s, int64_t head, int64_t step, int valid) {
+  const int t = threadIdx.x;
+  if (t >= 32 && t < 96) {
+    const int i = t - 32;
+    float beta = 0;
+    if (i < valid)
+      beta = p.beta_float ? row_of<float>(p.beta, s, head, step + i)[0]
+                          : cuda::convert<float>(row_of<BFloat16>(p.beta, s, head, step + i)[0]);
+    shared.beta[i] = beta;
+  }
+  if (t >= 32) return;
+  double pair[2];
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int i = 2 * t + j;
+    const double decay = i < valid ? row_of<float>(p.decay, s, head, step + i)[0] : 0.0;
+    pair[j] = decay < kLeast ? kLeast : decay;  // NaN stays
+  }
+  double sum = pair[0] + pair[1];
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) {
+    const double before = __shfl_up_sync(~0u, sum, d);
+    if (t >= d) sum += before;
+  }
+  const double before = __shfl_up_sync(~0u, sum, 1), first = (t == 0 ? 0 : before) + pair[0];
+  shared.sums[2 * t] = first;  // not sum - pair[1], which a NaN would reach
+  shared.sums[2 * t + 1] = first + pair[1];
+}
+
+/// 1 / norms of the keys' and queries' rows.
+template <int kKeyDim>
+__device__ __forceinline__ void load_norms(PrepareShared<kKeyDim>& shared) {
+  const int row = threadIdx.x / 2, half = threadIdx.x % 2;
+  float square[2] = {0, 0};
+#pragma unroll
+  for (int i = 0; i < kKeyDim / 16; ++i) {
+    const uint32_t at = tile_offset(row, i % 4 * 2 + half);
+    const auto k = *reinterpret_cast<const cuda::Pack<BFloat16, 8>*>(shared.tiles.key[i / 4] + at),
+               q = *reinterpret_cast<const cuda::Pack<BFloat16, 8>*>(shared.tiles.query[i / 4] + at);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float a = cuda::convert<float>(k.at[j]), b = cuda::convert<float>(q.at[j]);
+      square[0] = fmaf(a, a, square[0]), square[1] = fmaf(b, b, square[1]);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < 2; ++j) square[j] += __shfl_xor_sync(~0u, square[j], 1);
+  if (half == 0) shared.key_norm[row] = rsqrtf(square[0] + 1e-6f), shared.query_norm[row] = rsqrtf(square[1] + 1e-6f);
+}
+
+/// Takes notice of a key that is no number: the diagonal of K K^T shows it.
+template <int kKeyDim>
+__device__ __forceinline__ void check_keys(PrepareShared<kKeyDim>& shared, const float (&by_key)[2][4], int valid) {
+  const int lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int i = 16 * (threadIdx.x / 32) + row + 8 * h;
+      if (column + c == row && i < valid && !(by_key[h][2 * h + c] * 0.0f == 0.0f)) atomicMin(&shared.good, i);
+    }
+}
+
+/// What decays a pair of steps, and what the second kernel weighs steps by: 64 threads, a step each.
+template <int kKeyDim>
+__device__ __forceinline__ void make_weights(PrepareShared<kKeyDim>& shared, bool normalize, float scale, int valid,
+                                             float (&weights)[4]) {
+  const int i = threadIdx.x;
+  const float key_norm = normalize ? shared.key_norm[i] : 1.0f, query_norm = normalize ? shared.query_norm[i] : 1.0f;
+  const double sum = shared.sums[i] * kLog2e, end = shared.sums[kChunk - 1] * kLog2e;
+  const float lead = static_cast<float>(sum), rest = static_cast<float>(sum - lead);
+  shared.rows[i] = make_float2(lead, rest);
+  float* column = reinterpret_cast<float*>(&shared.columns[i / 2]) + i % 2;
+  column[0] = lead, column[2] = normalize ? rest - log2f(key_norm) : rest;
+  shared.key_norm[i] = shared.beta[i] * key_norm, shared.query_norm[i] = scale * query_norm;  // L's and Q K^T's rows
+  const float gone = exp2f(lead), late = exp2f(static_cast<float>(end - sum));
+  const bool inside = i < valid;
+  if (inside && !((lead + shared.beta[i]) * 0.0f == 0.0f)) atomicMin(&shared.good, i);
+  weights[0] = inside ? gone * key_norm : 0.0f, weights[1] = inside ? gone * query_norm * scale : 0.0f;
+  weights[2] = inside ? late * key_norm : 0.0f, weights[3] = exp2f(static_cast<float>(end));
+}
+
+/// Rows 16 w to 16 w + 15 of K K^T and Q K^T up to the diagonal's block: warp w's, eight columns a tile.
+template <int kKeyDim>
+__device__ __forceinline__ void triangle_products(const PrepareShared<kKeyDim>& shared, float (&by_key)[4][2][4],
+                                                  float (&by_query)[4][2][4]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int k = 0; k < kKeyDim / 16; ++k) {
+    const uint32_t key = ptx::shared_address(shared.tiles.key[k / 4]),
+                   query = ptx::shared_address(shared.tiles.query[k / 4]);
+    uint32_t a[4], q[4];
+    const uint32_t own = tile_offset(16 * warp + lane % 16, k % 4 * 2 + lane / 16);
+    ptx::ldmatrix_x4(a, key + own);
+    ptx::ldmatrix_x4(q, query + own);
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      if (n > warp) continue;
+      uint32_t b[4];  // sixteen columns: both halves of k for the first eight, then for the others
+      ptx::ldmatrix_x4(b, key + tile_offset(16 * n + lane % 8 + lane / 16 * 8, k % 4 * 2 + lane / 8 % 2));
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        ptx::mma_m16n8k16<BFloat16>(by_key[n][h], a[0], a[1], a[2], a[3], b[2 * h], b[2 * h + 1]);
+        ptx::mma_m16n8k16<BFloat16>(by_query[n][h], q[0], q[1], q[2], q[3], b[2 * h], b[2 * h + 1]);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ float to_tf32(float x) {
+  uint32_t y;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+  return __uint_as_float(y);
+}
+
+/// Block n of a warp's rows, decayed and weighed: L, to TF32 left of the diagonal's block, and Q K^T to bfloat16.
+template <bool kDiagonal, int kKeyDim>
+__device__ __forceinline__ void weigh_block(PrepareShared<kKeyDim>& shared, int n, int valid, float (&by_key)[2][4],
+                                            float (&by_query)[2][4]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int i = 16 * warp + lane / 4 + 8 * half;
+    const float2 row = shared.rows[i];
+    const float key_weight = shared.key_norm[i], query_weight = shared.query_norm[i];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int j = 16 * n + 8 * h + lane % 4 * 2;
+      const float4 column = shared.columns[j / 2];
+      const float decay[2] = {exp2f(row.x - column.x + (row.y - column.z)),
+                              exp2f(row.x - column.y + (row.y - column.w))};
+      float lower[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float& key = by_key[h][2 * half + c];
+        float& query = by_query[h][2 * half + c];
+        lower[c] = key_weight * decay[c] * key, query = query_weight * decay[c] * query;
+        if (i >= valid || (kDiagonal && j + c > i)) query = 0;  // whatever the decay is above the diagonal
+        if (i >= valid || (kDiagonal && j + c >= i)) lower[c] = 0;
+        if (!kDiagonal) lower[c] = to_tf32(lower[c]);
+      }
+      *reinterpret_cast<float2*>(&shared.squares.lower[i][j]) = make_float2(lower[0], lower[1]);
+    }
+  }
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+          ptx::shared_address(shared.squares.made.attend) + tile_offset(16 * warp + lane % 16, 2 * n + lane / 16)),
+      "r"(pack_bf16(by_query[0][0], by_query[0][1])), "r"(pack_bf16(by_query[0][2], by_query[0][3])),
+      "r"(pack_bf16(by_query[1][0], by_query[1][1])), "r"(pack_bf16(by_query[1][2], by_query[1][3]))
+      : "memory");
+}
+
+/// Zeros in a 16 x 16 block of a tile.
+__device__ __forceinline__ void clear_block(unsigned char* tile, int row, int column) {
+  const int lane = threadIdx.x % 32;
+  *reinterpret_cast<uint4*>(tile + tile_offset(16 * row + lane / 2, 2 * column + lane % 2)) = make_uint4(0, 0, 0, 0);
+}
+
+/// The inverse of I + L within diagonal block `warp`, in place, to TF32: a lane solves a column.
+template <int kKeyDim>
+__device__ __forceinline__ void invert_diagonal(PrepareShared<kKeyDim>& shared) {
+  const int column = threadIdx.x % 16, block = threadIdx.x / 32;
+  float x[16];
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const float* row = &shared.squares.lower[16 * block + i][16 * block];
+    float value[4] = {i == column ? 1.0f : 0.0f, 0, 0, 0};
+#pragma unroll
+    for (int j = 0; j < i; j += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(row + j);
+      value[0] = fmaf(-four.x, x[j], value[0]);
+      if (j + 1 < i) value[1] = fmaf(-four.y, x[j + 1], value[1]);
+      if (j + 2 < i) value[2] = fmaf(-four.z, x[j + 2], value[2]);
+      if (j + 3 < i) value[3] = fmaf(-four.w, x[j + 3], value[3]);
+    }
+    x[i] = (value[0] + value[1]) + (value[2] + value[3]);
+  }
+  __syncwarp();  // all have read
+  if (threadIdx.x % 32 < 16)
+#pragma unroll
+    for (int i = 0; i < 16; ++i) shared.squares.lower[16 * block + i][16 * block + column] = to_tf32(x[i]);
+}
+
+/// d[16 x 8] += a[16 x 8] * b[8 x 8], all TF32. Columns of a and rows of b are taken in the order 0, 2, 4, 6, 1, 3, 5,
+/// 7, in which a is what an accumulator holds and b two neighbours in memory.
+__device__ __forceinline__ void mma_tf32(float (&d)[4], const float (&a)[4], float2 b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[3])),
+        "r"(__float_as_uint(b.x)), "r"(__float_as_uint(b.y)));
+}
+
+/// to += x * y^T for 16 x 16 blocks, x in accumulators, y in rows of kPad floats.
+__device__ __forceinline__ void add_block_product(float (&to)[2][4], const float (&x)[2][4], const float* y) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < 2; ++k)
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+      mma_tf32(to[n], x[k], *reinterpret_cast<const float2*>(y + (8 * n + lane / 4) * kPad + 8 * k + lane % 4 * 2));
+}
+
+/// Column `warp` of blocks of (I + L)^-1, transposed: X_ij^T = -(sum_m X_mj^T L_im^T) X_ii^T; rounded, columns scaled
+/// by beta.
+template <int kKeyDim>
+__device__ __forceinline__ void join_blocks(PrepareShared<kKeyDim>& shared) {
+  const int lane = threadIdx.x % 32, j = threadIdx.x / 32;
+  const auto beta_of = [&](int i) { return i < shared.good ? shared.beta[i] : 0.0f; };
+  const float beta[2] = {beta_of(16 * j + lane / 4), beta_of(16 * j + lane / 4 + 8)};
+  float x[4][2][4];
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      x[0][n][c] = shared.squares.lower[16 * j + 8 * n + lane % 4 * 2 + c % 2][16 * j + lane / 4 + c / 2 * 8];
+  for (int row = 0; row < j; ++row) clear_block(shared.squares.made.solve, row, j);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {  // block row j + i
+    if (j + i >= 4) continue;
+    if (i > 0) {
+      float sum[2][4] = {};
+#pragma unroll
+      for (int m = 0; m < i; ++m) add_block_product(sum, x[m], &shared.squares.lower[16 * (j + i)][16 * (j + m)]);
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sum[n][c] = to_tf32(-sum[n][c]), x[i][n][c] = 0;
+      add_block_product(x[i], sum, &shared.squares.lower[16 * (j + i)][16 * (j + i)]);
+    }
+    float scaled[2][4];
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) scaled[n][c] = x[i][n][c] * beta[c / 2], x[i][n][c] = to_tf32(x[i][n][c]);
+    TurnedBlock block;
+    block.round(scaled[0], scaled[1]);
+    block.store(shared.squares.made.solve, 16 * (j + i), 2 * j);
+  }
+}
+
+/// Blocks: value heads fastest, then slots of chunks.
+template <int kKeyDim>
+__global__ void __launch_bounds__(kPrepareThreads, 5)
+    prepare_kernel(const __grid_constant__ DeviceProblem p, const __grid_constant__ ChunkMaps maps,
+                   ChunkFactors* factors) {
+  extern __shared__ __align__(1024) unsigned char prepare_memory[];
+  auto& shared = *reinterpret_cast<PrepareShared<kKeyDim>*>(prepare_memory);
+  ptx::launch_dependents();
+  const int64_t head = blockIdx.x % static_cast<unsigned>(p.value_heads),
+                slot = blockIdx.x / static_cast<unsigned>(p.value_heads);
+  const int64_t n = sequence_of(p.sequences, slot);
+  const DeviceSequence s(p.sequences, n);
+  const int64_t step = (slot - first_slot(p.sequences, n)) * kChunk;
+  if (step >= s.length) return;
+  const int valid = static_cast<int>(min(s.length - step, int64_t{kChunk})), warp = threadIdx.x / 32;
+  if (threadIdx.x == 0) {
+    shared.good = valid;
+    ptx::mbarrier_init(&shared.barrier, 1);
+    ptx::mbarrier_init_fence();
+    ptx::mbarrier_arrive_expect(&shared.barrier, sizeof(shared.tiles));
+    const int at = static_cast<int>(s.begin + step), key_head = static_cast<int>(head / p.group),
+              batch = static_cast<int>(s.batch);
+    for (int h = 0; h < kKeyDim / 64; ++h) {
+      ptx::tma_load_4d(shared.tiles.key[h], &maps.key, 64 * h, at, key_head, batch, &shared.barrier);
+      ptx::tma_load_4d(shared.tiles.query[h], &maps.query, 64 * h, at, key_head, batch, &shared.barrier);
+    }
+  }
+  load_gates(shared, p, s, head, step, valid);
+  __syncthreads();
+  ptx::mbarrier_wait(&shared.barrier, 0);
+  float by_key[4][2][4] = {}, by_query[4][2][4] = {}, weights[4];
+  if (p.normalize) load_norms(shared);
+  triangle_products(shared, by_key, by_query);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i == warp) check_keys(shared, by_key[i], valid);
+  __syncthreads();  // the tiles are free from here on
+  if (threadIdx.x < kChunk) make_weights(shared, p.normalize, static_cast<float>(p.scale), valid, weights);
+  __syncthreads();
+  ChunkFactors& made = shared.squares.made;
+  const int good = shared.good;  // steps from there on take no part; the second kernel finds NaN in their weights
+  if (threadIdx.x < kChunk)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      made.weights[i][threadIdx.x] =
+          good < valid && (i == 3 || (threadIdx.x >= good && threadIdx.x < valid)) ? NAN : weights[i];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i < warp) weigh_block<false>(shared, i, good, by_key[i], by_query[i]);
+    if (i == warp) weigh_block<true>(shared, i, good, by_key[i], by_query[i]);
+    if (i > warp) clear_block(made.attend, warp, i);
+  }
+  __syncwarp();
+  invert_diagonal(shared);
+  __syncthreads();
+  join_blocks(shared);
+  ptx::fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  ptx::bulk_store(factors + slot * p.value_heads + head, &made, sizeof(made));
+  ptx::tma_store_commit();
+  ptx::tma_store_wait_read<0>();
+}
+
+}  // namespace tenor::delta

@@ -1,0 +1,230 @@
+// The chunk form's second kernel: the state passes through a sequence's chunks. A warpgroup holds S^T of 64 value
+// columns as accumulators, and every product is computed transposed, so that what one leaves in registers is the left
+// factor of the next: S^T K^T, then N^T = R^T T^T, then S^T + N^T K; the right factors are read from shared memory.
+// What the next chunk does not wait for, O^T = S^T Q^T + N^T P^T, runs beside it. One warp brings chunks by TMA, others
+// take outputs away.
+#pragma once
+
+#include "src/ops/gated_delta/chunk_steps.cuh"
+#include "src/ops/gated_delta/chunk_traffic.cuh"
+
+namespace tenor::delta {
+
+template <int kCount>
+using Flat = float (&)[kCount];
+
+/// to = S^T m^T, m [64, kKeyDim] in tiles of 64 channels; in flight.
+template <class Config>
+__device__ __forceinline__ void multiply_state(Steps& to, const uint32_t (&state)[Config::kKeyDim / 16][4],
+                                               const unsigned char (&m)[Config::kHalves][kSquareBytes]) {
+#pragma unroll
+  for (int k = 0; k < Config::kKeyDim / 16; ++k)
+    ptx::wgmma<__nv_bfloat16, 64, ptx::TileLayout::kInner>(
+        reinterpret_cast<Flat<32>>(to), state[k][0], state[k][1], state[k][2], state[k][3],
+        ptx::wgmma_descriptor(m[k / 4]) + k % 4 * ptx::kWgmmaStepK<>, k > 0);
+  ptx::wgmma_commit();
+}
+
+/// to (+)= x m^T for a square m; in flight.
+__device__ __forceinline__ void multiply_square(Steps& to, const StepFactor& x, const unsigned char* m,
+                                                bool accumulate) {
+#pragma unroll
+  for (int k = 0; k < kChunk / 16; ++k)
+    ptx::wgmma<__nv_bfloat16, 64, ptx::TileLayout::kInner>(reinterpret_cast<Flat<32>>(to), x[k][0], x[k][1], x[k][2],
+                                                           x[k][3], ptx::wgmma_descriptor(m) + k * ptx::kWgmmaStepK<>,
+                                                           accumulate || k > 0);
+  ptx::wgmma_commit();
+}
+
+/// state += x K; in flight.
+template <class Config>
+__device__ __forceinline__ void update_state(float (&state)[Config::kKeyDim / 8][4], const StepFactor& x,
+                                             const unsigned char (&key)[Config::kHalves][kSquareBytes]) {
+  constexpr auto kOuter = ptx::TileLayout::kOuter;
+#pragma unroll
+  for (int k = 0; k < kChunk / 16; ++k)
+    ptx::wgmma<__nv_bfloat16, Config::kKeyDim, kOuter>(
+        reinterpret_cast<Flat<Config::kKeyDim / 2>>(state), x[k][0], x[k][1], x[k][2], x[k][3],
+        ptx::wgmma_descriptor<kOuter>(key[0]) + k * ptx::kWgmmaStepK<kOuter>, true);
+  ptx::wgmma_commit();
+}
+
+template <int kTiles>
+__device__ __forceinline__ void round_state(const float (&state)[kTiles][4], uint32_t (&to)[kTiles / 2][4]) {
+#pragma unroll
+  for (int k = 0; k < kTiles / 2; ++k) {
+    to[k][0] = pack_bf16(state[2 * k][0], state[2 * k][1]), to[k][1] = pack_bf16(state[2 * k][2], state[2 * k][3]);
+    to[k][2] = pack_bf16(state[2 * k + 1][0], state[2 * k + 1][1]);
+    to[k][3] = pack_bf16(state[2 * k + 1][2], state[2 * k + 1][3]);
+  }
+}
+
+/// x[:, i] = V^T[:, i] - weights[i] x[:, i], V's columns being this warp's.
+__device__ __forceinline__ void subtract_from_value(Steps& x, const float* weights, const unsigned char* value) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (int n = 0; n < kChunk / 8; n += 2) {
+    uint32_t v[4];  // eight steps of both halves of the columns, then eight more
+    ptx::ldmatrix_x4_transposed(
+        v, ptx::shared_address(value) + tile_offset(8 * n + lane % 8 + lane / 16 * 8, 2 * warp + lane / 8 % 2));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 w = *reinterpret_cast<const float2*>(weights + 8 * (n + i / 2) + lane % 4 * 2);
+      float* to = &x[n + i / 2][i % 2 * 2];
+      to[0] = fmaf(-w.x, to[0], __uint_as_float(v[i] << 16));
+      to[1] = fmaf(-w.y, to[1], __uint_as_float(v[i] & 0xffff0000u));
+    }
+  }
+}
+
+/// The warp's columns of a state, from memory or to it.
+template <int kKeyDim>
+__device__ __forceinline__ void read_state(float (&state)[kKeyDim / 8][4], const States& x, const float* from) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int n = 0; n < kKeyDim / 8; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      state[n][c] = from ? from[(8 * n + lane % 4 * 2 + c % 2) * x.row + (lane / 4 + c / 2 * 8) * x.column] : 0.0f;
+}
+template <int kKeyDim>
+__device__ __forceinline__ void write_state(const float (&state)[kKeyDim / 8][4], const States& x, float* to) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int n = 0; n < kKeyDim / 8; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      to[(8 * n + lane % 4 * 2 + c % 2) * x.row + (lane / 4 + c / 2 * 8) * x.column] = state[n][c];
+}
+
+/// A computing warpgroup's pass over a sequence.
+template <class Config>
+__device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, const DeviceProblem& p,
+                                            const ScanTask& t) {
+  const int group = threadIdx.x / 128;
+  const int64_t column = t.first + 16 * (threadIdx.x / 32);
+  float state[Config::kKeyDim / 8][4];
+  read_state<Config::kKeyDim>(
+      state, p.first,
+      starts_from_state(p.sequences, t.n) ? state_of(p.first, t.place, t.head) + column * p.first.column : nullptr);
+  Steps output, work;
+  StepFactor rest, fine, late;  // a factor and what rounding left of it; N for the state
+  int first_bad[2];             // of chunk c, where has_bad
+  bool has_bad = false;         // the same for all lanes of a warp
+  TurnedBlock given[kChunk / 16];
+  const auto round_output = [&] {  // whose last products have been waited for
+    if (has_bad) poison(output, first_bad);
+#pragma unroll
+    for (int n = 0; n < kChunk / 16; ++n) given[n].round(output[2 * n], output[2 * n + 1]);
+  };
+  const auto give_output = [&](int64_t c) {
+    if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(&shared.empty[c % Config::kStages]);
+    const int buffer = static_cast<int>(c % Config::kOutputs);
+    if (c >= Config::kOutputs) ptx::mbarrier_wait(&shared.output_empty[group][buffer], (c / Config::kOutputs - 1) & 1);
+#pragma unroll
+    for (int n = 0; n < kChunk / 16; ++n)
+      given[n].store(shared.output[group][buffer], 16 * n, 2 * (threadIdx.x / 32 % 4));
+    ptx::fence_async_proxy();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&shared.output_full[group][buffer]);
+  };
+  for (int64_t c = 0; c < t.chunks; ++c) {
+    const auto& stage = shared.stages[c % Config::kStages];
+    uint32_t rounded[Config::kKeyDim / 16][4];
+    round_state(state, rounded);
+    ptx::mbarrier_wait(&shared.full[c % Config::kStages], (c / Config::kStages) & 1);
+    ptx::wgmma_fence();
+    multiply_state<Config>(work, rounded, stage.key);
+    if (c > 0) {
+      ptx::wgmma_wait<1>();
+      ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
+      round_output();
+      ptx::wgmma_fence();
+    }
+    multiply_state<Config>(output, rounded, stage.query);
+    if (c > 0) give_output(c - 1);
+    ptx::wgmma_wait<1>();
+    ptx::wgmma_pin(reinterpret_cast<Flat<32>>(work));
+    subtract_from_value(work, stage.factors.weights[0], stage.value[group]);
+    round_steps(work, rest);
+    round_rest(work, rest, fine);
+    ptx::wgmma_fence();
+    multiply_square(work, fine, stage.factors.solve, false);
+    multiply_square(work, rest, stage.factors.solve, true);
+    const float decay = stage.factors.weights[3][0];
+#pragma unroll
+    for (int i = 0; i < Config::kKeyDim / 8; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) state[i][j] *= decay;
+    ptx::wgmma_wait<2>();
+    ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
+    weigh_steps(output, stage.factors.weights[1]);
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_pin(reinterpret_cast<Flat<32>>(work));
+    // A step of R that is no number has made every element of its column one: zeros times it.
+    has_bad = __any_sync(~0u, !(work[0][0] * 0.0f == 0.0f) || !(work[0][2] * 0.0f == 0.0f));
+    if (has_bad) mend(work, rest, fine, stage.factors.solve, first_bad);
+    round_weighed_steps(work, stage.factors.weights[2], late);
+    ptx::wgmma_fence();
+    update_state<Config>(state, late, stage.key);
+    round_steps(work, rest);
+    round_rest(work, rest, fine);
+    ptx::wgmma_fence();
+    multiply_square(output, fine, stage.factors.attend, true);
+    multiply_square(output, rest, stage.factors.attend, true);
+    ptx::wgmma_wait<2>();
+    ptx::wgmma_pin(reinterpret_cast<Flat<Config::kKeyDim / 2>>(state));
+    if (has_bad) {
+      const int whole[2] = {first_bad[0] < kChunk ? 0 : Config::kKeyDim, first_bad[1] < kChunk ? 0 : Config::kKeyDim};
+      poison(state, whole);
+    }
+  }
+  ptx::wgmma_wait<0>();
+  ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
+  if (t.chunks > 0) round_output(), give_output(t.chunks - 1);
+  write_state<Config::kKeyDim>(state, p.last, state_of(p.last, t.place, t.head) + column * p.last.column);
+}
+
+template <class Config>
+__device__ __forceinline__ void init_scan(typename Config::Shared& shared) {
+  for (int i = 0; i < Config::kStages; ++i)
+    ptx::mbarrier_init(&shared.full[i], 1), ptx::mbarrier_init(&shared.empty[i], Config::kGroups);
+  for (int g = 0; g < Config::kGroups; ++g)
+    for (int i = 0; i < Config::kOutputs; ++i)
+      ptx::mbarrier_init(&shared.output_full[g][i], 4), ptx::mbarrier_init(&shared.output_empty[g][i], 1);
+  ptx::mbarrier_init(&shared.tail, 1);
+  ptx::mbarrier_init_fence();
+}
+
+/// Blocks: column blocks fastest, then value heads, then sequences. Dynamic shared memory: Config::Shared.
+template <class Config>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    scan_kernel(const __grid_constant__ DeviceProblem p, const ChunkFactors* factors,
+                const __grid_constant__ ChunkMaps maps, unsigned column_blocks) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
+  extern __shared__ __align__(1024) unsigned char scan_memory[];
+  auto& shared = *reinterpret_cast<typename Config::Shared*>(scan_memory);
+  const unsigned rest = blockIdx.x / column_blocks;
+  const int64_t n = rest / static_cast<unsigned>(p.value_heads);
+  ScanTask t{DeviceSequence(p.sequences, n), n, place_of(p.sequences, n), rest % static_cast<unsigned>(p.value_heads)};
+  if (t.place < 0) return;
+  t.slot = first_slot(p.sequences, n), t.chunks = (t.s.length + kChunk - 1) / kChunk;
+  t.first = int64_t{blockIdx.x % column_blocks} * Config::kColumns;
+  if (threadIdx.x == 0) {
+    init_scan<Config>(shared);
+    ptx::tma_prefetch_map(&maps.query), ptx::tma_prefetch_map(&maps.key), ptx::tma_prefetch_map(&maps.value);
+    ptx::tma_prefetch_map(&maps.output);
+  }
+  __syncthreads();
+  if (threadIdx.x >= 128 * Config::kGroups) {
+    ptx::registers_decrease<40>();
+    const int warp = threadIdx.x / 32 - 4 * Config::kGroups;
+    if (warp == 0) load_chunks<Config>(shared, p, factors, maps, t);
+    if (warp >= 1 && warp <= Config::kGroups) store_outputs<Config>(shared, p, maps, t, warp - 1);
+  } else {
+    ptx::registers_increase<232>();
+    scan_chunks<Config>(shared, p, t);
+  }
+}
+
+}  // namespace tenor::delta

@@ -1,0 +1,247 @@
+// The family on CUDA against the float64 reference, and its rows alone, again and in other company bit for bit.
+#include "src/cuda/testing.h"
+#include "src/ops/gated_delta/gated_delta_testing.h"
+#include "tenor/view.h"
+
+namespace tenor {
+namespace {
+
+using testing::delta_tolerance;
+using testing::delta_wanted;
+using testing::DeltaCase;
+using testing::DeltaShape;
+using testing::Draw;
+using testing::full;
+using testing::kFloats;
+using testing::kGpu;
+using testing::kNan;
+using testing::list;
+using testing::on_cpu;
+using testing::on_gpu;
+using testing::random_delta;
+using testing::relative_error;
+using testing::run_delta;
+using testing::same_bits;
+using testing::values;
+
+using GatedDeltaCuda = testing::CudaTest;
+
+GatedDeltaOptions moved(GatedDeltaOptions o) {
+  for (Tensor* x : {&o.initial_state, &o.cu_seqlens, &o.state, &o.state_indices, &o.has_initial_state}) *x = on_gpu(*x);
+  return o;
+}
+DeltaCase moved(const DeltaCase& c) {
+  return {on_gpu(c.query), on_gpu(c.key), on_gpu(c.value), on_gpu(c.beta), on_gpu(c.decay), moved(c.options)};
+}
+/// Rows [begin, end) of the batch.
+DeltaCase rows(const DeltaCase& c, int64_t begin, int64_t end) {
+  const auto cut = [&](const Tensor& x) { return slice(x, 0, begin, end); };
+  return {cut(c.query), cut(c.key), cut(c.value), cut(c.beta), cut(c.decay), c.options};
+}
+
+/// What the tensor cores' rounding of factors may leave in a state.
+double state_tolerance(const DeltaCase& c, int64_t chunk) {
+  return chunk == 64 && c.query.dtype() == bfloat16 ? 0x1p-7 : 2e-5;
+}
+
+/// Every form into poisoned results, against the reference.
+void check(Draw& draw, const DeltaCase& c, const std::string& what,
+           std::initializer_list<int64_t> chunks = {0, 1, 16, 32, 64, 128}) {
+  const auto want = delta_wanted(c);
+  for (int64_t chunk : chunks) {
+    DeltaCase gpu = moved(c);
+    gpu.options.out = {
+        on_gpu(draw.poisoned(c.value.shape(), c.query.dtype())),
+        on_gpu(draw.poisoned({c.states(), c.value_heads(), c.query.shape(3), c.value.shape(3)}, float32))};
+    const GatedDeltaResult got = run_delta(gpu, chunk);
+    EXPECT_LE(relative_error(values(on_cpu(got.output)), want.output), delta_tolerance(c.query.dtype()))
+        << what << " chunk " << chunk;
+    EXPECT_LE(relative_error(values(on_cpu(got.final_state)), want.final_state), state_tolerance(c, chunk))
+        << what << " chunk " << chunk;
+  }
+}
+
+TEST_F(GatedDeltaCuda, MatchesTheReferenceOnRandomShapes) {
+  Draw draw(1);
+  for (DType dtype : kFloats)
+    for (int round = 0; round < 12; ++round)
+      check(draw, testing::varied_delta(draw, round, dtype),
+            std::string(name(dtype)) + " round " + std::to_string(round));
+}
+
+TEST_F(GatedDeltaCuda, TheSizesOfFastKernels) {
+  Draw draw(2);
+  for (DType dtype : {bfloat16, float16, float32})
+    for (int64_t K : {64, 128, 256})
+      for (int64_t steps : {1, 5, 64, 130, 200}) {
+        const DeltaShape s{2, 1, 2, steps, K, K == 64 ? 64 : 128, K == 256 || steps == 5, steps % 2 == 1};
+        DeltaCase c = random_delta(draw, s, dtype);
+        c.options.initial_state = draw.dense({2, 2, K, s.value_dim}, float32);
+        c.options.qk_normalize = steps == 130;
+        check(draw, c, std::string(name(dtype)) + " K " + std::to_string(K) + " T " + std::to_string(steps), {0, 64});
+      }
+}
+
+TEST_F(GatedDeltaCuda, PackedSequencesAndPools) {
+  Draw draw(3);
+  for (DType dtype : {bfloat16, float32})
+    for (int64_t K : {24, 128}) {
+      DeltaCase c = random_delta(draw, {1, 2, 2, 300, K, 64}, dtype);
+      c.options.cu_seqlens = list({0, 0, 17, 17, 18, 183, 283, 283}, K == 24 ? int32 : int64);  // ends below T
+      c.options.initial_state = draw.dense({7, 4, K, 64}, float32);
+      check(draw, c, "packed", {0, 16, 64});
+      for (int64_t chunk : {0, 64}) {
+        const GatedDeltaResult got = run_delta(moved(c), chunk);
+        for (int64_t empty : {0, 2, 6})
+          EXPECT_TRUE(same_bits(on_cpu(select(got.final_state, 0, empty)), select(c.options.initial_state, 0, empty)));
+      }
+      const Tensor pool = draw.dense({9, 4, K, 64}, float32);
+      c.options.initial_state = {}, c.options.state = pool;
+      c.options.state_indices = list({8, 1, -1, 0, 5, 3, 2}, int32);
+      c.options.has_initial_state = list({1, 0, 1, 1, 1, 1, 0}, boolean);
+      const auto want = delta_wanted(c);
+      const int64_t n = 4 * K * 64;
+      for (int64_t chunk : {0, 16, 64}) {
+        const DeltaCase gpu = moved(c);
+        const GatedDeltaResult got = run_delta(gpu, chunk);
+        EXPECT_LE(relative_error(values(on_cpu(got.output)), want.output), delta_tolerance(dtype));
+        const Tensor after = on_cpu(gpu.options.state);
+        for (const auto& [slot, sequence] : {std::pair{8, 0}, {1, 1}, {0, 3}, {5, 4}, {3, 5}, {2, 6}})
+          EXPECT_LE(relative_error(values(select(after, 0, slot)), {want.final_state.begin() + sequence * n,
+                                                                    want.final_state.begin() + (sequence + 1) * n}),
+                    state_tolerance(c, chunk))
+              << slot;
+        for (int64_t slot : {4, 6, 7}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+      }
+    }
+}
+
+TEST_F(GatedDeltaCuda, RowsAloneAgainAndInOtherCompany) {
+  Draw draw(4);
+  // 512 heads of 128 x 128: enough for the kernel that streams states, and for two warpgroups a block.
+  const DeltaCase all = moved(random_delta(draw, {64, 8, 1, 3, 128, 128}, bfloat16));
+  for (int64_t chunk : {0, 64}) {
+    const GatedDeltaResult got = run_delta(all, chunk), again = run_delta(all, chunk),
+                           one = run_delta(rows(all, 5, 6), chunk);
+    EXPECT_TRUE(same_bits(on_cpu(got.output), on_cpu(again.output)));
+    EXPECT_TRUE(same_bits(on_cpu(got.final_state), on_cpu(again.final_state)));
+    EXPECT_TRUE(same_bits(on_cpu(one.output), on_cpu(slice(got.output, 0, 5, 6)))) << chunk;
+    EXPECT_TRUE(same_bits(on_cpu(one.final_state), on_cpu(slice(got.final_state, 0, 5, 6)))) << chunk;
+  }
+}
+
+TEST_F(GatedDeltaCuda, LaterStepsChangeNothingBefore) {
+  Draw draw(5);
+  for (bool by_channel : {false, true})
+    for (int64_t chunk : {0, 16, 64}) {
+      const DeltaCase a = random_delta(draw, {1, 1, 1, 90, 128, 64, by_channel}, bfloat16);
+      const DeltaCase b = testing::poisoned_after(a, 41);
+      const Tensor before = slice(on_cpu(run_delta(moved(a), chunk).output), 2, 0, 41),
+                   after = slice(on_cpu(run_delta(moved(b), chunk).output), 2, 0, 41);
+      EXPECT_TRUE(same_bits(before, after)) << chunk;
+      EXPECT_TRUE(std::isnan(values(on_cpu(run_delta(moved(b), chunk).output))[41 * 64])) << chunk;
+    }
+}
+
+TEST_F(GatedDeltaCuda, StrongDecaysGiveNoNan) {
+  Draw draw(6);
+  for (bool by_channel : {false, true})
+    for (double decay : {-30.0, -1e4, -testing::kInf})
+      for (int64_t steps : {17, 65, 130}) {
+        DeltaCase c = random_delta(draw, {1, 1, 1, steps, 64, 64, by_channel}, bfloat16);
+        c.decay = testing::filled(c.decay.shape(), float32, [&](int64_t i) { return i % 3 ? decay : -0.1; });
+        check(draw, c, "decay " + std::to_string(decay), {0, 16, 64});
+      }
+}
+
+TEST_F(GatedDeltaCuda, LongSequencesStayWithinTheBound) {
+  Draw draw(7);
+  const DeltaCase c = random_delta(draw, {1, 1, 1, 16384, 128, 64, false, false, 0.05}, bfloat16);
+  const auto want = delta_wanted(c);
+  for (int64_t chunk : {0, 64}) {
+    const GatedDeltaResult got = run_delta(moved(c), chunk);
+    const auto o = values(on_cpu(got.output)), s = values(on_cpu(got.final_state));
+    const auto root_mean_square = [](const std::vector<double>& x, const std::vector<double>& y) {
+      double error = 0, all = 0;
+      for (size_t i = 0; i < y.size(); ++i) error += (x[i] - y[i]) * (x[i] - y[i]), all += y[i] * y[i];
+      return std::sqrt(error / all);
+    };
+    EXPECT_LE(root_mean_square(o, want.output), 0x1p-8) << chunk;
+    // The worst of single elements, relative to the largest; a rounding to bfloat16 alone leaves half of 2^-8.
+    EXPECT_LE(relative_error(o, want.output), 1.25 * 0x1p-8) << chunk;
+    EXPECT_LE(relative_error(s, want.final_state), 0x1p-8) << chunk;
+    EXPECT_LE(root_mean_square(s, want.final_state), 0x1p-8) << chunk;
+  }
+}
+
+/// The next wait reports a bad entry of that argument.
+void expect_flag(const std::string& argument) {
+  try {
+    synchronize(kGpu);
+    ADD_FAILURE() << "no error about " << argument;
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(argument), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(GatedDeltaCuda, BadContentsRaiseTheFlagAndTouchNothing) {
+  Draw draw(8);
+  DeltaCase c = moved(random_delta(draw, {3, 1, 1, 4, 128, 128}, bfloat16));
+  const Tensor pool = draw.dense({4, 1, 128, 128}, float32);
+  for (int64_t chunk : {0, 16, 64}) {
+    c.options.state = on_gpu(pool);
+    c.options.state_indices = on_gpu(list({2, 7, 2}, int64));  // out of range, and a slot named twice
+    const Tensor out = run_delta(c, chunk).output;
+    expect_flag("state_indices");
+    const Tensor after = on_cpu(c.options.state), y = on_cpu(out);
+    for (int64_t slot : {0, 1, 3}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+    for (int64_t row : {1, 2})
+      for (double v : values(select(y, 0, row))) EXPECT_EQ(v, 0);
+  }
+  DeltaCase packed = moved(random_delta(draw, {1, 1, 1, 70, 128, 64}, bfloat16));
+  packed.options.cu_seqlens = on_gpu(list({0, 50, 40, 90}, int64));
+  for (int64_t chunk : {0, 16, 64}) {
+    run_delta(packed, chunk);
+    expect_flag("cu_seqlens");
+  }
+  EXPECT_THROW(chunk_gated_delta_rule(c.query, c.key, c.value, c.beta, c.decay, {.chunk_size = 241}), UnsupportedError);
+}
+
+TEST_F(GatedDeltaCuda, AroundIsTheCpus) {
+  Draw draw(9);
+  for (DType dtype : kFloats) {
+    const double units = dtype == float64 ? 10 : 2;
+    for (bool by_channel : {false, true}) {
+      const Tensor a = draw.view(by_channel ? Dims{2, 3, 40, 17} : Dims{2, 3, 40}, dtype),
+                   A_log = draw.view({3}, float32), bias = draw.view(by_channel ? Dims{3, 17} : Dims{3}, float32);
+      for (const auto& bound : {std::optional<double>(), std::optional<double>(-5)})
+        testing::expect_close(on_cpu(gated_delta_gate(on_gpu(a), on_gpu(A_log), on_gpu(bias), {.lower_bound = bound})),
+                              values(gated_delta_gate(a, A_log, bias, {.lower_bound = bound})), "gate", 2);
+    }
+    const Tensor x = draw.view({2, 37, 90}, dtype), w = draw.view({37, 4}, dtype), b = draw.view({37}, float32),
+                 s = draw.view({2, 37, 3}, dtype);
+    const CausalConvResult want = causal_conv1d(x, w, {.bias = b, .initial_state = s, .activation = "silu"}),
+                           got = causal_conv1d(on_gpu(x), on_gpu(w),
+                                               {.bias = on_gpu(b), .initial_state = on_gpu(s), .activation = "silu"});
+    testing::expect_close(on_cpu(got.y), values(want.y), "conv", units, 1e-5);
+    EXPECT_TRUE(same_bits(on_cpu(got.final_state), want.final_state));
+    const Tensor packed = draw.view({1, 37, 90}, dtype), cu = list({0, 2, 2, 50}, int64),
+                 pool = draw.dense({5, 37, 3}, dtype), slots = list({4, -1, 1}, int64);
+    const Tensor there = on_gpu(pool), here = pool.clone();
+    const Tensor y = causal_conv1d(packed, w, {.cu_seqlens = cu, .state = here, .state_indices = slots}).y;
+    testing::expect_close(
+        on_cpu(causal_conv1d(on_gpu(packed), on_gpu(w),
+                             {.cu_seqlens = on_gpu(cu), .state = there, .state_indices = on_gpu(slots)})
+                   .y),
+        values(y), "packed", units, 1e-5);
+    EXPECT_TRUE(same_bits(on_cpu(there), here));
+    for (int64_t n : {1, 7, 128, 1000}) {
+      const Tensor z = draw.view({3, 5, n}, dtype), gate = draw.view({3, 5, n}, dtype), gamma = draw.view({n}, float32);
+      testing::expect_close(on_cpu(gated_rms_norm(on_gpu(z), on_gpu(gate), on_gpu(gamma))),
+                            values(gated_rms_norm(z, gate, gamma)), "norm", units);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenor
