@@ -49,8 +49,8 @@ __device__ __forceinline__ void fold_column(const Op& op, const Pack<T, V> (&x)[
 #pragma unroll
     for (int k = 0; k < N; ++k) near[k] = x[k].at[v];
     const int64_t first = element_of<false, kShort>(leaf, 0);
-    if (is_there(0, 0))
-      op.template fold_group<N>(acc, near, first, kFull ? N : static_cast<int>(min(count - first, int64_t{N})));
+    const int n = kFull ? N : static_cast<int>(min(count - first, int64_t{N}));
+    if (n > 0) op.take(acc, op.template largest<N>(near, n), first);
   } else if constexpr (!kOrdered) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
