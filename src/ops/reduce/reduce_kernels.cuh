@@ -29,6 +29,12 @@ template <class Op, class T, int V>
 inline constexpr bool kHasPacks = requires(const Op& op, typename Op::Core::Acc& acc, const T (&x)[V]) {
   op.fold_packed(acc, x);
 };
+/// Operators that take two neighbouring columns by fewer instructions than one by one.
+template <class Op, class A>
+concept HasPairs = requires(const Op& op, A& acc, const uint32_t (&pairs)[1]) {
+  op.fold_pairs(acc, acc, pairs);
+}
+|| requires(const Op& op, A& acc, const uint32_t (&pairs)[1]) { op.fold_pairs(acc, acc, pairs, int64_t{0}); };
 /// Operators that take a whole leaf at once.
 template <class Op>
 inline constexpr bool kHasLeaves = requires {
@@ -96,15 +102,19 @@ __device__ __forceinline__ Pack<T, V> load(const Shape& shape, const T* __restri
   }
 }
 
-/// The place of the extreme in the group of N neighbours that holds it.
+/// The place of the extreme in the group of N neighbours that holds it. All of them are read at once.
 template <int N, Walk W, class T, class Op, class A>
 __device__ __forceinline__ void find_in_group(const Op& op, const Shape& shape, const T* __restrict__ from, A& value) {
   if (value.index == INT64_MAX) return;
-#pragma unroll 1
-  for (int j = 0; j + 1 < N && value.index + 1 < shape.count &&
-                  !op.is_level(op.key(from[offset<W>(shape, value.index)]), value.value);
-       ++j)
-    ++value.index;
+  T x[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (value.index + j < shape.count) x[j] = from[offset<W>(shape, value.index + j)];
+  int place = 0;
+#pragma unroll
+  for (int j = N - 1; j >= 0; --j)
+    if (value.index + j < shape.count && op.is_level(op.key(x[j]), value.value)) place = j;
+  value.index += place;
 }
 
 /// Leaves or subtrees that come in order meet as a counter carries. At most 2^Levels of them.

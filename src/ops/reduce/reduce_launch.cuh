@@ -8,6 +8,7 @@
 #include "src/ops/reduce/reduce_columns.cuh"
 #include "src/ops/reduce/reduce_narrow.cuh"
 #include "src/ops/reduce/reduce_rows.cuh"
+#include "src/ops/reduce/reduce_tree.cuh"
 #include "tenor/tensor.h"
 
 namespace tenor::reduce {
@@ -122,10 +123,10 @@ void reduce_columns(const Plan& plan, const Op& op, Result result) {
 
 /// Columns of a vector: fewer where the accumulators of a block would not fit shared memory, or a thread's not its
 /// registers.
-template <class T, class Op>
-inline constexpr int kColumnVector = std::min<int>({cuda::kVector<T>, Op::Core::kOrdered ? 4 : 8,
-                                                    static_cast<int>(std::bit_floor(64 /
-                                                                                    sizeof(typename Op::Core::Acc)))});
+template <class T, class Op, bool kShort>
+inline constexpr int kColumnVector =
+    std::min<int>({cuda::kVector<T>, Op::Core::kOrdered && !(kShort && kIsPlain<T, Op>) ? 4 : 8,
+                   static_cast<int>(std::bit_floor(64 / sizeof(typename Op::Core::Acc)))});
 
 /// Whether the columns make a dense matrix that is narrow, or whose rows are no whole vectors.
 inline bool is_narrow(const Plan& plan, int vector) {
@@ -168,6 +169,32 @@ void reduce_narrow(const Plan& plan, const Op& op, Result result) {
   if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
 }
 
+/// Where threads take `leaves` leaves each.
+inline ColumnGrid tree_grid(const Plan& plan, int vector, int leaves) {
+  constexpr int kLogAcross = 4;  // threads
+  const int64_t columns = divide_up(plan.shape.outputs, vector), all = column_leaves<true>(plan.shape.count);
+  int log_across = std::min(log_above(columns), kLogAcross);
+  while (log_across < log_above(kThreads) && int64_t{1} << log_across < columns &&
+         (kThreads >> log_across) * leaves > all)
+    ++log_across;
+  const int64_t splits = divide_up(all, int64_t{kThreads >> log_across} * leaves);
+  return {log_across, leaves, static_cast<int>(splits), splits > UINT16_MAX};
+}
+template <class T, class Op>
+void reduce_tree(const Plan& plan, const Op& op, Result result) {
+  constexpr int V = cuda::kVector<T>;
+  ColumnGrid grid = tree_grid(plan, V, kTreeMany);
+  const auto tiles = [&] { return divide_up(plan.shape.outputs, int64_t{V} << grid.log_across); };
+  const bool many = tiles() * grid.splits * kWarps >= warps_wanted(plan.device) / 4;
+  if (!many) grid = tree_grid(plan, V, kTreeFew);
+  const Tensor partials = partials_of<Op>(plan, grid.splits);
+  if (grid.splits > 1) result.partials = partials.raw();
+  cuda::launch(plan.op, many ? tree_kernel<T, Op, V, kTreeMany> : tree_kernel<T, Op, V, kTreeFew>,
+               {grid_of(plan, tiles(), grid.splits, grid.swapped), kThreads}, plan.device,
+               static_cast<const T*>(plan.x), op, plan.shape, grid, result);
+  if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
+}
+
 /// The one table of kernels of an operator.
 template <class T, class Op>
 void reduce_with(const Plan& plan, const Op& op, const Result& result) {
@@ -189,16 +216,18 @@ void reduce_with(const Plan& plan, const Op& op, const Result& result) {
     }
   }
   if (plan.walk == Walk::kAny) return reduce_columns<1, Walk::kAny, false, T>(plan, op, result);
-  if constexpr (kIsPlain<T, Op>)
+  if constexpr (kIsPlain<T, Op>) {
     if (!brief && is_narrow(plan, kRow))
       return plan.shape.outputs <= kThreads ? reduce_narrow<1, T>(plan, op, result)
                                             : reduce_narrow<kNarrowColumns, T>(plan, op, result);
+    if (!brief && plan.vectors && plan.shape.reduced.ndim == 1) return reduce_tree<T>(plan, op, result);
+  }
   if (!plan.vectors)
     return brief ? reduce_columns<1, Walk::kStride, true, T>(plan, op, result)
                  : reduce_columns<1, Walk::kStride, false, T>(plan, op, result);
-  constexpr int kColumn = kColumnVector<T, Op>;
-  brief ? reduce_columns<kColumn, Walk::kStride, true, T>(plan, op, result)
-        : reduce_columns<kColumn, Walk::kStride, false, T>(plan, op, result);
+  if (brief) return reduce_columns<kColumnVector<T, Op, true>, Walk::kStride, true, T>(plan, op, result);
+  if constexpr (!kIsPlain<T, Op>)
+    reduce_columns<kColumnVector<T, Op, false>, Walk::kStride, false, T>(plan, op, result);
 }
 
 }  // namespace tenor::reduce
