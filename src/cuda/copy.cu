@@ -1,10 +1,10 @@
-#include "src/cuda/copy.h"
-
 #include "src/core/numeric.h"
 #include "src/core/visit.h"
+#include "src/cuda/copy.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/cuda/pointwise.cuh"
+#include "src/cuda/runs.cuh"
 #include "src/cuda/transpose.cuh"
 
 namespace tenor::cuda {
@@ -35,11 +35,48 @@ void convert_within(const Tensor& src, const Tensor& dst) {
   run_pointwise<T, T, 1>(copy_call(src, dst, src.dtype(), dst.dtype()), [] __device__(T v) { return v; });
 }
 
+constexpr int kAtOnce = 8;  // elements of a thread that are under way together
+
+/// Element by element, neighbouring threads on neighbouring elements of the target: what has no runs.
+template <class U>
+__global__ void __launch_bounds__(kThreads)
+    strided_kernel(const U* __restrict__ src, U* __restrict__ dst, const __grid_constant__ Layout<2> layout,
+                   const __grid_constant__ RowBlocks<2> blocks) {
+  const auto p = unit_place(layout, blocks, kThreads * kAtOnce);
+  U held[kAtOnce];
+  int64_t to[kAtOnce];
+#pragma unroll
+  for (int k = 0; k < kAtOnce; ++k) {
+    if (p.unit + k * kThreads >= p.end) break;
+    int64_t at[2];
+    if (blocks.linear) {
+#pragma unroll
+      for (int t = 0; t < 2; ++t) at[t] = p.at[t] + k * kThreads * blocks.unit_stride[t];
+    } else {
+      scattered_offsets(layout, blocks, p.unit + k * kThreads, at);
+    }
+    held[k] = src[at[0]];
+    to[k] = at[1];
+  }
+#pragma unroll
+  for (int k = 0; k < kAtOnce; ++k)
+    if (p.unit + k * kThreads < p.end) dst[to[k]] = held[k];
+}
+
 template <class U>
 void move(const Tensor& src, const Tensor& dst, const Layout<2>& layout) {
   const int dim = turned_dim(layout);
-  if (dim >= 0) return turn("copy", layout, dim, static_cast<const U*>(src.raw()), static_cast<U*>(dst.raw()), dst.device());
-  run_pointwise<U, U, 1>(copy_call(src, dst, core::kDTypeOf<U>, core::kDTypeOf<U>), [] __device__(U v) { return v; });
+  const auto* from = static_cast<const U*>(src.raw());
+  auto* to = static_cast<U*>(dst.raw());
+  if (dim >= 0) return turn("copy", layout, dim, from, to, dst.device());
+  if (move_runs("copy", layout, from, to, sizeof(U), dst.device())) return;
+  const int last = layout.ndim - 1;
+  if (last < 0 || layout.stride[0][last] == 0)
+    return run_pointwise<U, U, 1>(copy_call(src, dst, core::kDTypeOf<U>, core::kDTypeOf<U>),
+                                  [] __device__(U v) { return v; });
+  RowBlocks<2> blocks;
+  const auto grid = static_cast<unsigned>(lay_blocks(layout, kThreads * kAtOnce, blocks));
+  launch("copy", strided_kernel<U>, Grid{dim3(grid), dim3(kThreads)}, dst.device(), from, to, layout, blocks);
 }
 
 void move_elements(const Tensor& src, const Tensor& dst, const Layout<2>& layout) {
@@ -55,7 +92,8 @@ void convert_elements(const Tensor& src, const Tensor& dst, const Layout<2>& lay
   if (is_stored<float>(src.dtype()) && is_stored<float>(dst.dtype())) return convert_within<float>(src, dst);
   const Grid grid{dim3(blocks_for(layout.count, kThreads, dst.device())), dim3(kThreads)};
   core::visit(src.dtype(), [&]<class From>() {
-    launch("copy", convert_kernel<From>, grid, dst.device(), static_cast<const From*>(src.raw()), dst.raw(), dst.dtype(), layout);
+    launch("copy", convert_kernel<From>, grid, dst.device(), static_cast<const From*>(src.raw()), dst.raw(),
+           dst.dtype(), layout);
   });
 }
 
@@ -65,8 +103,10 @@ void copy_strided(const Tensor& src, const Tensor& dst) {
   if (dst.numel() == 0) return;
   const DeviceGuard guard(dst.device());
   const Layout<2> layout = collapse("copy", dst.shape(), {src.strides(), dst.strides()}, 1);
-  if (src.dtype() == dst.dtype()) move_elements(src, dst, layout);
-  else convert_elements(src, dst, layout);
+  if (src.dtype() == dst.dtype())
+    move_elements(src, dst, layout);
+  else
+    convert_elements(src, dst, layout);
 }
 
 }  // namespace tenor::cuda

@@ -122,6 +122,7 @@ __device__ __forceinline__ void offsets(const Layout<N>& layout, int64_t i, int6
 #pragma unroll
   for (int t = 0; t < N; ++t) at[t] = 0;
   const bool narrow = layout.count <= INT32_MAX;
+#pragma unroll 1
   for (int d = layout.ndim - 1; d >= 0; --d) {
     const int64_t next = d == 0 ? 0 : narrow ? divide(static_cast<uint32_t>(i), layout.divider[d]) : i / layout.size[d];
     const int64_t along = i - next * layout.size[d];
@@ -129,6 +130,16 @@ __device__ __forceinline__ void offsets(const Layout<N>& layout, int64_t i, int6
     for (int t = 0; t < N; ++t) at[t] += along * layout.stride[t][d];
     i = next;
   }
+}
+
+/// Likewise, with a shorter way for two dims, the most common.
+template <int N>
+__device__ __forceinline__ void plane_offsets(const Layout<N>& layout, int64_t i, int64_t (&at)[N]) {
+  if (layout.ndim != 2 || layout.count > INT32_MAX) return offsets(layout, i, at);
+  const auto n = static_cast<uint32_t>(i);
+  const uint32_t row = divide(n, layout.divider[1]), along = n - row * layout.divider[1].divisor;
+#pragma unroll
+  for (int t = 0; t < N; ++t) at[t] = row * layout.stride[t][0] + along * layout.stride[t][1];
 }
 
 /// A thread's first unit in its block.
@@ -141,15 +152,9 @@ struct UnitPlace {
 template <int N>
 __device__ __forceinline__ void scattered_offsets(const Layout<N>& layout, const RowBlocks<N>& blocks, int64_t unit,
                                                   int64_t (&at)[N]) {
-  if (blocks.plane) {
-    const uint32_t row = divide(static_cast<uint32_t>(unit), layout.divider[1]),
-                   along = static_cast<uint32_t>(unit) - row * layout.divider[1].divisor;
+  if (blocks.plane) return plane_offsets(layout, unit, at);
 #pragma unroll
-    for (int t = 0; t < N; ++t) at[t] = row * layout.stride[t][0] + along * layout.stride[t][1];
-  } else {
-#pragma unroll
-    for (int t = 0; t < N; ++t) at[t] = offset_of(layout, t, unit);
-  }
+  for (int t = 0; t < N; ++t) at[t] = offset_of(layout, t, unit);
 }
 template <int N>
 __device__ __forceinline__ UnitPlace<N> unit_place(const Layout<N>& layout, const RowBlocks<N>& blocks, int a_block) {

@@ -221,15 +221,23 @@ __global__ void __launch_bounds__(kPointwiseThreads) mixed_kernel(const __grid_c
 template <int I, class S0, class S>
 using OperandType = std::conditional_t<I == 0, S0, S>;
 
+/// An operand of a unit as it lies in memory: a vector, or one element for all its places. They share no register: put
+/// into a vector's place, an element of 16 bits would be one half of a word of either, and each load be waited for to
+/// put the halves together before the next one starts.
+template <class S, int V>
+struct Fetched {
+  Pack<S, V> vector;
+  S single;
+};
 /// Operand I of a unit in the compute type.
 template <int I, class S, class T, int V>
-__device__ __forceinline__ void widen_operand(const PointwiseArgs& a, const Pack<S, V>& pack, T (&x)[V]) {
-  if (a.access[I] == Access::kVector) return widen_pack(pack, x);
+__device__ __forceinline__ void widen_operand(const PointwiseArgs& a, const Fetched<S, V>& from, T (&x)[V]) {
+  if (a.access[I] == Access::kVector) return widen_pack(from.vector, x);
   T one;
   if (a.access[I] == Access::kConstant)
     memcpy(&one, &a.constant[I], sizeof(T));
   else
-    one = convert<T>(pack.at[0]);
+    one = convert<T>(from.single);
 #pragma unroll
   for (int v = 0; v < V; ++v) x[v] = one;
 }
@@ -238,44 +246,43 @@ template <int V, class S>
 __device__ __forceinline__ void load_elements(const void* data, int64_t at, Pack<S, V>& pack) {
   load_bytes<V* static_cast<int>(sizeof(S))>(static_cast<const S*>(data) + at, reinterpret_cast<uint32_t*>(&pack));
 }
-template <int I, class S, int V>
-__device__ __forceinline__ void fetch(const PointwiseArgs& a, int64_t at, Pack<S, V>& pack) {
-  if (a.access[I] == Access::kVector)
-    load_elements<V>(a.in[I], at, pack);
-  else if (a.access[I] == Access::kSplat)
-    pack.at[0] = static_cast<const S*>(a.in[I])[at];
+/// Operand I, if that is how it is fetched.
+template <int I, Access A, class S, int V>
+__device__ __forceinline__ void fetch(const PointwiseArgs& a, int64_t at, Fetched<S, V>& to) {
+  if (a.access[I] != A) return;
+  if constexpr (A == Access::kVector)
+    load_elements<V>(a.in[I], at, to.vector);
+  else
+    to.single = static_cast<const S*>(a.in[I])[at];
 }
 
-/// The operands of one unit as they lie in memory.
+/// The operands of one unit.
 template <class S0, class S, int N, int V>
 struct Unit {
-  Pack<S0, V> first;
-  Pack<S, V> rest[N > 1 ? N - 1 : 1];
-  int64_t to;
+  Fetched<S0, V> first;
+  Fetched<S, V> rest[N > 1 ? N - 1 : 1];
 };
-/// The offsets of this thread's unit k blocks of threads behind its first one.
-template <int V>
-__device__ __forceinline__ void unit_offsets(const PointwiseArgs& a, const UnitPlace<kPointwiseInputs + 1>& p, int k,
+template <Access A, class S0, class S, int N, int V>
+__device__ __forceinline__ void fetch_unit(const PointwiseArgs& a, const int64_t (&at)[kPointwiseInputs + 1],
+                                           Unit<S0, S, N, V>& u) {
+  fetch<0, A>(a, at[0], u.first);
+  if constexpr (N > 1) fetch<1, A>(a, at[1], u.rest[0]);
+  if constexpr (N > 2) fetch<2, A>(a, at[2], u.rest[1]);
+}
+/// The offsets of a unit. kFlat: the walk has one dim.
+template <bool kFlat, int V>
+__device__ __forceinline__ void unit_offsets(const PointwiseArgs& a, int64_t unit,
                                              int64_t (&at)[kPointwiseInputs + 1]) {
-  if (!a.blocks.linear) return scattered_offsets(a.layout, a.blocks, p.unit + k * kPointwiseThreads, at);
+  if constexpr (kFlat) {
 #pragma unroll
-  for (int t = 0; t <= kPointwiseInputs; ++t) {
-    const bool moves = t == kPointwiseInputs || a.access[t] == Access::kVector;
-    at[t] = p.at[t] + (moves ? k * kPointwiseThreads * V : 0);
+    for (int t = 0; t <= kPointwiseInputs; ++t)
+      at[t] = t == kPointwiseInputs || a.access[t] == Access::kVector ? unit * V : 0;
+  } else {
+    plane_offsets(a.layout, unit, at);
   }
 }
-template <class S0, class S, int N, int V>
-__device__ __forceinline__ void fetch_unit(const PointwiseArgs& a, const UnitPlace<kPointwiseInputs + 1>& p, int k,
-                                           Unit<S0, S, N, V>& u) {
-  int64_t at[kPointwiseInputs + 1];
-  unit_offsets<V>(a, p, k, at);
-  u.to = at[kPointwiseInputs];
-  fetch<0>(a, at[0], u.first);
-  if constexpr (N > 1) fetch<1>(a, at[1], u.rest[0]);
-  if constexpr (N > 2) fetch<2>(a, at[2], u.rest[1]);
-}
 template <class T, class SR, class R, class S0, class S, int N, int V, class F>
-__device__ __forceinline__ void finish(const PointwiseArgs& a, const F& f, const Unit<S0, S, N, V>& u) {
+__device__ __forceinline__ void finish(const PointwiseArgs& a, const F& f, const Unit<S0, S, N, V>& u, int64_t to) {
   T x[N][V];
   widen_operand<0>(a, u.first, x[0]);
   if constexpr (N > 1) widen_operand<1>(a, u.rest[0], x[1]);
@@ -284,7 +291,7 @@ __device__ __forceinline__ void finish(const PointwiseArgs& a, const F& f, const
 #pragma unroll
   for (int v = 0; v < V; ++v) values[v] = static_cast<R>(apply<N, V>(f, x, v));
   const Pack<SR, V> y = convert_pack<SR>(values);
-  store_bytes<V* static_cast<int>(sizeof(SR))>(static_cast<SR*>(a.out) + u.to, reinterpret_cast<const uint32_t*>(&y));
+  store_bytes<V* static_cast<int>(sizeof(SR))>(static_cast<SR*>(a.out) + to, reinterpret_cast<const uint32_t*>(&y));
 }
 
 /// One element outside the units; every operand moves by single elements there.
@@ -305,26 +312,24 @@ __device__ __forceinline__ void finish_scalar(const PointwiseArgs& a, const F& f
   static_cast<SR*>(a.out)[at] = convert<SR>(static_cast<R>(apply<N, 1>(f, x, 0)));
 }
 
-/// Vectors a thread. Measured on an H200, bfloat16: with one operand 1, 2 and 4 reach 3.84, 3.87 and 4.16 TB/s of exp;
-/// with two, 2 and 4 reach 4.34 and 4.31 of add, and 3.5 and 3.1 of a row's bias. Streaming hints cost 10 percent of
-/// all.
-template <int N>
-inline constexpr int kSameUnits = N == 1 ? 4 : 2;
-
-/// Operand 0 is stored as S0, the others as S, the result as SR; V elements of S are 16 bytes.
-template <class S0, class S, class SR, class T, class R, int N, class F>
+/// Operand 0 is stored as S0, the others as S, the result as SR; V elements of S are 16 bytes. A unit a thread:
+/// measured on an H200 (bfloat16, TB/s), 1, 2 and 4 reach 4.21, 4.07 and 4.04 of a copy, 4.15, 3.98 and 3.97 of a row's
+/// bias, 4.36, 4.32 and 4.31 of add, as long as a unit's place takes few instructions. Streaming hints cost 10 percent
+/// of all.
+template <bool kFlat, class S0, class S, class SR, class T, class R, int N, class F>
 __global__ void __launch_bounds__(kPointwiseThreads) same_kernel(const __grid_constant__ PointwiseArgs a, const F f) {
-  constexpr int V = kVector<S>, U = kSameUnits<N>;
-  Unit<S0, S, N, V> units[U];
-  const auto p = unit_place(a.layout, a.blocks, kPointwiseThreads * U);
-  const auto has = [&](int k) { return p.unit + k * kPointwiseThreads < p.end; };
-#pragma unroll
-  for (int k = 0; k < U; ++k)
-    if (has(k)) fetch_unit(a, p, k, units[k]);
-#pragma unroll
-  for (int k = 0; k < U; ++k)
-    if (has(k)) finish<T, SR, R>(a, f, units[k]);
-  if (blockIdx.x == 0 && threadIdx.x < a.head + a.tail) finish_scalar<T, SR, R, S0, S, N>(a, f, scalar_place(a, V));
+  constexpr int V = kVector<S>;
+  const int64_t unit = blockIdx.x * int64_t{kPointwiseThreads} + threadIdx.x;
+  if (unit < a.units) {
+    int64_t at[kPointwiseInputs + 1];
+    unit_offsets<kFlat, V>(a, unit, at);
+    Unit<S0, S, N, V> u;
+    fetch_unit<Access::kVector>(a, at, u);
+    fetch_unit<Access::kSplat>(a, at, u);
+    finish<T, SR, R>(a, f, u, at[kPointwiseInputs]);
+  }
+  if constexpr (kFlat)
+    if (blockIdx.x == 0 && threadIdx.x < a.head + a.tail) finish_scalar<T, SR, R, S0, S, N>(a, f, scalar_place(a, V));
 }
 
 /// The storage types with a kernel of their own, by compute type.
@@ -340,6 +345,11 @@ template <>
 struct SameStored<int64_t> {
   using List = Types<int64_t, int32_t, int8_t, uint8_t>;
 };
+
+/// Blocks for that many units; one at least, for the places outside them.
+inline int64_t unit_blocks(int64_t units, int64_t a_block) {
+  return std::max<int64_t>((units + a_block - 1) / a_block, 1);
+}
 
 template <class F>
 void launch_units(const PointwiseCall& call, int64_t blocks, void (*kernel)(PointwiseArgs, F),
@@ -360,9 +370,11 @@ template <class S0, class S, class T, class R, int N, class F>
 bool run_same(const PointwiseCall& call, PointwiseWalk& walk, const F& f) {
   using SR = std::conditional_t<std::is_same_v<R, bool>, bool, S>;
   if (!cut_pointwise(walk, kVector<S>)) return false;
-  const int64_t blocks =
-      std::max<int64_t>(lay_blocks(walk.args.layout, kPointwiseThreads * kSameUnits<N>, walk.args.blocks), 1);
-  launch_units<F>(call, blocks, same_kernel<S0, S, SR, T, R, N, F>, walk.args, f);
+  const int64_t blocks = unit_blocks(walk.args.units, kPointwiseThreads);
+  launch_units<F>(
+      call, blocks,
+      walk.args.layout.ndim == 1 ? same_kernel<true, S0, S, SR, T, R, N, F> : same_kernel<false, S0, S, SR, T, R, N, F>,
+      walk.args, f);
   return true;
 }
 template <class T, class R, int N, class F, class... S>
@@ -372,10 +384,11 @@ bool run_any_same(Types<S...>, const PointwiseCall& call, PointwiseWalk& walk, c
 
 template <class T, class R, int N, class F>
 void run_mixed(const PointwiseCall& call, PointwiseWalk& walk, const F& f) {
-  const auto blocks = [&](int64_t a_block) { return std::max<int64_t>((walk.args.units + a_block - 1) / a_block, 1); };
   if (cut_pointwise(walk, 4))
-    return launch_units<F>(call, blocks(kPointwiseThreads * kMixedUnits<4>), mixed_kernel<T, R, N, 4, F>, walk.args, f);
-  launch_units<F>(call, blocks(kPointwiseThreads * kMixedUnits<1>), mixed_kernel<T, R, N, 1, F>, walk.args, f);
+    return launch_units<F>(call, unit_blocks(walk.args.units, kPointwiseThreads * kMixedUnits<4>),
+                           mixed_kernel<T, R, N, 4, F>, walk.args, f);
+  launch_units<F>(call, unit_blocks(walk.args.units, kPointwiseThreads * kMixedUnits<1>), mixed_kernel<T, R, N, 1, F>,
+                  walk.args, f);
 }
 
 /// Runs f over a call whose operands' dtypes are Stored<T>::List's and whose result's is Stored<R>::List's.

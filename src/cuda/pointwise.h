@@ -46,7 +46,6 @@ struct PointwiseArgs {
   int64_t units;
   int head, tail;                       ///< places before the first unit and behind the last, of a one-dimensional walk
   Layout<kPointwiseInputs + 1> layout;  ///< of units; the result comes last
-  RowBlocks<kPointwiseInputs + 1> blocks;
 };
 
 /// A call with its dims collapsed, to be cut into units.

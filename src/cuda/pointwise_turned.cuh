@@ -39,7 +39,7 @@ inline bool turn_call(const PointwiseCall& call, int tile_rows, int tile_columns
 
 /// The formula over one tile. Units are vectors of the result; those of the other operand are on their way while the
 /// tile fills.
-template <class S, class T, class R, bool Whole, class F>
+template <class S, class T, class R, Fit kFit, class F>
 __device__ __forceinline__ void finish_turned(const TurnedCall& call, const TurnPlace<3>& p, S* result, const F& f) {
   using Tile = TurnTile<S>;
   constexpr int E = Tile::E, kAtOnce = 4, kUnits = Tile::kRows * Tile::kColumnVectors;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void finish_turned(const TurnedCall& call, const Turn
   const S* other = static_cast<const S*>(call.other) + p.at[2];
   const auto row = [&](int unit) { return p.row + unit / Tile::kColumnVectors; };
   const auto column = [&](int unit) { return p.column + unit % Tile::kColumnVectors * E; };
-  const auto inside = [&](int unit) { return Whole || (row(unit) < t.rows && column(unit) < t.columns); };
+  const auto inside = [&](int unit) { return kFit == Fit::kWhole || (row(unit) < t.rows && column(unit) < t.columns); };
   Pack<S, E> others[kAtOnce];
   const auto fetch = [&](int begin) {
 #pragma unroll
@@ -59,7 +59,7 @@ __device__ __forceinline__ void finish_turned(const TurnedCall& call, const Turn
     }
   };
   fetch(threadIdx.x);
-  load_turned<S, Whole>(tile, static_cast<const S*>(call.across) + p.at[0], t, p.row, p.column);
+  load_turned<S, kFit>(tile, static_cast<const S*>(call.across) + p.at[0], t, p.row, p.column);
   __syncthreads();
   for (int begin = threadIdx.x; begin < kUnits; begin += kAtOnce * Tile::kThreads) {
     if (begin >= kAtOnce * Tile::kThreads) fetch(begin);
@@ -85,10 +85,10 @@ __global__ void __launch_bounds__(TurnTile<S>::kThreads)
     turned_kernel(const __grid_constant__ TurnedCall call, S* result, const F f) {
   static_assert(TurnTile<S>::kRows * TurnTile<S>::kColumnVectors % (4 * TurnTile<S>::kThreads) == 0);
   const TurnPlace<3> p = turn_place<S>(call.turn);
-  if (p.whole)
-    finish_turned<S, T, R, true>(call, p, result, f);
+  if (p.fit == Fit::kWhole)
+    finish_turned<S, T, R, Fit::kWhole>(call, p, result, f);
   else
-    finish_turned<S, T, R, false>(call, p, result, f);
+    finish_turned<S, T, R, Fit::kVectors>(call, p, result, f);
 }
 
 /// Whether run_turned takes that call.

@@ -36,13 +36,22 @@ struct TurnTile {
   static __device__ int slot(int r, int c) { return r * kColumnVectors + (c ^ (r / E % kColumnVectors)); }
 };
 
+/// What a tile's accesses may take for granted.
+enum class Fit : uint8_t {
+  kWhole,    ///< the tile is full and aligned
+  kVectors,  ///< aligned, and the sizes whole vectors: a vector that begins inside ends there
+  kElements,
+};
+
 /// E elements along the source's dense dim, from row `row` of column `column`.
-template <class T, bool Whole, int N>
+template <class T, Fit F, int N>
 __device__ __forceinline__ Pack<T, kVector<T>> load_column(const T* source, const Turn<N>& t, int64_t row,
                                                            int64_t column) {
   constexpr int E = kVector<T>;
-  if constexpr (Whole) {
+  if constexpr (F == Fit::kWhole) {
     return load_pack<E>(source + row + column * t.source_step);
+  } else if constexpr (F == Fit::kVectors) {
+    return row < t.rows && column < t.columns ? load_pack<E>(source + row + column * t.source_step) : Pack<T, E>{};
   } else {
     Pack<T, E> out;
 #pragma unroll
@@ -51,13 +60,13 @@ __device__ __forceinline__ Pack<T, kVector<T>> load_column(const T* source, cons
     return out;
   }
 }
-template <class T, bool Whole>
+template <class T, Fit F>
 __device__ __forceinline__ void store_row(T* result, const Turn<2>& t, int64_t row, int64_t column,
                                           const Pack<T, kVector<T>>& x) {
   constexpr int E = kVector<T>;
   T* p = result + row * t.row_step[1] + column;
-  if constexpr (Whole) {
-    store_pack<E>(p, x);
+  if constexpr (F != Fit::kElements) {
+    if (F == Fit::kWhole || (row < t.rows && column < t.columns)) store_pack<E>(p, x);
   } else {
     if (row >= t.rows) return;
 #pragma unroll
@@ -67,7 +76,7 @@ __device__ __forceinline__ void store_row(T* result, const Turn<2>& t, int64_t r
 }
 
 /// Fills the tile that starts at (row, column), turned: slot(r, c) holds E elements of row r.
-template <class T, bool Whole, int N>
+template <class T, Fit F, int N>
 __device__ __forceinline__ void load_turned(Pack<T, kVector<T>>* tile, const T* source, const Turn<N>& t, int64_t row,
                                             int64_t column) {
   using Tile = TurnTile<T>;
@@ -76,7 +85,7 @@ __device__ __forceinline__ void load_turned(Pack<T, kVector<T>>* tile, const T* 
     const int r = q % Tile::kRowVectors, c = q / Tile::kRowVectors;
     Pack<T, E> in[E];
 #pragma unroll
-    for (int j = 0; j < E; ++j) in[j] = load_column<T, Whole>(source, t, row + r * E, column + c * E + j);
+    for (int j = 0; j < E; ++j) in[j] = load_column<T, F>(source, t, row + r * E, column + c * E + j);
 #pragma unroll
     for (int i = 0; i < E; ++i) {
       Pack<T, E> out;
@@ -91,7 +100,7 @@ __device__ __forceinline__ void load_turned(Pack<T, kVector<T>>* tile, const T* 
 template <int N>
 struct TurnPlace {
   int64_t row, column, at[N];
-  bool whole;  ///< and aligned
+  Fit fit;
 };
 template <class T, int N>
 __device__ __forceinline__ TurnPlace<N> turn_place(const Turn<N>& t) {
@@ -101,32 +110,38 @@ __device__ __forceinline__ TurnPlace<N> turn_place(const Turn<N>& t) {
   p.column = blockIdx.x % t.column_tiles * Tile::kColumns;
   p.row = rest % t.row_tiles * Tile::kRows;
   offsets(t.outer, rest / t.row_tiles, p.at);
-  p.whole = t.aligned && p.row + Tile::kRows <= t.rows && p.column + Tile::kColumns <= t.columns;
+  const bool full = p.row + Tile::kRows <= t.rows && p.column + Tile::kColumns <= t.columns,
+             vectors = t.rows % Tile::E == 0 && t.columns % Tile::E == 0;
+  p.fit = !t.aligned ? Fit::kElements : full ? Fit::kWhole : vectors ? Fit::kVectors : Fit::kElements;
   return p;
 }
 
-template <class T, bool Whole>
+template <class T, Fit F>
 __device__ __forceinline__ void turn_tile(const T* source, T* result, const Turn<2>& t, int64_t row, int64_t column) {
   using Tile = TurnTile<T>;
   extern __shared__ uint4 shared[];
   auto* tile = reinterpret_cast<Pack<T, Tile::E>*>(shared);
-  load_turned<T, Whole>(tile, source, t, row, column);
+  load_turned<T, F>(tile, source, t, row, column);
   __syncthreads();
   for (int q = threadIdx.x; q < Tile::kRows * Tile::kColumnVectors; q += Tile::kThreads) {
     const int r = q / Tile::kColumnVectors, c = q % Tile::kColumnVectors;
-    store_row<T, Whole>(result, t, row + r, column + c * Tile::E, tile[Tile::slot(r, c)]);
+    store_row<T, F>(result, t, row + r, column + c * Tile::E, tile[Tile::slot(r, c)]);
   }
 }
 
-/// A block turns one tile: by whole vectors where it is full and everything aligned, else element by element.
+/// A block turns one tile: by vectors where it can, else element by element.
 template <class T>
 __global__ void __launch_bounds__(TurnTile<T>::kThreads)
     turn_kernel(const T* source, T* result, const __grid_constant__ Turn<2> t) {
   const TurnPlace<2> p = turn_place<T>(t);
-  if (p.whole)
-    turn_tile<T, true>(source + p.at[0], result + p.at[1], t, p.row, p.column);
+  source += p.at[0];
+  result += p.at[1];
+  if (p.fit == Fit::kWhole)
+    turn_tile<T, Fit::kWhole>(source, result, t, p.row, p.column);
+  else if (p.fit == Fit::kVectors)
+    turn_tile<T, Fit::kVectors>(source, result, t, p.row, p.column);
   else
-    turn_tile<T, false>(source + p.at[0], result + p.at[1], t, p.row, p.column);
+    turn_tile<T, Fit::kElements>(source, result, t, p.row, p.column);
 }
 
 /// The dim of a collapsed layout along which the source (tensor 0) is dense while the result (1) is dense along the

@@ -131,17 +131,19 @@ TEST(Pointwise, WidthsNeedStridesAndAlignment) {
   EXPECT_TRUE(fits(call_of({7}, float32, 0, 3, {1}), 1));
 }
 
-TEST(Pointwise, BlocksFollowLongRows) {
+TEST(RowBlocks, FollowLongRows) {
+  RowBlocks<kPointwiseInputs + 1> blocks;
   PointwiseWalk walk = walk_pointwise(call_of({100, 4096}, bfloat16, 0, 0, {0, 1}));
   ASSERT_TRUE(cut_pointwise(walk, 8));
-  EXPECT_EQ(lay_blocks(walk.args.layout, 512, walk.args.blocks), 100);
-  EXPECT_EQ(walk.args.blocks.row_units, 512);
-  EXPECT_EQ(walk.args.blocks.rows.count, 100);
-  EXPECT_EQ(walk.args.blocks.rows.stride[kPointwiseInputs][0], 4096);
+  EXPECT_EQ(lay_blocks(walk.args.layout, 512, blocks), 100);
+  EXPECT_EQ(blocks.row_units, 512);
+  EXPECT_EQ(blocks.rows.count, 100);
+  EXPECT_EQ(blocks.rows.stride[kPointwiseInputs][0], 4096);
+  RowBlocks<kPointwiseInputs + 1> shared;
   PointwiseWalk narrow = walk_pointwise(call_of({100, 64}, bfloat16, 0, 0, {0, 1}));
   ASSERT_TRUE(cut_pointwise(narrow, 8));
-  EXPECT_EQ(lay_blocks(narrow.args.layout, 512, narrow.args.blocks), 2);
-  EXPECT_EQ(narrow.args.blocks.row_units, 0) << "short rows share a block";
+  EXPECT_EQ(lay_blocks(narrow.args.layout, 512, shared), 2);
+  EXPECT_EQ(shared.row_units, 0) << "short rows share a block";
 }
 
 }  // namespace

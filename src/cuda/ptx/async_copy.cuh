@@ -13,7 +13,12 @@ __device__ __forceinline__ void async_copy_16_once(void* dst, const void* src, b
                "r"(valid ? 16 : 0)
                : "memory");
 }
-/// Likewise through L1, for data that other warps read too.
+/// The first `bytes` of 16, past L1, and zeros behind them.
+__device__ __forceinline__ void async_copy_16_part(void* dst, const void* src, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(dst)), "l"(src), "r"(bytes)
+               : "memory");
+}
+/// All of them or none as above, through L1, for data that other warps read too.
 __device__ __forceinline__ void async_copy_16(void* dst, const void* src, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(dst)), "l"(src), "r"(valid ? 16 : 0)
                : "memory");

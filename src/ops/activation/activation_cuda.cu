@@ -4,6 +4,7 @@
 
 #include "src/core/visit.h"
 #include "src/cuda/convert.cuh"
+#include "src/cuda/gelu.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/cuda/vector.cuh"
@@ -25,23 +26,6 @@ __device__ __forceinline__ T sigmoid(T v) {
   return (v < T(0) ? e : T(1)) / (T(1) + e);
 }
 
-/// P(N(0,1) <= v). The fast form is within 2e-7 of it, relative: the Chebyshev fit of Press et al., "Numerical Recipes
-/// in C", 2nd edition, section 6.2 (erfcc).
-template <bool kFast, class T>
-__device__ __forceinline__ T normal_cdf(T v) {
-  if constexpr (kFast) {
-    constexpr float kTerms[] = {0.17087277f,  -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
-                                -0.18628806f, 0.09678418f,  0.37409196f, 1.00002368f,  -1.26551223f};
-    const float z = fabsf(v) * 0.70710678f, t = __fdividef(1.0f, fmaf(0.5f, z, 1.0f));
-    float sum = kTerms[0];
-#pragma unroll
-    for (int i = 1; i < 10; ++i) sum = fmaf(sum, t, kTerms[i]);
-    const float tail = 0.5f * t * __expf(fmaf(-z, z, sum));
-    return v < 0 ? tail : 1.0f - tail;
-  }
-  return normcdf(v);
-}
-
 /// v * weight, where the weight falls to 0 at -inf faster than v grows.
 template <class T>
 __device__ __forceinline__ T weighted(T v, T weight) {
@@ -57,7 +41,8 @@ struct Silu {
 struct Gelu {
   template <bool kFast, class T>
   static __device__ T of(T v) {
-    return weighted(v, normal_cdf<kFast>(v));
+    if constexpr (kFast) return gelu_short(v);
+    return weighted(v, normcdf(v));
   }
 };
 /// (1 + tanh(u)) / 2 is sigmoid(2 u), which does not cancel where tanh nears -1.

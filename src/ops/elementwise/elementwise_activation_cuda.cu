@@ -1,3 +1,4 @@
+#include "src/cuda/gelu.cuh"
 #include "src/ops/elementwise/elementwise_kernels.cuh"
 
 namespace tenor::elementwise {
@@ -30,41 +31,44 @@ __device__ T hardswish_of(T v) {
 }
 
 // Formulas of approximate functions, for results of 16 bits.
-__device__ float exp2_short(float v) {
-  float y;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(v));
-  return y;
-}
-__device__ float sigmoid_short(float v) { return __fdividef(1.f, 1.f + exp2_short(v * -1.44269504f)); }
-/// The normal distribution's upper tail at |v| is exp(-v^2 / 2) times a polynomial in 1 / (1 + 0.54 t), t = |v| / sqrt 2:
-/// a least-squares fit, reweighted towards the smallest relative error, 4e-5 for t < 9.6.
-__device__ float gelu_short(float v) {
-  const float t = fabsf(v), u = __fdividef(1.f, fmaf(0.54f * 0.70710678f, t, 1.f));
-  float p = fmaf(-0.17879215f, u, 0.36850714f);
-  p = fmaf(p, u, 0.19054623f);
-  p = fmaf(p, u, 0.31565759f);
-  p = fmaf(p, u, 0.30404247f);
-  const float tail = 0.5f * p * u * exp2_short(v * v * -0.72134752f);
-  return gated(v, v > 0.f ? 1.f - tail : tail);
+__device__ float sigmoid_short(float v) { return __fdividef(1.f, 1.f + cuda::exp2_approx(v * -1.44269504f)); }
+template <class T>
+__device__ T gelu_of(T v) {
+  if constexpr (std::is_same_v<T, float>) return cuda::gelu_full(v);
+  return gated(v, normcdf(v));
 }
 
 template <class T>
 bool floats(const CudaCall& c) {
   const T p = c.params ? static_cast<T>(c.params[0]) : T(0);
   switch (c.op) {
-    case Op::kLeakyRelu: return one<T>(c, [p] __device__(T v) { return v > T(0) ? v : v * p; });
-    case Op::kElu: return one<T>(c, [p] __device__(T v) { return v > T(0) ? v : p * expm1(v); });
-    case Op::kSilu: return one<T>(c, [] __device__(T v) { return gated(v, sigmoid_of(v)); },
-                                  [] __device__(float v) { return gated(v, sigmoid_short(v)); });
-    case Op::kGelu: return one<T>(c, [] __device__(T v) { return gated(v, normcdf(v)); }, [] __device__(float v) { return gelu_short(v); });
+    case Op::kLeakyRelu:
+      return one<T>(c, [p] __device__(T v) { return v > T(0) ? v : v * p; });
+    case Op::kElu:
+      return one<T>(c, [p] __device__(T v) { return v > T(0) ? v : p * expm1(v); });
+    case Op::kSilu:
+      return one<T>(
+          c, [] __device__(T v) { return gated(v, sigmoid_of(v)); },
+          [] __device__(float v) { return gated(v, sigmoid_short(v)); });
+    case Op::kGelu:
+      return one<T>(
+          c, [] __device__(T v) { return gelu_of(v); }, [] __device__(float v) { return cuda::gelu_short(v); });
     // 0.5 (1 + tanh z) = sigmoid(2 z), without the cancellation at z < 0.
-    case Op::kGeluTanh: return one<T>(c, [] __device__(T v) {
-      return gated(v, sigmoid_of(T(1.5957691216057307117598) * (v * v * v * T(0.044715) + v)));
-    }, [] __device__(float v) { return gated(v, sigmoid_short(1.59576912f * (v * v * v * 0.044715f + v))); });
-    case Op::kSoftplus: return one<T>(c, [p] __device__(T v) { return softplus_of(v, p); });
-    case Op::kMish: return one<T>(c, [] __device__(T v) { return mish_of(v); });
-    case Op::kHardswish: return one<T>(c, [] __device__(T v) { return hardswish_of(v); });
-    default: return false;
+    case Op::kGeluTanh:
+      return one<T>(
+          c,
+          [] __device__(T v) {
+            return gated(v, sigmoid_of(T(1.5957691216057307117598) * (v * v * v * T(0.044715) + v)));
+          },
+          [] __device__(float v) { return gated(v, sigmoid_short(1.59576912f * (v * v * v * 0.044715f + v))); });
+    case Op::kSoftplus:
+      return one<T>(c, [p] __device__(T v) { return softplus_of(v, p); });
+    case Op::kMish:
+      return one<T>(c, [] __device__(T v) { return mish_of(v); });
+    case Op::kHardswish:
+      return one<T>(c, [] __device__(T v) { return hardswish_of(v); });
+    default:
+      return false;
   }
 }
 

@@ -1,6 +1,7 @@
 // Reductions along columns: a thread takes a few neighbouring outputs, and walks down.
 #pragma once
 
+#include "src/core/type_name.h"
 #include "src/ops/reduce/reduce_kernels.cuh"
 
 namespace tenor::reduce {
@@ -49,8 +50,8 @@ __device__ __forceinline__ void fold_column(const Op& op, const Pack<T, V> (&x)[
 #pragma unroll
     for (int k = 0; k < N; ++k) near[k] = x[k].at[v];
     const int64_t first = element_of<false, kShort>(leaf, 0);
-    if (is_there(0, 0))
-      op.template fold_group<N>(acc, near, first, kFull ? N : static_cast<int>(min(count - first, int64_t{N})));
+    const int n = kFull ? N : static_cast<int>(min(count - first, int64_t{N}));
+    if (n > 0) op.take(acc, op.template largest<N>(near, n), first);
   } else if constexpr (!kOrdered) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
@@ -78,6 +79,19 @@ __device__ __forceinline__ void fold_column(const Op& op, const Pack<T, V> (&x)[
   }
 }
 
+/// The elements of two neighbouring columns at once.
+template <int V, bool kShort, class T, class Op, class A, int N>
+__device__ __forceinline__ void fold_column_pair(const Op& op, const Pack<T, V> (&x)[N], int v, int64_t leaf,
+                                                 A (&acc)[V]) {
+  uint32_t pairs[N];
+#pragma unroll
+  for (int k = 0; k < N; ++k) pairs[k] = reinterpret_cast<const uint32_t*>(&x[k])[v / 2];
+  if constexpr (kHasGroups<Op>)
+    op.fold_pairs(acc[v], acc[v + 1], pairs, element_of<false, kShort>(leaf, 0));
+  else
+    op.fold_pairs(acc[v], acc[v + 1], pairs);
+}
+
 /// Loads the leaves from `leaf` on, and takes in those of each column.
 template <int V, Walk W, bool kShort, bool kFull, class T, class Op, class S, class A>
 __device__ __forceinline__ void step_down(const Op& op, const Shape& shape, const T* __restrict__ from, int64_t leaf,
@@ -90,9 +104,54 @@ __device__ __forceinline__ void step_down(const Op& op, const Shape& shape, cons
     const int64_t i = element_of<Op::Core::kOrdered, kShort>(leaf + k / kE, k % kE);
     if (kFull || i < shape.count) pack[k] = load_pack<V>(from + offset<W>(shape, i));
   }
+  if constexpr (kFull && V % 2 == 0 && HasPairs<Op, A>) {
+#pragma unroll
+    for (int v = 0; v < V; v += 2) fold_column_pair<V, kShort>(op, pack, v, leaf, acc);
+  } else {
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      fold_column<V, kShort, kFull>(op, pack, v, leaf, shape.count, shift[v], acc[v], counter[v]);
+  }
+}
+
+/// Sums or means of T in one access; false where they do not lie so, or end as something else.
+template <class T, int V, class A>
+__device__ __forceinline__ bool store_together(const A (&value)[V], int64_t step, int64_t to, const Result& result) {
+  const FinishKind kind = result.finish.kind;
+  T* out = static_cast<T*>(result.out) + to;
+  if (result.finish.out != core::kDTypeOf<T> || (kind != FinishKind::kNone && kind != FinishKind::kMean) || step != 1 ||
+      reinterpret_cast<uintptr_t>(out) % sizeof(Pack<T, V>) != 0)
+    return false;
+  A y[V];
 #pragma unroll
   for (int v = 0; v < V; ++v)
-    fold_column<V, kShort, kFull>(op, pack, v, leaf, shape.count, shift[v], acc[v], counter[v]);
+    y[v] = kind == FinishKind::kMean ? value[v] / static_cast<A>(result.finish.count) : value[v];
+  cuda::store_pack<V>(out, cuda::convert_pack<T>(y));
+  return true;
+}
+
+/// What V neighbouring outputs from number `output` on end as: results, the first of them at `to`, or partial results.
+template <class T, int V, class Core, class A>
+__device__ __forceinline__ void store_columns(const Core& core, const A (&value)[V], const Shape& shape, int splits,
+                                              int split, int64_t output, int64_t to, const Result& result) {
+  if (splits > 1) {
+    A* partials = static_cast<A*>(result.partials) + split * shape.outputs + output;
+    constexpr bool kFours = sizeof(A) == 4 && V % 4 == 0;
+#pragma unroll
+    for (int v = 0; v < V; v += kFours ? 4 : 1) {
+      if constexpr (kFours)
+        cuda::store_pack<4>(partials + v, reinterpret_cast<const Pack<A, 4>&>(value[v]));
+      else
+        partials[v] = value[v];
+    }
+    return;
+  }
+  const int64_t step = shape.kept.ndim == 0 ? 0 : shape.kept.stride[1][shape.kept.ndim - 1];
+  if constexpr (Core::kOrdered && std::is_floating_point_v<A>) {
+    if (store_together<T>(value, step, to, result)) return;
+  }
+#pragma unroll
+  for (int v = 0; v < V; ++v) core.store(result, to + v * step, output + v, value[v]);
 }
 
 /// Thread blocks that must fit a multiprocessor together.
@@ -140,15 +199,7 @@ __global__ void __launch_bounds__(kThreads, kColumnResidents<T, Op, V>)
       if (valid) find_in_group<kL * kE, W>(op, shape, from + v, value[v]);
   }
   meet_down<V>(op.core, value, shared, grid.log_across);
-  if (!valid || ty != 0) return;
-  const int64_t step = shape.kept.ndim == 0 ? 0 : shape.kept.stride[1][shape.kept.ndim - 1];
-#pragma unroll
-  for (int v = 0; v < V; ++v) {
-    if (grid.splits > 1)
-      static_cast<A*>(result.partials)[split * shape.outputs + output + v] = value[v];
-    else
-      op.core.store(result, at[1] + v * step, output + v, value[v]);
-  }
+  if (valid && ty == 0) store_columns<T>(op.core, value, shape, grid.splits, split, output, at[1], result);
 }
 
 }  // namespace tenor::reduce

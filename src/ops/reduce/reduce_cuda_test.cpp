@@ -172,6 +172,67 @@ TEST_F(ReduceCuda, FollowsTheOrderWhereTheWorkIsSplit) {
     }
 }
 
+/// Matrices reduced along their columns: narrow ones and those whose rows are no whole vectors, which are copied into
+/// shared memory, and wide ones, of which a thread takes whole subtrees; more and fewer rows than blocks and pieces
+/// have.
+TEST_F(ReduceCuda, ColumnsFollowTheOrderBitForBit) {
+  Draw draw(12);
+  for (int64_t columns : {2, 3, 7, 8, 33, 64, 100, 257, 1001, 1024, 2056})
+    for (int64_t rows : {257, 1000, 1024, 5001, 20000})
+      for (DType dtype : {bfloat16, float16, float32, float64}) {
+        if (rows * columns > 300000) continue;
+        const int64_t first = draw.upto(1000);
+        const Tensor x = filled({rows, columns}, dtype,
+                                [&](int64_t i) { return static_cast<double>((i + first) * 7919 % 2003) / 512 - 1.9; });
+        const Tensor g = on_gpu(x);
+        const Tensor total = on_cpu(sum(g, {.dim = Dims{0}})), middle = on_cpu(mean(g, {.dim = Dims{0}}));
+        const Tensor again = on_cpu(sum(on_gpu(x), {.dim = Dims{0}}));
+        ASSERT_TRUE(same_bits(total, again));
+        for (int64_t c = 0; c < columns; c += 1 + columns / 9) {
+          std::vector<double> column;
+          for (int64_t r = 0; r < rows; ++r) column.push_back(at(x, r * columns + c));
+          const double want = dtype == float64 ? ordered_sum<double>(column) : ordered_sum<float>(column);
+          ASSERT_EQ(at(total, c), rounded(want, dtype)) << describe(x) << " column " << c;
+          const double share =
+              dtype == float64 ? want / static_cast<double>(rows) : static_cast<float>(want) / static_cast<float>(rows);
+          ASSERT_EQ(at(middle, c), rounded(share, dtype)) << describe(x) << " column " << c;
+        }
+      }
+}
+
+/// Extremes of 16-bit floats go two an instruction: zeros of both signs, NaN and infinities, along rows and columns.
+TEST_F(ReduceCuda, PairsOfHalvesKeepTheRulesOfExtremes) {
+  Draw draw(13);
+  for (DType dtype : {bfloat16, float16})
+    for (const Dims& shape : {Dims{40, 1024}, Dims{33, 8200}, Dims{1100, 72}, Dims{2048, 8}, Dims{9, 5000}}) {
+      const Tensor x = filled(shape, dtype, [&](int64_t i) {
+        const auto draws = draw.upto(2000);
+        return draws == 0   ? kNan
+               : draws == 1 ? kInf
+               : draws == 2 ? -kInf
+               : i % 3 == 0 ? -0.0
+               : draws % 5  ? 0.0
+                            : draw.normal();
+      });
+      const Tensor g = on_gpu(x);
+      for (int64_t dim : {0, 1}) {
+        const std::string what = describe(x) + " along " + std::to_string(dim);
+        const Tensor pairs[][2] = {{amax(g, {.dim = Dims{dim}}), amax(x, {.dim = Dims{dim}})},
+                                   {amin(g, {.dim = Dims{dim}}), amin(x, {.dim = Dims{dim}})},
+                                   {argmax(g, {.dim = dim}), argmax(x, {.dim = dim})},
+                                   {argmin(g, {.dim = dim}), argmin(x, {.dim = dim})}};
+        for (const auto& pair : pairs) {
+          const Tensor got = on_cpu(pair[0]);
+          for (int64_t i = 0; i < got.numel(); ++i) {
+            const double a = at(got, i), b = at(pair[1], i);
+            ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b)))
+                << what << " at " << i << ": " << a << ", want " << b;
+          }
+        }
+      }
+    }
+}
+
 /// Both devices' results of one call: exact for what is not a float, else within the CPU tests' tolerance.
 void expect_alike(const char* name, const Tensor& x, const Dims& dims, const Tensor& got, const Tensor& want) {
   const double tolerance = want.dtype() == float64    ? 1e-12

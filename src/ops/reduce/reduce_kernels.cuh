@@ -22,18 +22,29 @@ inline constexpr int kChain = cuda::kOrderChain;
 /// Operators that take neighbours as one and find the place in them later.
 template <class Op>
 inline constexpr bool kHasGroups = requires {
-  &Op::is_at;
+  &Op::is_level;
 };
 /// Operators that take V elements of T by fewer instructions than one by one.
 template <class Op, class T, int V>
 inline constexpr bool kHasPacks = requires(const Op& op, typename Op::Core::Acc& acc, const T (&x)[V]) {
   op.fold_packed(acc, x);
 };
+/// Operators that take two neighbouring columns by fewer instructions than one by one.
+template <class Op, class A>
+concept HasPairs = requires(const Op& op, A& acc, const uint32_t (&pairs)[1]) {
+  op.fold_pairs(acc, acc, pairs);
+}
+|| requires(const Op& op, A& acc, const uint32_t (&pairs)[1]) { op.fold_pairs(acc, acc, pairs, int64_t{0}); };
 /// Operators that take a whole leaf at once.
 template <class Op>
 inline constexpr bool kHasLeaves = requires {
   &Op::fold_leaf;
 };
+
+/// Operators of floats whose order shows and whose elements cost an addition or a product.
+template <class T, class Op>
+inline constexpr bool kIsPlain = Op::Core::kOrdered&& std::is_floating_point_v<typename Op::Core::Acc>&&
+    std::is_same_v<decltype(std::declval<const Op&>().shift(0, static_cast<const T*>(nullptr), true)), NoShift>;
 
 /// The offset in x of element i of any sequence. One copy of it a module: inlined into unrolled loops it would be most
 /// of their code.
@@ -91,26 +102,19 @@ __device__ __forceinline__ Pack<T, V> load(const Shape& shape, const T* __restri
   }
 }
 
-/// The place of the extreme in the vector of V neighbours that holds it.
-template <int V, Walk W, class T, class Op, class A>
-__device__ __forceinline__ void find_in_vector(const Op& op, const Shape& shape, const T* __restrict__ from, A& value) {
-  if (V == 1 || value.index == INT64_MAX) return;
-  const Pack<T, V> x = load<V, W>(shape, from, value.index);
-  int place = 0;
-#pragma unroll
-  for (int j = V - 1; j > 0; --j)
-    if (value.index + j < shape.count && op.is_at(value, x.at[j])) place = j;
-  value.index += op.is_at(value, x.at[0]) ? 0 : place;
-}
-
-/// The place of the extreme in the group of N neighbours that holds it.
+/// The place of the extreme in the group of N neighbours that holds it. All of them are read at once.
 template <int N, Walk W, class T, class Op, class A>
 __device__ __forceinline__ void find_in_group(const Op& op, const Shape& shape, const T* __restrict__ from, A& value) {
   if (value.index == INT64_MAX) return;
-#pragma unroll 1
-  for (int j = 0; j + 1 < N && value.index + 1 < shape.count && !op.is_at(value, from[offset<W>(shape, value.index)]);
-       ++j)
-    ++value.index;
+  T x[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (value.index + j < shape.count) x[j] = from[offset<W>(shape, value.index + j)];
+  int place = 0;
+#pragma unroll
+  for (int j = N - 1; j >= 0; --j)
+    if (value.index + j < shape.count && op.is_level(op.key(x[j]), value.value)) place = j;
+  value.index += place;
 }
 
 /// Leaves or subtrees that come in order meet as a counter carries. At most 2^Levels of them.
@@ -164,8 +168,20 @@ __device__ __forceinline__ void meet_down(const Core& core, A (&value)[V], A* sh
 
 // ---- what several thread blocks left ----
 
+inline constexpr int kPartialsAtOnce = 8;
 inline constexpr int kPartialLevels = 16;
 
+/// The subtree of N neighbouring subtrees, in the first.
+template <class Core, class A, int N>
+__device__ __forceinline__ A merge_all(const Core& core, A (&x)[N]) {
+#pragma unroll
+  for (int step = 1; step < N; step *= 2)
+#pragma unroll
+    for (int k = 0; k < N; k += 2 * step) x[k] = core.merge(x[k], x[k + step]);
+  return x[0];
+}
+
+/// `each` subtrees of an output a thread, a power of two; where there are fewer the identity stands for them.
 template <class Core>
 __global__ void __launch_bounds__(kThreads)
     partial_kernel(const __grid_constant__ Core core, const __grid_constant__ Shape shape, int log_across, int each,
@@ -179,15 +195,60 @@ __global__ void __launch_bounds__(kThreads)
   cuda::ptx::wait_for_previous();  // it starts while the first stage ends
   const A* partials = static_cast<const A*>(result.partials);
   Counter<Core, kPartialLevels> counter;
-#pragma unroll 4
-  for (int s = first; s < end; ++s)
-    if (valid) counter.push(core, partials[s * shape.outputs + output]);
+  for (int s = first; s < end; s += kPartialsAtOnce) {
+    A x[kPartialsAtOnce];
+#pragma unroll
+    for (int k = 0; k < kPartialsAtOnce; ++k)
+      x[k] = valid && s + k < end ? partials[(s + k) * shape.outputs + output] : core.identity();
+    counter.push(core, merge_all(core, x));
+  }
   A value[1] = {counter.finish(core)};
   meet_down<1>(core, value, shared, log_across);
   if (!valid || threadIdx.x >> log_across != 0) return;
   int64_t at[2];
   offsets(shape.kept, output, at);
   core.store(result, at[1], output, value[0]);
+}
+
+inline constexpr int kPartialRowThreads = 1024;
+inline constexpr int kPartialRowLevels = 6;
+/// Partial results of an output that a thread takes at most.
+inline constexpr int kMostOfRow = kPartialsAtOnce << (kPartialRowLevels - 1);
+
+/// Likewise for few outputs of many partial results: a block an output.
+template <class Core>
+__global__ void __launch_bounds__(kPartialRowThreads)
+    partial_row_kernel(const __grid_constant__ Core core, const __grid_constant__ Shape shape, int each, int splits,
+                       const __grid_constant__ Result result) {
+  using A = typename Core::Acc;
+  __shared__ A shared[kWarp];
+  const int first = threadIdx.x * each, end = min(first + each, splits);
+  const int64_t output = blockIdx.x;
+  cuda::ptx::wait_for_previous();
+  const A* partials = static_cast<const A*>(result.partials);
+  Counter<Core, kPartialRowLevels> counter;
+  for (int s = first; s < end; s += kPartialsAtOnce) {
+    A x[kPartialsAtOnce];
+#pragma unroll
+    for (int k = 0; k < kPartialsAtOnce; ++k)
+      x[k] = s + k < end ? partials[(s + k) * shape.outputs + output] : core.identity();
+    counter.push(core, merge_all(core, x));
+  }
+  A value = counter.finish(core);
+  const auto meet = [&] {
+#pragma unroll
+    for (int mask = 1; mask < kWarp; mask *= 2) value = core.merge(value, cuda::shuffle_xor(value, mask));
+  };
+  meet();
+  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return;
+  value = shared[threadIdx.x];
+  meet();
+  if (threadIdx.x != 0) return;
+  int64_t at[2];
+  offsets(shape.kept, output, at);
+  core.store(result, at[1], output, value);
 }
 
 }  // namespace tenor::reduce

@@ -6,7 +6,9 @@
 #include "src/core/visit.h"
 #include "src/cuda/capability.h"
 #include "src/ops/reduce/reduce_columns.cuh"
+#include "src/ops/reduce/reduce_narrow.cuh"
 #include "src/ops/reduce/reduce_rows.cuh"
+#include "src/ops/reduce/reduce_tree.cuh"
 #include "tenor/tensor.h"
 
 namespace tenor::reduce {
@@ -18,18 +20,26 @@ inline int log_above(int64_t n) { return std::bit_width(static_cast<uint64_t>(st
 /// Warps that fill the device once.
 inline int64_t warps_wanted(Device device) { return int64_t{32} * cuda::multiprocessors(device); }
 
-/// `small`: a warp's share of a row may be small, since what it ends with costs little.
-inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements, bool small) {
+/// `small`: a warp's share of a row may be small, since what it ends with costs little; down to `ahead` blocks, whose
+/// loads are in flight together.
+inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements, bool small, int ahead) {
   const int64_t count = plan.shape.count, rows = plan.shape.outputs;
   if (count <= int64_t{kWarp / 2} * vector) return {log_above(divide_up(count, vector)), 0, 1, 1, false};
   const int64_t blocks = divide_up(count, elements);
   int log_each = std::min(log_above(blocks), 5);
   // Rows of one stage in small shares: the last blocks to end leave little idle. More shares make a second stage
   // longer.
-  const int64_t wanted = warps_wanted(plan.device) * (small && blocks <= 64 ? 8 : 1);
-  while (log_each > 0 && rows * divide_up(blocks, int64_t{1} << log_each) < wanted) --log_each;
+  const auto are_fewer = [&](int log, int64_t shares) { return rows * divide_up(blocks, int64_t{1} << log) < shares; };
+  const int64_t wanted = warps_wanted(plan.device);
+  if (small && blocks <= 64)
+    while (log_each > log_above(ahead) && are_fewer(log_each, 8 * wanted)) --log_each;
+  while (log_each > 0 && are_fewer(log_each, wanted)) --log_each;
   // One thread block a row, without a second stage, as long as that costs a warp few blocks.
   if (blocks <= 64) log_each = std::max(log_each, log_above(divide_up(blocks, kWarps)));
+  // Of longer rows as well: as many partial results as the second stage takes in one go.
+  while (small && blocks > 64 && log_each > log_above(ahead) &&
+         rows * divide_up(blocks, int64_t{kWarps} << (log_each - 1)) <= kPartialsAtOnce * kPartialRowThreads)
+    --log_each;
   const int64_t units = divide_up(blocks, int64_t{1} << log_each);
   const int log_sharing = std::min(log_above(units), log_above(kWarps));
   const int64_t splits = divide_up(units, int64_t{1} << log_sharing);
@@ -73,7 +83,15 @@ Tensor partials_of(const Plan& plan, int64_t splits) {
 /// launch).
 template <class Core>
 void meet(const Plan& plan, const Core& core, int splits, const Result& result) {
-  const int log_across = std::min(log_above(plan.shape.outputs), splits > 8 ? 5 : 8);
+  if (plan.shape.outputs <= kWarp && splits > 8 * kPartialsAtOnce && splits <= kMostOfRow * kPartialRowThreads) {
+    const cuda::Grid grid{
+        .blocks = dim3(static_cast<unsigned>(plan.shape.outputs)), .threads = kPartialRowThreads, .early = true};
+    const int each = 1 << log_above(divide_up(splits, kPartialRowThreads));
+    return cuda::launch(plan.op, partial_row_kernel<Core>, grid, plan.device, core, plan.shape, each, splits, result);
+  }
+  // About eight partial results a thread, as long as neighbouring threads share sectors.
+  const int log_across = std::min(log_above(plan.shape.outputs),
+                                  std::max(log_above(kThreads) - log_above(divide_up(splits, kPartialsAtOnce)), 3));
   const int each = 1 << log_above(divide_up(splits, kThreads >> log_across));
   const cuda::Grid grid{.blocks = grid_of(plan, divide_up(plan.shape.outputs, 1 << log_across), 1, false),
                         .threads = kThreads,
@@ -83,7 +101,7 @@ void meet(const Plan& plan, const Core& core, int splits, const Result& result) 
 
 template <int V, Walk W, class T, class Op>
 void reduce_rows(const Plan& plan, const Op& op, Result result) {
-  const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain, !kHasGroups<Op>);
+  const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain, !kHasGroups<Op>, kBlocksAhead<T, V, W>);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
   if (grid.splits > 1) result.partials = partials.raw();
   const int64_t blocks = divide_up(plan.shape.outputs, kThreads >> (grid.log_lanes + grid.log_sharing));
@@ -105,16 +123,83 @@ void reduce_columns(const Plan& plan, const Op& op, Result result) {
 
 /// Columns of a vector: fewer where the accumulators of a block would not fit shared memory, or a thread's not its
 /// registers.
+template <class T, class Op, bool kShort>
+inline constexpr int kColumnVector =
+    std::min<int>({cuda::kVector<T>, Op::Core::kOrdered && !(kShort && kIsPlain<T, Op>) ? 4 : 8,
+                   static_cast<int>(std::bit_floor(64 / sizeof(typename Op::Core::Acc)))});
+
+/// Whether the columns make a dense matrix that is narrow, or whose rows are no whole vectors.
+inline bool is_narrow(const Plan& plan, int vector) {
+  const Shape& s = plan.shape;
+  if (plan.walk != Walk::kStride || s.kept.ndim != 1 || s.kept.stride[0][0] != 1) return false;
+  if (s.reduced.ndim != 1 || s.reduced.stride[0][0] != s.outputs || !cuda::is_aligned(plan.x, 0, 1)) return false;
+  return s.outputs <= kNarrowColumns * kThreads && !(plan.vectors && s.outputs >= 8 * vector);
+}
+inline NarrowGrid narrow_grid(const Plan& plan, int vector) {
+  constexpr int64_t kStage = 16 << 10;  // bytes of a stage, where the least number of rows does not take more
+  const int64_t columns = plan.shape.outputs, leaves = column_leaves<true>(plan.shape.count);
+  NarrowGrid grid{std::min(log_above(columns), log_above(kThreads)), vector, 1, 0, 0, 1};
+  const int64_t threads = int64_t{1} << grid.log_threads, groups = kThreads >> grid.log_threads;
+  const int64_t row = columns * (cuda::kVectorBytes / vector);
+  while (groups * kChain * 2 * grid.rows * row <= kStage && grid.rows < cuda::kOrderLanes) grid.rows *= 2;
+  grid.piece = static_cast<int>(grid.rows * row);
+  // Groups stand in shared memory so that a warp's threads meet no bank twice.
+  constexpr int64_t kBanks = 128;  // bytes
+  const int64_t own = kChain * grid.piece, wanted = std::max<int64_t>(threads * (cuda::kVectorBytes / vector), 16);
+  grid.pitch = static_cast<int>(own + (wanted - own % kBanks + kBanks) % kBanks);
+  // Of many columns the partial results are worth fewer blocks.
+  const int64_t step = groups * grid.rows,
+                blocks_wanted = warps_wanted(plan.device) / kWarps / (columns > kThreads ? 2 : 1);
+  while (grid.rounds * grid.rows < vector << (kNarrowLevels - 1) &&
+         divide_up(leaves, 2 * step * grid.rounds) >= blocks_wanted)
+    grid.rounds *= 2;
+  grid.splits = static_cast<int>(std::max<int64_t>(divide_up(leaves, step * grid.rounds), 1));
+  return grid;
+}
+template <int K, class T, class Op>
+void reduce_narrow(const Plan& plan, const Op& op, Result result) {
+  const NarrowGrid grid = narrow_grid(plan, cuda::kVector<T>);
+  const Tensor partials = partials_of<Op>(plan, grid.splits);
+  if (grid.splits > 1) result.partials = partials.raw();
+  const size_t groups = kThreads >> grid.log_threads,
+               shared = std::max(kNarrowStages * groups * static_cast<size_t>(grid.pitch),
+                                 size_t{kThreads} * sizeof(typename Op::Core::Acc));
+  cuda::launch(plan.op, narrow_kernel<T, Op, K>, {dim3(static_cast<unsigned>(grid.splits)), kThreads, shared},
+               plan.device, static_cast<const T*>(plan.x), op, plan.shape, grid, result);
+  if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
+}
+
+/// Where threads take `leaves` leaves each.
+inline ColumnGrid tree_grid(const Plan& plan, int vector, int leaves) {
+  constexpr int kLogAcross = 4;  // threads
+  const int64_t columns = divide_up(plan.shape.outputs, vector), all = column_leaves<true>(plan.shape.count);
+  int log_across = std::min(log_above(columns), kLogAcross);
+  while (log_across < log_above(kThreads) && int64_t{1} << log_across < columns &&
+         (kThreads >> log_across) * leaves > all)
+    ++log_across;
+  const int64_t splits = divide_up(all, int64_t{kThreads >> log_across} * leaves);
+  return {log_across, leaves, static_cast<int>(splits), splits > UINT16_MAX};
+}
 template <class T, class Op>
-inline constexpr int kColumnVector = std::min<int>({cuda::kVector<T>, Op::Core::kOrdered ? 4 : 8,
-                                                    static_cast<int>(std::bit_floor(64 /
-                                                                                    sizeof(typename Op::Core::Acc)))});
+void reduce_tree(const Plan& plan, const Op& op, Result result) {
+  constexpr int V = cuda::kVector<T>;
+  ColumnGrid grid = tree_grid(plan, V, kTreeMany);
+  const auto tiles = [&] { return divide_up(plan.shape.outputs, int64_t{V} << grid.log_across); };
+  const bool many = tiles() * grid.splits * kWarps >= warps_wanted(plan.device) / 4;
+  if (!many) grid = tree_grid(plan, V, kTreeFew);
+  const Tensor partials = partials_of<Op>(plan, grid.splits);
+  if (grid.splits > 1) result.partials = partials.raw();
+  cuda::launch(plan.op, many ? tree_kernel<T, Op, V, kTreeMany> : tree_kernel<T, Op, V, kTreeFew>,
+               {grid_of(plan, tiles(), grid.splits, grid.swapped), kThreads}, plan.device,
+               static_cast<const T*>(plan.x), op, plan.shape, grid, result);
+  if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
+}
 
 /// The one table of kernels of an operator.
 template <class T, class Op>
 void reduce_with(const Plan& plan, const Op& op, const Result& result) {
   const cuda::DeviceGuard guard(plan.device);
-  constexpr int kRow = cuda::kVector<T>, kColumn = kColumnVector<T, Op>;
+  constexpr int kRow = cuda::kVector<T>;
   const bool brief = plan.shape.count <= cuda::kOrderLanes;
   if (plan.by_rows) {
     switch (plan.walk) {
@@ -131,11 +216,18 @@ void reduce_with(const Plan& plan, const Op& op, const Result& result) {
     }
   }
   if (plan.walk == Walk::kAny) return reduce_columns<1, Walk::kAny, false, T>(plan, op, result);
+  if constexpr (kIsPlain<T, Op>) {
+    if (!brief && is_narrow(plan, kRow))
+      return plan.shape.outputs <= kThreads ? reduce_narrow<1, T>(plan, op, result)
+                                            : reduce_narrow<kNarrowColumns, T>(plan, op, result);
+    if (!brief && plan.vectors && plan.shape.reduced.ndim == 1) return reduce_tree<T>(plan, op, result);
+  }
   if (!plan.vectors)
     return brief ? reduce_columns<1, Walk::kStride, true, T>(plan, op, result)
                  : reduce_columns<1, Walk::kStride, false, T>(plan, op, result);
-  brief ? reduce_columns<kColumn, Walk::kStride, true, T>(plan, op, result)
-        : reduce_columns<kColumn, Walk::kStride, false, T>(plan, op, result);
+  if (brief) return reduce_columns<kColumnVector<T, Op, true>, Walk::kStride, true, T>(plan, op, result);
+  if constexpr (!kIsPlain<T, Op>)
+    reduce_columns<kColumnVector<T, Op, false>, Walk::kStride, false, T>(plan, op, result);
 }
 
 }  // namespace tenor::reduce

@@ -11,6 +11,7 @@
 namespace tenor::reduce {
 
 using cuda::convert;
+using cuda::Pack;
 using cuda::widen;
 
 struct NoShift {};
@@ -196,6 +197,36 @@ __device__ __forceinline__ K least() {
     return std::numeric_limits<K>::lowest();
 }
 
+/// Pairs of 16-bit floats, one an instruction.
+template <class T>
+inline constexpr bool kPairs = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+template <class T>
+__device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b) {
+  uint32_t y;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  else
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+}
+/// The largest of N pairs, half by half, once a mask is taken of their bits and the signs are flipped.
+template <class T, int N>
+__device__ __forceinline__ Pack<T, 2> largest_pair(const uint32_t (&pairs)[N], uint32_t mask, uint32_t flip) {
+  uint32_t most = (pairs[0] & mask) ^ flip;
+#pragma unroll
+  for (int k = 1; k < N; ++k) most = larger_pair<T>(most, (pairs[k] & mask) ^ flip);
+  return reinterpret_cast<const Pack<T, 2>&>(most);
+}
+/// Likewise the largest of eight.
+template <class T>
+__device__ __forceinline__ float largest_of(const T (&x)[8], uint32_t mask, uint32_t flip) {
+  const uint4 words = reinterpret_cast<const uint4&>(x);
+  const uint32_t pairs[] = {words.x, words.y, words.z, words.w};
+  const Pack<T, 2> most = largest_pair<T>(pairs, mask, flip);
+  return larger(widen(most.at[0]), widen(most.at[1]));
+}
+inline constexpr uint32_t kSigns = 0x80008000u;  ///< of a pair
+
 template <class K>
 struct ExtremeCore {
   using Acc = K;
@@ -229,6 +260,18 @@ struct Extreme {
 #pragma unroll
     for (T v : each) acc = larger(acc, mirrored(static_cast<K>(static_cast<T>(core.smallest ? ~v : v)), core.smallest));
   }
+  __device__ uint32_t mask() const { return magnitude ? ~kSigns : ~0u; }
+  __device__ uint32_t flip() const { return core.smallest ? kSigns : 0u; }
+  __device__ void fold_packed(K& acc, const T (&x)[8]) const requires(kPairs<T>) {
+    acc = larger(acc, largest_of(x, mask(), flip()));
+  }
+  /// N elements of each of two neighbouring columns.
+  template <int N>
+  __device__ void fold_pairs(K& left, K& right, const uint32_t (&pairs)[N]) const requires(kPairs<T>) {
+    const Pack<T, 2> most = largest_pair<T>(pairs, mask(), flip());
+    left = larger(left, static_cast<K>(widen(most.at[0])));
+    right = larger(right, static_cast<K>(widen(most.at[1])));
+  }
 };
 
 // ---- extremes with their places ----
@@ -239,13 +282,10 @@ struct Place {
   int64_t index;
 };
 
-/// Whether b beats a at any index.
+/// Whether b beats a at any index: it is greater, or the first NaN.
 template <class K>
 __device__ __forceinline__ bool beats(K b, K a) {
-  if constexpr (std::is_floating_point_v<K>)
-    return b > a || (b != b && a == a);
-  else
-    return b > a;
+  return !(b <= a) && a == a;
 }
 
 template <class K>
@@ -272,21 +312,35 @@ struct Arg {
   __device__ NoShift shift(int64_t, const T*, bool) const { return {}; }
   __device__ K key(T x) const { return mirrored(static_cast<K>(widen(x)), core.smallest); }
   __device__ void fold(Place<K>& acc, T x, int64_t i, NoShift) const { acc = core.merge(acc, {key(x), i}); }
-  /// Takes n neighbours as one, with the index of the first; a thread meets them in rising order.
+  __device__ uint32_t flip() const { return core.smallest ? kSigns : 0u; }
+  /// The largest of a group whose first element has index i. Whether it is the extreme so far: the identity is level
+  /// with the lowest value there is, so whoever comes first takes its place.
+  __device__ bool take(Place<K>& acc, K most, int64_t i) const {
+    const bool taken = beats(most, acc.value) || acc.index == INT64_MAX;
+    if (taken) acc = {most, i};
+    return taken;
+  }
+  /// N elements of each of two neighbouring columns, from index i on.
+  template <int N>
+  __device__ void fold_pairs(Place<K>& left, Place<K>& right, const uint32_t (&pairs)[N], int64_t i) const
+      requires(kPairs<T>) {
+    const Pack<T, 2> most = largest_pair<T>(pairs, ~0u, flip());
+    take(left, widen(most.at[0]), i);
+    take(right, widen(most.at[1]), i);
+  }
+  /// Of n neighbours, of V at most; n is positive.
   template <int V>
-  __device__ void fold_group(Place<K>& acc, const T* x, int64_t i, int n) const {
+  __device__ K largest(const T (&x)[V], int n) const {
+    if constexpr (V == 8 && kPairs<T>)
+      if (n >= V) return largest_of(x, ~0u, flip());
     K most = key(x[0]);
 #pragma unroll
     for (int j = 1; j < V; ++j)
       if (j < n) most = larger(most, key(x[j]));
-    // The identity is level with the lowest value there is: whoever comes first takes its place.
-    if (beats(most, acc.value) || acc.index == INT64_MAX) acc = {most, i};
+    return most;
   }
-  /// Whether x is the extreme that was found.
-  __device__ bool is_at(const Place<K>& found, T x) const {
-    const K k = key(x);
-    return k == found.value || (k != k && found.value != found.value);
-  }
+  /// Whether neither beats the other.
+  __device__ bool is_level(K a, K b) const { return a == b || (a != a && b != b); }
 };
 
 // ---- mean and sum of squared deviations, as pairs of groups meet (Chan, Golub and LeVeque, 1983), about the first

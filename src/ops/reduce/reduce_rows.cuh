@@ -62,10 +62,11 @@ __device__ __forceinline__ void load_block(Pack<T, V> (&pack)[N], const Shape& s
   }
 }
 
-/// Takes them in.
+/// Takes them in. `held` is where an operator of groups keeps the vector in which it found the extreme: in shared
+/// memory, for it seldom changes and registers are short.
 template <int V, Walk W, class T, class Op, class S, class A, int M, int N>
 __device__ __forceinline__ void fold_block(const Op& op, const Pack<T, V> (&pack)[M], S shift, int64_t base, int left,
-                                           bool valid, int lanes, int lane, A (&acc)[N]) {
+                                           bool valid, int lanes, int lane, A (&acc)[N], Pack<T, V>* held) {
   constexpr int kGroups = kSlots<V> / V;
   const int step = V * lanes, mine = valid ? left - lane * V : 0;
   if constexpr (kHasLeaves<Op>) {
@@ -89,14 +90,34 @@ __device__ __forceinline__ void fold_block(const Op& op, const Pack<T, V> (&pack
       if (at >= mine) continue;
       const int n = W == Walk::kShift ? mine - at : V;
       const int64_t i = base + at + lane * V;
-      if constexpr (kHasGroups<Op>)
-        op.template fold_group<V>(acc[0], pack[k].at, i, n);
-      else if constexpr (kHasPacks<Op, T, V> && W != Walk::kShift)
+      if constexpr (kHasGroups<Op>) {
+        if (op.take(acc[0], op.template largest<V>(pack[k].at, n), i)) *held = pack[k];
+      } else if constexpr (kHasPacks<Op, T, V> && W != Walk::kShift) {
         op.fold_packed(acc[0], pack[k].at);
-      else
+      } else {
         fold_pack<V>(op, pack[k].at, i, n, k % kGroups * V, shift, acc);
+      }
     }
   }
+}
+
+/// The extreme of the lanes of a row, in all of them, and its first place in a sequence of `count`: the lanes that have
+/// it look for it in the vectors that they hold.
+template <int V, class T, class Op, class A>
+__device__ __forceinline__ A meet_lanes(const Op& op, A value, const Pack<T, V>& held, int64_t count, int lanes) {
+  auto most = value.value;
+  for (int mask = 1; mask < lanes; mask *= 2) most = larger(most, cuda::shuffle_xor(most, mask));
+  if (!op.is_level(value.value, most)) value.index = INT64_MAX;
+  if (V > 1 && value.index != INT64_MAX) {
+    int place = 0;
+#pragma unroll
+    for (int j = V - 1; j >= 0; --j)
+      if (value.index + j < count && op.is_level(op.key(held.at[j]), most)) place = j;
+    value.index += place;
+  }
+  for (int mask = 1; mask < lanes; mask *= 2)
+    value.index = min(value.index, static_cast<int64_t>(cuda::shuffle_xor(static_cast<long long>(value.index), mask)));
+  return {most, value.index};
 }
 
 /// Blocks whose loads are in flight together: 128 bytes a thread.
@@ -116,6 +137,8 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
   using A = typename Op::Core::Acc;
   constexpr int kAccs = Op::Core::kOrdered ? kSlots<V> : kHasGroups<Op> ? 1 : 2;
   constexpr int kElements = kWarp * kSlots<V> * kChain;
+  constexpr int kHeld = kHasGroups<Op> ? kThreads : 1;
+  __shared__ Pack<T, V> held[kHeld];
   __shared__ A shared[kWarps];
   const int lanes = 1 << grid.log_lanes, lane = threadIdx.x & (lanes - 1), group = threadIdx.x >> grid.log_lanes;
   const int sharing = 1 << grid.log_sharing, sharer = group & (sharing - 1);
@@ -147,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       if (b + k >= grid.blocks || left(k) == 0) break;
-      fold_block<V, W>(op, pack[k], shift, base(k), left(k), valid, lanes, lane, acc);
+      fold_block<V, W>(op, pack[k], shift, base(k), left(k), valid, lanes, lane, acc, held + threadIdx.x % kHeld);
       if constexpr (Op::Core::kOrdered) {
         const A block = lane_tree<V>(op.core, acc, lanes);
         if (lane == b + k) value = block;
@@ -159,9 +182,13 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
   if constexpr (Op::Core::kOrdered) {
     for (int mask = 1; mask < grid.blocks; mask *= 2) value = op.core.merge(value, cuda::shuffle_xor(value, mask));
   } else {
-    value = acc[0];
-    if constexpr (kAccs == 2) value = op.core.merge(acc[0], acc[1]);
-    for (int mask = 1; mask < lanes; mask *= 2) value = op.core.merge(value, cuda::shuffle_xor(value, mask));
+    if constexpr (kHasGroups<Op>) {
+      value = meet_lanes<V>(op, acc[0], held[threadIdx.x % kHeld], shape.count, lanes);
+    } else {
+      value = acc[0];
+      if constexpr (kAccs == 2) value = op.core.merge(acc[0], acc[1]);
+      for (int mask = 1; mask < lanes; mask *= 2) value = op.core.merge(value, cuda::shuffle_xor(value, mask));
+    }
   }
   if (sharing > 1) {
     if (lane == 0) shared[group] = value;
@@ -173,7 +200,6 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
     }
   }
   if (!valid || lane != 0 || sharer != 0) return;
-  if constexpr (kHasGroups<Op>) find_in_vector<V, W>(op, shape, from, value);
   if (grid.splits > 1)
     static_cast<A*>(result.partials)[split * shape.outputs + row] = value;
   else

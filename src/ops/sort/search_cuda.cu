@@ -1,4 +1,6 @@
 // searchsorted and bincount on CUDA.
+#include <bit>
+
 #include "src/core/visit.h"
 #include "src/cuda/launch.h"
 #include "src/ops/sort/sort_cuda.h"
@@ -14,33 +16,53 @@ struct Sequences {
   int64_t count;
   core::KeyCode code;
   bool right;
+  int64_t first_step;  ///< the greatest power of two that is not above n
 };
 
-/// How many elements of a sequence have a key < key, or <= key.
-template <class K>
-__device__ int64_t place_of(const K* sequence, const Sequences& s, K key) {
-  int64_t low = 0;
-  for (int64_t left = s.n; left > 0;) {
-    const int64_t half = left / 2;
-    const K middle = core::encode(sequence[(low + half) * s.stride], s.code);
-    const bool after = s.right ? middle <= key : middle < key;
-    low = after ? low + half + 1 : low;
-    left = after ? left - half - 1 : half;
+/// For each of U keys, how many elements of its sequence are < key, or <= key. All take the same steps, so that their
+/// reads are under way together.
+template <int U, class K>
+__device__ void find_places(const K* const (&sequence)[U], const Sequences& s, const K (&key)[U], int64_t (&place)[U]) {
+#pragma unroll
+  for (int64_t& p : place) p = 0;
+  for (int64_t step = s.first_step; step > 0; step /= 2) {
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int64_t next = place[u] + step;
+      if (next > s.n) continue;
+      const K before = core::encode(sequence[u][(next - 1) * s.stride], s.code);
+      if (s.right ? before <= key[u] : before < key[u]) place[u] = next;
+    }
   }
-  return low;
 }
 
+constexpr int kAtOnce = 4;  // values of a thread
+
 template <class K>
-__global__ void search_kernel(const K* __restrict__ sequences, const K* __restrict__ values,
-                              const __grid_constant__ Sequences s, int64_t* places) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < s.count; i += step)
-    places[i] = place_of(s.per_row == s.count ? sequences : sequences + i / s.per_row * s.n, s,
-                         core::encode(values[i], s.code));
+__global__ void __launch_bounds__(kThreads) search_kernel(const K* __restrict__ sequences, const K* __restrict__ values,
+                                                          const __grid_constant__ Sequences s, int64_t* places) {
+  const int64_t first = blockIdx.x * int64_t{kThreads * kAtOnce} + threadIdx.x;
+  const K* sequence[kAtOnce];
+  K key[kAtOnce] = {};
+  int64_t place[kAtOnce];
+#pragma unroll
+  for (int u = 0; u < kAtOnce; ++u) {
+    const int64_t i = first + u * kThreads;
+    sequence[u] = s.per_row == s.count || i >= s.count ? sequences : sequences + i / s.per_row * s.n;
+    if (i < s.count) key[u] = core::encode(values[i], s.code);
+  }
+  find_places(sequence, s, key, place);
+#pragma unroll
+  for (int u = 0; u < kAtOnce; ++u)
+    if (first + u * kThreads < s.count) places[first + u * kThreads] = place[u];
 }
 template <class K>
 __global__ void search_one_kernel(const K* sequence, K value, const __grid_constant__ Sequences s, int64_t* place) {
-  *place = place_of(sequence, s, core::encode(value, s.code));
+  const K* const sequences[] = {sequence};
+  const K key[] = {core::encode(value, s.code)};
+  int64_t places[1];
+  find_places(sequences, s, key, places);
+  *place = places[0];
 }
 
 /// What bincount must know of x before it has a result.
@@ -110,6 +132,8 @@ __global__ void weigh_kernel(const T* __restrict__ x, const int64_t* __restrict_
   }
 }
 
+int64_t first_step(int64_t n) { return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
+
 Grid grid_for(int64_t count, Device device) { return {blocks_for(count, kThreads * 4, device), kThreads}; }
 
 }  // namespace
@@ -121,17 +145,26 @@ void search_rows(const Tensor& sequences, const Tensor& values, bool right, cons
                     one ? std::max<int64_t>(values.numel(), 1) : values.shape(-1),
                     values.numel(),
                     core::key_code(sequences.dtype()),
-                    right};
+                    right,
+                    first_step(sequences.shape(-1))};
   if (s.count == 0) return;
   const DeviceGuard guard(places.device());
+  constexpr int64_t kPerBlock = int64_t{kThreads} * kAtOnce;
+  const Grid grid{dim3(static_cast<unsigned>((s.count + kPerBlock - 1) / kPerBlock)), dim3(kThreads)};
   core::visit_size(sequences.dtype(), [&]<class K>() {
-    launch("searchsorted", search_kernel<K>, grid_for(s.count, places.device()), places.device(), sequences.data<K>(),
-           values.data<K>(), s, places.data<int64_t>());
+    launch("searchsorted", search_kernel<K>, grid, places.device(), sequences.data<K>(), values.data<K>(), s,
+           places.data<int64_t>());
   });
 }
 
 void search_one(const Tensor& sequence, const Tensor& value, bool right, const Tensor& place) {
-  const Sequences s{sequence.shape(0), sequence.stride(0), 1, 1, core::key_code(sequence.dtype()), right};
+  const Sequences s{sequence.shape(0),
+                    sequence.stride(0),
+                    1,
+                    1,
+                    core::key_code(sequence.dtype()),
+                    right,
+                    first_step(sequence.shape(0))};
   const DeviceGuard guard(place.device());
   core::visit_size(sequence.dtype(), [&]<class K>() {
     launch("searchsorted", search_one_kernel<K>, Grid{1, 1}, place.device(), sequence.data<K>(), *value.data<K>(), s,

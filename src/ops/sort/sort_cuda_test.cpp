@@ -66,6 +66,19 @@ TEST_F(OrderCuda, TakesTheFirstKLikeTheCpu) {
   }
 }
 
+/// Few long rows, which are cut into pieces; sizes that pieces do not divide, values that many pieces share.
+TEST_F(OrderCuda, TakesTheFirstKOfLongRows) {
+  std::mt19937_64 rng(12);
+  for (DType dtype : {float32, bfloat16, int64, uint8})
+    for (int64_t n : {524288, 1000003}) {
+      const Tensor x = draw({2, n}, dtype, rng, true), on = on_gpu(x);
+      for (int64_t k : {1, 64, 1000}) {
+        const bool largest = rng() % 2;
+        expect_same(topk(on, k, {.largest = largest}), topk(x, k, {.largest = largest}), text(x, k, largest));
+      }
+    }
+}
+
 TEST_F(OrderCuda, RowsOfEqualElementsComeInIndexOrder) {
   for (DType dtype : {float32, bfloat16, int64, uint8}) {
     for (int64_t n : {300, 40000, 3000000}) {
