@@ -91,7 +91,8 @@ General rows_from(General p, DType dtype, int64_t first, int64_t rows) {
 
 CUtensorMap map_of(const char* op, const MapTensor& x, int lines) {
   CUtensorMap map;
-  if (!make_line_map(&map, x, {.lines = {lines, 1}, .fetch = 128})) throw CudaError(std::string(op) + ": the driver refused a tensor map");
+  if (!make_line_map(&map, x, {.lines = {lines, 1}, .fetch = 128}))
+    throw CudaError(std::string(op) + ": the driver refused a tensor map");
   return map;
 }
 CUtensorMap map_of_cache(const char* op, const Tensor& x, int box) {
