@@ -29,14 +29,14 @@ class HostPlan {
   int64_t sequences() const { return static_cast<int64_t>(lengths_.size()); }
   /// Pages of the sequence that uses most.
   int64_t pages_per_sequence() const;
-  const std::vector<std::vector<int64_t>>& tables() const { return tables_; }
+  const std::vector<std::vector<int64_t>>& tables() const { return *tables_; }
   const std::vector<int64_t>& lengths() const { return lengths_; }
   const std::vector<int64_t>& sequence_ids() const { return sequence_ids_; }
   const std::vector<int64_t>& positions() const { return positions_; }
 
  private:
   int64_t page_size_, pages_;
-  std::vector<std::vector<int64_t>> tables_;
+  std::shared_ptr<const std::vector<std::vector<int64_t>>> tables_;  // copies share them
   std::vector<int64_t> lengths_, sequence_ids_, positions_;
 };
 
@@ -69,16 +69,18 @@ struct AttentionOptions {
   std::optional<SplitWorkspace> split_workspace = {};
   Tensor workspace = {};  ///< uint8 [at least workspace_size()]: nothing is then allocated
   bool return_lse = false;
-  Tensor out = {};      ///< [queries, Hq, Dv], q's dtype
-  Tensor out_lse = {};  ///< [queries, Hq], float32; with return_lse only
+  Tensor out = {};                ///< [queries, Hq, Dv], q's dtype
+  Tensor out_lse = {};            ///< [queries, Hq], float32; with return_lse only
+  std::string strategy = "auto";  ///< "flash_tensorcore", "flash_unit", "fallback"
 };
 
 struct MlaOptions {
   std::optional<SplitWorkspace> split_workspace = {};
   Tensor workspace = {};
   bool return_lse = false;
-  Tensor out = {};      ///< [queries, H, R]
-  Tensor out_lse = {};  ///< [queries, H]
+  Tensor out = {};                ///< [queries, H, R]
+  Tensor out_lse = {};            ///< [queries, H]
+  std::string strategy = "auto";  ///< as AttentionOptions
 };
 
 /// Sizes that a reserved plan can hold.
@@ -118,8 +120,9 @@ class DevicePlan {
   /// q [queries, Hq, D]; k [pages, page_size, Hkv, D] and v [pages, page_size, Hkv, Dv] of q's dtype, any strides;
   /// Hq % Hkv == 0; D, Dv in 1..1024. Formula and numbers as tenor::attention. Nothing behind a sequence's length, NaN
   /// or not, reaches a result; a row with nothing to see, a padding row for one, gives 0 and lse -inf. A row's bits
-  /// depend on its own query and keys alone. Cost: 2 (D + Dv) FLOPs a visible pair; the keys and values seen are read
-  /// once a group of rows.
+  /// depend on its own query and keys alone, unless it is one of 128 or more of a sequence outside of
+  /// batch_invariant(): on CUDA those take attention's prefill kernel where the host knows the schedule. Cost: 2 (D +
+  /// Dv) FLOPs a visible pair; the keys and values seen are read once a group of rows.
   /// @throws ShapeError, DTypeError, DeviceError, ValueError
   AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
                             const AttentionOptions& options = {}) const;

@@ -221,20 +221,17 @@ match at use (ShapeError).)")
       .def_prop_ro("splits", &SplitWorkspace::splits, "Parts of each row's keys.");
 }
 
-}  // namespace
+using PlanClass = nb::class_<Plan>;
 
-void bind_paged(nb::module_& m) {
-  bind_host_plan(m);
-  bind_split_workspace(m);
-  nb::class_<Plan>(m, "_PagedDevicePlan", "A schedule on the device of the queries; made by upload or reserve.")
-      .def_static(
-          "upload",
-          [](const HostPlan& host, Array like) {
-            Call call("paged.DevicePlan.upload");
-            const Tensor q = call.array("like", like);
-            return Plan{call.compute([&] { return DevicePlan::upload(host, q); }), empty_like(like.object)};
-          },
-          "host"_a, "like"_a, "The schedule on like's device; reusable while it stays the same.")
+void bind_schedule(PlanClass& c) {
+  c.def_static(
+       "upload",
+       [](const HostPlan& host, Array like) {
+         Call call("paged.DevicePlan.upload");
+         const Tensor q = call.array("like", like);
+         return Plan{call.compute([&] { return DevicePlan::upload(host, q); }), empty_like(like.object)};
+       },
+       "host"_a, "like"_a, "The schedule on like's device; reusable while it stays the same.")
       .def_static(
           "reserve",
           [](Array like, Int page_size, Int pages, Int queries, Int sequences, Int pages_per_sequence) {
@@ -270,69 +267,82 @@ capacity. A bad entry of a device array makes its row padding or its sequence em
             return p.plan.workspace_size(op, heads, value_dim);
           },
           "op"_a, "heads"_a, "value_dim"_a,
-          "Bytes of a uint8 workspace= with which op ('attention' or 'mla') allocates nothing but its result.")
-      .def(
-          "attention",
-          [](const Plan& self, Array q, Array k, Array v, std::optional<double> scale, Object causal, Object window,
-             std::optional<double> softcap, OptionalArray sinks, Object workspace, bool return_lse, Out out) {
-            Call call("paged.attention", out);
-            const Tensor query = call.array("q", q), key = call.array("k", k), value = call.array("v", v);
-            paged::AttentionOptions o;
-            o.scale = scale;
-            o.causal = to_flag("paged.attention", causal.object);
-            o.window = to_window("paged.attention", window.object);
-            o.softcap = softcap;
-            o.sinks = call.array("sinks", sinks);
-            set_workspace(call, o, workspace.object);
-            set_results(call, o, return_lse);
-            return run_attention(call, attention_result(), return_lse,
-                                 [&] { return self.plan.attention(query, key, value, o); });
-          },
-          "q"_a, "k"_a, "v"_a, "scale"_a = nb::none(), "causal"_a.none() = true, nb::kw_only(),
-          "window"_a.none() = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(),
-          "workspace"_a.none() = nb::none(), "return_lse"_a = false, "out"_a = nb::none(),
-          R"(Attention of each query row over the cached keys of its sequence: ragged prefill and decode in one call.
+          "Bytes of a uint8 workspace= with which op ('attention' or 'mla') allocates nothing but its result.");
+}
+
+void bind_attention_of_plan(PlanClass& c) {
+  c.def(
+      "attention",
+      [](const Plan& self, Array q, Array k, Array v, std::optional<double> scale, Object causal, Object window,
+         std::optional<double> softcap, OptionalArray sinks, Object workspace, const std::string& strategy,
+         bool return_lse, Out out) {
+        Call call("paged.attention", out);
+        const Tensor query = call.array("q", q), key = call.array("k", k), value = call.array("v", v);
+        paged::AttentionOptions o;
+        o.scale = scale;
+        o.causal = to_flag("paged.attention", causal.object);
+        o.window = to_window("paged.attention", window.object);
+        o.softcap = softcap;
+        o.sinks = call.array("sinks", sinks);
+        set_workspace(call, o, workspace.object);
+        o.strategy = strategy;
+        set_results(call, o, return_lse);
+        return run_attention(call, attention_result(), return_lse,
+                             [&] { return self.plan.attention(query, key, value, o); });
+      },
+      "q"_a, "k"_a, "v"_a, "scale"_a = nb::none(), "causal"_a.none() = true, nb::kw_only(),
+      "window"_a.none() = nb::none(), "softcap"_a = nb::none(), "sinks"_a = nb::none(),
+      "workspace"_a.none() = nb::none(), "strategy"_a = "auto", "return_lse"_a = false, "out"_a = nb::none(),
+      R"(Attention of each query row over the cached keys of its sequence: ragged prefill and decode in one call.
 
 q [queries, Hq, D], k [pages, page_size, Hkv, D], v [pages, page_size, Hkv, Dv] of one float dtype and any strides; Hq a
 multiple of Hkv, D and Dv 1 to 1024. Returns [queries, Hq, Dv], with return_lse=True AttentionResult(out, lse), lse
 [queries, Hq] float32.
 
 scale: finite and > 0; None is D ** -0.5. causal: a query at position p sees the keys 0..p, else all of its sequence.
+strategy: "auto", "flash_tensorcore", "flash_unit", "fallback".
 window: (left, right) extra keys each side of its position, -1 unlimited. softcap, sinks: as tenor.attention. workspace: a
 SplitWorkspace asks for that many splits; a uint8 array of workspace_size() bytes saves the allocation. A padding row gives 0
 and lse -inf; what lies beyond a length, NaN or not, never reaches a result.
 
-Raises ShapeError, DTypeError, DeviceError, ValueError.)")
-      .def(
-          "mla",
-          [](const Plan& self, Array q, Array qp, Array latent, Array kp, double scale, Object causal, Object workspace,
-             bool return_lse, Out out) {
-            Call call("paged.mla", out);
-            const Tensor query = call.array("q", q), query_p = call.array("qp", qp),
-                         cache = call.array("latent", latent), cache_p = call.array("kp", kp);
-            paged::MlaOptions o;
-            set_workspace(call, o, workspace.object);
-            set_results(call, o, return_lse);
-            const bool on = to_flag("paged.mla", causal.object);
-            return run_attention(call, attention_result(), return_lse,
-                                 [&] { return self.plan.mla(query, query_p, cache, cache_p, scale, on, o); });
-          },
-          "q"_a, "qp"_a, "latent"_a, "kp"_a, "scale"_a, "causal"_a.none(), nb::kw_only(),
-          "workspace"_a.none() = nb::none(), "return_lse"_a = false, "out"_a = nb::none(),
-          R"(Latent attention (MLA) with absorbed weights: softmax(scale (q . latent + qp . kp)) latent.
+Raises ShapeError, DTypeError, DeviceError, ValueError.)");
+}
+
+void bind_mla(PlanClass& c) {
+  c.def(
+      "mla",
+      [](const Plan& self, Array q, Array qp, Array latent, Array kp, double scale, Object causal, Object workspace,
+         const std::string& strategy, bool return_lse, Out out) {
+        Call call("paged.mla", out);
+        const Tensor query = call.array("q", q), query_p = call.array("qp", qp), cache = call.array("latent", latent),
+                     cache_p = call.array("kp", kp);
+        paged::MlaOptions o;
+        set_workspace(call, o, workspace.object);
+        o.strategy = strategy;
+        set_results(call, o, return_lse);
+        const bool on = to_flag("paged.mla", causal.object);
+        return run_attention(call, attention_result(), return_lse,
+                             [&] { return self.plan.mla(query, query_p, cache, cache_p, scale, on, o); });
+      },
+      "q"_a, "qp"_a, "latent"_a, "kp"_a, "scale"_a, "causal"_a.none(), nb::kw_only(), "workspace"_a.none() = nb::none(),
+      "strategy"_a = "auto", "return_lse"_a = false, "out"_a = nb::none(),
+      R"(Latent attention (MLA) with absorbed weights: softmax(scale (q . latent + qp . kp)) latent.
 
 q [queries, H, R], qp [queries, H, P], latent [pages, page_size, 1, R], kp [pages, page_size, 1, P] of one float dtype; R 1 to
 1024, P 1 to 256. scale is the model's own, of its query-key size before absorption. Returns the compressed context
 [queries, H, R], with return_lse=True AttentionResult(out, lse).
 
-Raises ShapeError, DTypeError, DeviceError, ValueError.)")
-      .def(
-          "append",
-          [](const Plan& self, Array k, Array v, Array key_cache, Array value_cache) {
-            return append(self, k, v, key_cache, value_cache, false);
-          },
-          "k"_a, "v"_a, "key_cache"_a, "value_cache"_a,
-          R"(Writes row i of k [queries, Hkv, D] and v [queries, Hkv, Dv] at (sequence_ids[i], positions[i]); padding rows are skipped.
+Raises ShapeError, DTypeError, DeviceError, ValueError.)");
+}
+
+void bind_append(PlanClass& c) {
+  c.def(
+       "append",
+       [](const Plan& self, Array k, Array v, Array key_cache, Array value_cache) {
+         return append(self, k, v, key_cache, value_cache, false);
+       },
+       "k"_a, "v"_a, "key_cache"_a, "value_cache"_a,
+       R"(Writes row i of k [queries, Hkv, D] and v [queries, Hkv, Dv] at (sequence_ids[i], positions[i]); padding rows are skipped.
 
 Returns the caches to keep: a tenor.Tensor whose allocation another tensor shares is copied first, any other cache is written in
 place. A position at or beyond its length is IndexError, two rows for one slot ValueError; then nothing is written.)")
@@ -343,6 +353,9 @@ place. A position at or beyond its length is IndexError, two rows for one slot V
           },
           "k"_a, "v"_a, "key_cache"_a, "value_cache"_a,
           "append that always writes in place: for caches that are views of one pool.");
+}
+
+void bind_copy_pages(nb::module_& m) {
   m.def(
       "_paged_copy_pages",
       [](Array cache, Object src, Object dst) { return copy_pages(cache, src.object, dst.object, false); }, "cache"_a,
@@ -355,6 +368,19 @@ to keep: a tenor.Tensor whose allocation another tensor shares is copied first, 
       "_paged_copy_pages_",
       [](Array cache, Object src, Object dst) { copy_pages(cache, src.object, dst.object, true); }, "cache"_a, "src"_a,
       "dst"_a, "copy_pages that always writes in place.");
+}
+
+}  // namespace
+
+void bind_paged(nb::module_& m) {
+  bind_host_plan(m);
+  bind_split_workspace(m);
+  PlanClass plan(m, "_PagedDevicePlan", "A schedule on the device of the queries; made by upload or reserve.");
+  bind_schedule(plan);
+  bind_attention_of_plan(plan);
+  bind_mla(plan);
+  bind_append(plan);
+  bind_copy_pages(m);
 }
 
 }  // namespace tenor::python

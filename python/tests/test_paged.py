@@ -170,6 +170,18 @@ def test_copy_pages():
         paged.copy_pages(cache, [-1], [0])
 
 
+def test_strategies_are_listed_taken_and_explained(step):
+    plan, q, k, v = step
+    assert tn.strategies("paged.attention") == tn.strategies("paged.mla") == ["flash_tensorcore", "flash_unit", "fallback"]
+    np.testing.assert_array_equal(plan.attention(q, k, v, strategy="fallback"), plan.attention(q, k, v))
+    with pytest.raises(tn.UnsupportedError, match="paged.attention: strategy 'flash_tensorcore' cannot do this: "):
+        plan.attention(q, k, v, strategy="flash_tensorcore")
+    with pytest.raises(tn.ValueError, match="got 'quick'"):
+        plan.attention(q, k, v, strategy="quick")
+    explained = tn.explain(lambda: plan.attention(q, k, v))
+    assert "fallback" in str(explained) and "flash_unit: not built for the CPU yet" in str(explained)
+
+
 def test_explain_counts_the_keys_that_rows_see(step):
     plan, q, k, v = step
     explained = tn.explain(lambda: plan.attention(q, k, v))

@@ -53,16 +53,6 @@ constexpr core::Candidate<Problem> kCandidates[] = {
     {"fallback", &attn::fallback_why_not, &attn::run_cpu_fallback},
 };
 
-/// Beyond any sequence, and small enough to add to a position.
-constexpr int64_t kUnlimited = int64_t{1} << 48;
-
-int64_t checked_window(const char* op, const Window& window, int64_t side) {
-  if (window.left < -1 || window.right < -1)
-    fail<ValueError>("{}: window must be (left, right) with entries >= -1, got ({}, {})", op, window.left,
-                     window.right);
-  return side >= kUnlimited ? -1 : side;
-}
-
 /// The options that both forms share, checked. `o` is AttentionOptions or AttentionVarlenOptions.
 template <class Options>
 Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv_heads, int64_t dim, int64_t value_dim,
@@ -78,8 +68,8 @@ Problem make_problem(const char* op, const Options& o, int64_t heads, int64_t kv
   core::check_positive(op, "scale", p.scale);
   p.scale = attn::scale_within(dtype, p.scale);
   p.causal = o.causal.kind();
-  p.left = checked_window(op, o.window, o.window.left);
-  p.right = checked_window(op, o.window, o.window.right);
+  p.left = attn::checked_window(op, o.window, o.window.left);
+  p.right = attn::checked_window(op, o.window, o.window.right);
   if (o.softcap) core::check_positive(op, "softcap", *o.softcap);
   p.softcap = attn::softcap_within(dtype, o.softcap.value_or(0));
   if (o.sinks.defined()) {

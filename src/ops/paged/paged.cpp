@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "src/core/backend.h"
+#include "src/core/candidates.h"
 #include "src/core/check.h"
+#include "src/core/device_traits.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
@@ -20,18 +22,42 @@ using core::OpClass;
 using core::Output;
 using core::Step;
 
+const std::vector<std::string> kStrategies = {"flash_tensorcore", "flash_unit", "fallback"};
 const core::OpRegistration kOps({
     {"paged.attention", "paged", OpClass::kContraction,
      "plan, q[N,Hq,D], k[pages,size,Hkv,D], v[pages,size,Hkv,Dv] -> softmax(scale q k^T) v over each row's sequence "
-     "[N,Hq,Dv]"},
+     "[N,Hq,Dv]",
+     kStrategies},
     {"paged.mla", "paged", OpClass::kContraction,
      "plan, q[N,H,R], qp[N,H,P], latent[pages,size,1,R], kp[pages,size,1,P] -> softmax(scale (q latent^T + qp kp^T)) "
-     "latent [N,H,R]"},
+     "latent [N,H,R]",
+     kStrategies},
 });
+
+/// What a GPU strategy says of a call, and its run: a template, so that a build without CUDA names no kernel.
+enum class Gpu { kTensorcore, kUnit };
+
+template <Gpu kStrategy>
+std::string gpu_why_not(const Call& c) {
+  if (core::runs_on(c.device) != DeviceType::kCuda) return "not built for the CPU yet";
+  return kStrategy == Gpu::kTensorcore ? tensorcore_why_not(c) : "";
+}
+template <Gpu kStrategy, bool kBuilt = core::kHasCuda>
+void gpu_run([[maybe_unused]] const Call& c) {
+  if constexpr (kBuilt) return kStrategy == Gpu::kTensorcore ? cuda::paged_run_tensorcore(c) : cuda::paged_run_unit(c);
+}
+std::string cpu_why_not(const Call& c) {
+  return core::runs_on(c.device) == DeviceType::kCuda ? "is the CPU's; flash_unit takes every call on CUDA" : "";
+}
+
+constexpr core::Candidate<Call> kCandidates[] = {
+    {"flash_tensorcore", &gpu_why_not<Gpu::kTensorcore>, &gpu_run<Gpu::kTensorcore>},
+    {"flash_unit", &gpu_why_not<Gpu::kUnit>, &gpu_run<Gpu::kUnit>},
+    {"fallback", &cpu_why_not, &run_cpu},
+};
 
 constexpr int64_t kMostDim = 1024, kMostPositionDim = 256;
 constexpr int64_t kMostBytes = int64_t{64} << 20;
-constexpr int64_t kUnlimited = int64_t{1} << 48;  // beyond any position
 
 void check_query(const char* op, Named x, int64_t queries) {
   core::check_ndim(op, x, 3);
@@ -49,13 +75,6 @@ void check_cache(const char* op, Named x, const Capacity& size, int64_t heads, i
 
 void check_dim(const char* op, const char* name, int64_t dim, int64_t most) {
   if (dim < 1 || dim > most) fail<ShapeError>("{}: {} must have a head size of 1 to {}, got {}", op, name, most, dim);
-}
-
-int64_t checked_window(const Window& window, int64_t side) {
-  if (window.left < -1 || window.right < -1)
-    fail<ValueError>("paged.attention: window must be (left, right) with entries >= -1, got ({}, {})", window.left,
-                     window.right);
-  return side >= kUnlimited ? -1 : side;
 }
 
 /// workspace= of either kind.
@@ -79,6 +98,8 @@ void take_workspace(const char* op, const DevicePlan& plan, const std::optional<
   const int64_t need = plan.workspace_size(op, c.heads, c.value_dim);
   if (bytes.shape(0) < need || !bytes.is_contiguous())
     fail<ShapeError>("{}: workspace must be {} contiguous bytes, got {}", op, need, bytes.shape(0));
+  if (core::on_cuda(bytes) && reinterpret_cast<uintptr_t>(bytes.raw()) % 16 != 0)
+    fail<ValueError>("{}: workspace must lie at a multiple of 16 bytes", op);
   c.workspace = bytes;
 }
 
@@ -95,7 +116,7 @@ attn::KeyRange visible(const HostPlan& host, int64_t i, bool causal, const Windo
 
 /// What a call reads and computes, counted only when somebody asks. A schedule that only the device knows counts as
 /// full.
-Step stated(const char* op, const Call& c, std::vector<Tensor> inputs, std::string strategy) {
+Step stated(const Call& c, std::vector<Tensor> inputs, const char* strategy) {
   const HostPlan* host = c.plan->host.get();
   int64_t pairs = 0, keys = 0;
   if (host) {
@@ -109,7 +130,12 @@ Step stated(const char* op, const Call& c, std::vector<Tensor> inputs, std::stri
     pairs = core::count_product(c.plan->size.queries, c.plan->longest);
   }
   const int64_t flops = core::count_product(core::count_product(pairs, c.heads), 2 * (c.dim + c.value_dim));
-  Step step{op, OpClass::kContraction, std::move(inputs), {c.out, c.lse}, flops, strategy};
+  Step step{c.op,
+            OpClass::kContraction,
+            std::move(inputs),
+            {c.out, c.lse},
+            flops,
+            std::string(strategy) + "\n" + core::declined<Call>(kCandidates, c)};
   for (const Tensor& x : step.inputs)  // caches have four dims
     step.reads.push_back(
         !x.defined() || x.ndim() != 4 ? -1 : std::min(x.numel(), core::count_product(keys, x.shape(2) * x.shape(3))));
@@ -117,8 +143,10 @@ Step stated(const char* op, const Call& c, std::vector<Tensor> inputs, std::stri
 }
 
 /// Makes the results, states the step and runs.
-AttentionResult run(const char* op, Call& c, const Tensor& out_given, const Tensor& lse_given, bool with_lse,
-                    std::vector<Tensor> inputs) {
+AttentionResult run(Call& c, const std::string& strategy, const Tensor& out_given, const Tensor& lse_given,
+                    bool with_lse, std::vector<Tensor> inputs) {
+  const char* op = c.op;
+  const auto& candidate = core::choose<Call>(op, kCandidates, c, strategy);
   if (lse_given.defined() && !with_lse) fail<ValueError>("{}: out has an lse, but return_lse is off", op);
   if (with_lse && out_given.defined() != lse_given.defined())
     fail<ValueError>("{}: with return_lse, out must be the pair (out, lse)", op);
@@ -131,21 +159,9 @@ AttentionResult run(const char* op, Call& c, const Tensor& out_given, const Tens
     lse.emplace(op, lse_given, Dims{rows, c.heads}, float32, c.q, read, core::OutputRules{.cuda = core::kHasCuda});
   c.out = out.target();
   if (lse) c.lse = lse->target();
-  std::string strategy = "fallback";
-  if constexpr (core::kHasCuda) {
-    if (core::on_cuda(c.q)) strategy = cuda::paged_strategy(c);
-  }
-  core::StepScope step([&] { return stated(op, c, std::move(inputs), strategy); });
+  core::StepScope step([&] { return stated(c, std::move(inputs), candidate.name); });
   if (step.shape_only(c.out)) return {c.out, c.lse};
-  if constexpr (core::kHasCuda) {
-    if (core::on_cuda(c.q)) {
-      cuda::paged_run(op, c);
-      AttentionResult result{out.finish(), {}};
-      if (lse) result.lse = lse->finish();
-      return result;
-    }
-  }
-  run_cpu(c);
+  candidate.run(c);
   AttentionResult result{out.finish(), {}};
   if (lse) result.lse = lse->finish();
   return result;
@@ -191,13 +207,14 @@ AttentionResult DevicePlan::attention(const Tensor& q, const Tensor& k, const Te
   core::check_same_device(kOp, {{"q", q}, {"k", k}, {"v", v}, {"sinks", o.sinks}});
   check_plan_device(kOp, *this, q);
   Call c{};
+  c.op = kOp, c.device = core::stands_for(q.device());
   c.plan = &plan, c.q = q, c.k = k, c.v = v, c.sinks = o.sinks, c.heads = Hq, c.kv_heads = Hkv, c.dim = D,
   c.value_dim = Dv;
   c.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(D)));
   core::check_positive(kOp, "scale", c.scale);
   c.scale = attn::scale_within(q.dtype(), c.scale);
   c.causal = o.causal;
-  c.window = {checked_window(o.window, o.window.left), checked_window(o.window, o.window.right)};
+  c.window = {attn::checked_window(kOp, o.window, o.window.left), attn::checked_window(kOp, o.window, o.window.right)};
   if (o.softcap) core::check_positive(kOp, "softcap", *o.softcap);
   c.softcap = attn::softcap_within(q.dtype(), o.softcap.value_or(0));
   if (o.sinks.defined()) {
@@ -206,7 +223,7 @@ AttentionResult DevicePlan::attention(const Tensor& q, const Tensor& k, const Te
       fail<DTypeError>("{}: sinks must be float32 or q's {}, got {}", kOp, q.dtype(), o.sinks.dtype());
   }
   take_workspace(kOp, *this, o.split_workspace, o.workspace, c);
-  return run(kOp, c, o.out, o.out_lse, o.return_lse, {q, k, v, o.sinks});
+  return run(c, o.strategy, o.out, o.out_lse, o.return_lse, {q, k, v, o.sinks});
 }
 
 AttentionResult DevicePlan::mla(const Tensor& q, const Tensor& qp, const Tensor& latent, const Tensor& kp, double scale,
@@ -227,10 +244,12 @@ AttentionResult DevicePlan::mla(const Tensor& q, const Tensor& qp, const Tensor&
   check_plan_device(kOp, *this, q);
   core::check_positive(kOp, "scale", scale);
   Call c{};
+  c.op = kOp, c.device = core::stands_for(q.device());
   c.plan = &plan, c.q = q, c.k = latent, c.v = latent, c.q_tail = qp, c.k_tail = kp;
-  c.heads = H, c.kv_heads = 1, c.dim = R + P, c.value_dim = R, c.scale = attn::scale_within(q.dtype(), scale), c.causal = causal;
+  c.heads = H, c.kv_heads = 1, c.dim = R + P, c.value_dim = R, c.scale = attn::scale_within(q.dtype(), scale),
+  c.causal = causal;
   take_workspace(kOp, *this, o.split_workspace, o.workspace, c);
-  return run(kOp, c, o.out, o.out_lse, o.return_lse, {q, qp, latent, kp});
+  return run(c, o.strategy, o.out, o.out_lse, o.return_lse, {q, qp, latent, kp});
 }
 
 int64_t DevicePlan::workspace_size(std::string_view op, int64_t heads, int64_t value_dim) const {

@@ -21,19 +21,28 @@ class Step:
     def __init__(self, sequences, length, page_size):
         self.length, self.pages = length, sequences * length // page_size
         self.page_size, self.sequences, self.plans = page_size, sequences, {}
+        self.tables = np.random.default_rng(1).permutation(self.pages).reshape(sequences, -1)
 
     def plan(self, tn, like):
         if like.device not in self.plans:
-            tables = np.random.default_rng(1).permutation(self.pages).reshape(self.sequences, -1)
-            host = tn.paged.HostPlan(self.page_size, self.pages, tables, [self.length] * self.sequences, range(self.sequences), [self.length - 1] * self.sequences)
+            host = tn.paged.HostPlan(self.page_size, self.pages, self.tables, [self.length] * self.sequences, range(self.sequences), [self.length - 1] * self.sequences)
             self.plans[like.device] = tn.paged.DevicePlan.upload(host, like=like)
         return self.plans[like.device]
 
+    def sequences_of(self, torch, cache):
+        """PyTorch has no paged cache. On a CPU it gathers the pages into [sequences, length, heads, dim] first; on a GPU its cache
+        is taken to be contiguous: the same bytes, without that copy."""
+        pages = cache if cache.is_cuda else cache[torch.from_numpy(self.tables)]
+        return pages.reshape(self.sequences, self.length, *cache.shape[2:])
 
-def peer(torch, q, k, v, sequences):
-    """PyTorch has no paged cache: the same bytes, contiguous."""
-    k, v = (x.reshape(sequences, -1, *x.shape[2:]).transpose(1, 2) for x in (k, v))
-    return torch.nn.functional.scaled_dot_product_attention(q.unsqueeze(2), k, v, enable_gqa=True)
+    def attend(self, torch, q, k, v):
+        k, v = (self.sequences_of(torch, x).transpose(1, 2) for x in (k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q.unsqueeze(2), k, v, enable_gqa=True)
+
+    def attend_latent(self, torch, q, qp, c, kp, scale):
+        """The heads as query rows that share one key."""
+        c, kp = (self.sequences_of(torch, x).transpose(1, 2) for x in (c, kp))
+        return torch.nn.functional.scaled_dot_product_attention(torch.cat([q, qp], -1).unsqueeze(1), torch.cat([c, kp], -1), c, scale=scale)
 
 
 def decode_case(sequences, heads, kv_heads, length, dim, page_size, dtype="bfloat16", device=None):
@@ -43,7 +52,7 @@ def decode_case(sequences, heads, kv_heads, length, dim, page_size, dtype="bfloa
     case = dict(
         target=target if device else None, op="paged.attention", case=f"B{sequences} H{heads} G{kv_heads} S{length} D{dim} page {page_size}", dtype=dtype,
         make=lambda rng: (halves(rng, (sequences, heads, dim), dtype), halves(rng, caches, dtype), halves(rng, caches, dtype)),
-        run=lambda tn, q, k, v: step.plan(tn, q).attention(q, k, v), peer=lambda torch, q, k, v: peer(torch, q, k, v, sequences),
+        run=lambda tn, q, k, v: step.plan(tn, q).attention(q, k, v), peer=step.attend,
         bytes=2 * sequences * kv_heads * length * dim * dtype_of(dtype).itemsize, flops=0)
     return dict(case, device=device) if device else case
 
@@ -52,11 +61,11 @@ def mla_case(sequences, heads, length, rank=512, rope=64, page_size=64, dtype="b
     step = Step(sequences, length, page_size)
     shapes = (sequences, heads, rank), (sequences, heads, rope), (step.pages, page_size, 1, rank), (step.pages, page_size, 1, rope)
     flops = 0 if by_bytes else 2 * sequences * heads * length * (2 * rank + rope)
-    target = f"mla_decode/B{sequences}-H{heads}-S{length}-R{rank}-P{rope}-bf16"
+    target, scale = f"mla_decode/B{sequences}-H{heads}-S{length}-R{rank}-P{rope}-bf16", (128 + 64) ** -0.5
     case = dict(
         target=target if device else None, op="paged.mla", case=f"B{sequences} H{heads} S{length} R{rank} P{rope} page {page_size}", dtype=dtype,
-        make=lambda rng: tuple(halves(rng, s, dtype) for s in shapes), run=lambda tn, q, qp, c, kp: step.plan(tn, q).mla(q, qp, c, kp, (128 + 64) ** -0.5, True),
-        peer=None, bytes=sequences * length * (rank + rope) * dtype_of(dtype).itemsize, flops=flops)
+        make=lambda rng: tuple(halves(rng, s, dtype) for s in shapes), run=lambda tn, q, qp, c, kp: step.plan(tn, q).mla(q, qp, c, kp, scale, True),
+        peer=lambda torch, *arrays: step.attend_latent(torch, *arrays, scale), bytes=sequences * length * (rank + rope) * dtype_of(dtype).itemsize, flops=flops)
     return dict(case, device=device) if device else case
 
 

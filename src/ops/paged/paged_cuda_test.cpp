@@ -135,6 +135,70 @@ TEST_F(PagedCuda, MlaMatchesTheReference) {
   }
 }
 
+TEST_F(PagedCuda, EveryStrategyIsTakenByName) {
+  Schedules random(10);
+  const HostPlan host = random.schedule(16, 4, 900);
+  const int64_t rows = host.queries();
+  for (const DType dtype : {bfloat16, float32}) {
+    PagedProblem p{host, random.dense({rows, 8, 64}, dtype), dense_cache(random, host, 2, 64, dtype),
+                   dense_cache(random, host, 2, 64, dtype)};
+    p.scale = 0.125;
+    const Tensor q = on_gpu(p.q), k = on_gpu(p.k), v = on_gpu(p.v);
+    const DevicePlan plan = DevicePlan::upload(host, q);
+    const reference::Attention want = reference::paged_attention(p);
+    expect_results(on_cpu(plan.attention(q, k, v, {.strategy = "flash_unit"}).out), want.out);
+    testing::expect_error<UnsupportedError>(
+        [&] { plan.attention(q, k, v, {.strategy = "fallback"}); },
+        "paged.attention: strategy 'fallback' cannot do this: is the CPU's; flash_unit takes every call on CUDA");
+    if (dtype == bfloat16) {
+      expect_results(on_cpu(plan.attention(q, k, v, {.strategy = "flash_tensorcore"}).out), want.out);
+    } else {
+      testing::expect_error<UnsupportedError>(
+          [&] { plan.attention(q, k, v, {.strategy = "flash_tensorcore"}); },
+          "paged.attention: strategy 'flash_tensorcore' cannot do this: takes float16 or bfloat16");
+    }
+  }
+}
+
+// More splits than are added up at once: groups of them, which end in different blocks; rows whose windows begin in
+// different groups.
+TEST_F(PagedCuda, LongSequencesAreAddedUpInGroups) {
+  Schedules random(11);
+  constexpr int64_t kPages = 300;
+  std::vector<int64_t> table(kPages);
+  for (int64_t i = 0; i < kPages; ++i) table[i] = (i * 37) % kPages;
+  const HostPlan host(64, kPages, {table, {3}}, {19000, 50}, {0, 0, 1, -1}, {18998, 18999, 49, 0});
+  for (const Window window : {Window{}, Window{2000, 0}}) {
+    PagedProblem p{host, random.dense({4, 4, 64}, bfloat16), dense_cache(random, host, 2, 64, bfloat16),
+                   dense_cache(random, host, 2, 64, bfloat16)};
+    p.scale = 0.125, p.window = window, p.sinks = random.dense({4}, float32);
+    check(p, 5);
+  }
+}
+
+// Long runs of rows go through attention's kernel, the rows about them do not.
+TEST_F(PagedCuda, LongRunsOfRowsArePrefilled) {
+  Schedules random(12);
+  std::vector<int64_t> first(20), second(10), ids{2, -1}, positions{6, 0};
+  for (int64_t i = 0; i < 20; ++i) first[i] = (i * 7) % 20;
+  for (int64_t i = 0; i < 10; ++i) second[i] = 20 + (i * 3) % 10;
+  for (int64_t i = 0; i < 170; ++i) ids.push_back(0), positions.push_back(135 + i);  // all but its last two keys
+  for (int64_t i = 0; i < 3; ++i) ids.push_back(2), positions.push_back(4 + i);
+  for (int64_t i = 0; i < 140; ++i) ids.push_back(1), positions.push_back(i);
+  const HostPlan host(16, 32, {first, second, {31}}, {307, 150, 7}, ids, positions);
+  const int64_t rows = host.queries();
+  for (int round = 0; round < 5; ++round) {
+    PagedProblem p{host, random.dense({rows, 4, 32}, bfloat16), dense_cache(random, host, 2, 32, bfloat16),
+                   dense_cache(random, host, 2, 40, bfloat16)};
+    p.scale = 0.2, p.causal = round != 2;
+    if (round == 1) p.window = {70, 0}, p.softcap = 2.5;
+    if (round == 3) p.sinks = random.dense({4}, float32);
+    if (round == 4) p.causal = false, p.window = {50, 3};
+    SCOPED_TRACE(round);
+    check(p, 3);
+  }
+}
+
 // Each row as its own decode step, in other company, has the bits that it has in a prefill of all.
 TEST_F(PagedCuda, BitsOfARowDependOnItselfAlone) {
   constexpr int64_t kKeys = 1300;
@@ -184,6 +248,8 @@ TEST_F(PagedCuda, AWorkspaceOfItsSizeIsEnough) {
   const Tensor want = on_cpu(device.attention(q, k, k).out);
   EXPECT_TRUE(same_bits(on_cpu(device.attention(q, k, k, {.workspace = on_gpu(full({bytes}, uint8, 255))}).out), want));
   EXPECT_THROW(device.attention(q, k, k, {.workspace = on_gpu(full({bytes - 1}, uint8, 0))}), ShapeError);
+  const Tensor crooked = narrow(on_gpu(full({bytes + 8}, uint8, 0)), 0, 8, bytes);
+  EXPECT_THROW(device.attention(q, k, k, {.workspace = crooked}), ValueError);
 }
 
 TEST_F(PagedCuda, ACapturedGraphReplaysNewSchedules) {

@@ -13,12 +13,11 @@
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/mma.cuh"
+#include "src/cuda/ptx/swizzle.cuh"
 #include "src/cuda/ptx/tma.cuh"
-#include "src/ops/paged/paged_schedule.cuh"
+#include "src/ops/paged/paged_finish.cuh"
 
 namespace tenor::cuda::paged {
-
-inline constexpr int kTileRows = 16;
 
 template <class T_, int kDim_, int kKeys_, int kStages_, int kWarps_>
 struct DecodeConfig {
@@ -39,40 +38,15 @@ struct DecodeShared {
     alignas(1024) char values[Config::kTileBytes];
   };
   Stage stages[Config::kWarps][Config::kStages];
-  float total[Config::kWarps][kTileRows][Config::kDim + 4];
+  alignas(16) float total[Config::kWarps][kTileRows][Config::kDim + 4];
   float top[Config::kWarps][kTileRows], sum[Config::kWarps][kTileRows];
   uint64_t full[Config::kWarps][Config::kStages], empty[Config::kWarps][Config::kStages];
   Row rows[kMostRows];
   int first_item[kMostRows + 1];        // of each row
   unsigned short tile_rows[kMostRows];  // of the tile that starts there; 0: the row continues one
   int scan[32];
+  TurnSlots turns;
 };
-
-/// Where 16-byte chunk `chunk` of key `key` lies in a tile of 64-column halves with TMA's 128-byte swizzle.
-template <int kHalf>
-__device__ __forceinline__ uint32_t swizzled(int key, int chunk) {
-  return (chunk >> 3) * kHalf + key * 128 + (((chunk & 7) ^ (key & 7)) << 4);
-}
-__device__ __forceinline__ void consumers_sync(int threads) {
-  asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
-}
-
-/// Zeros and -inf in the rows whose tile has no item, where no second kernel does it.
-template <class T, class Shared>
-__device__ void write_empty(const Decode& p, const Shared& shared) {
-  for (int row = blockIdx.x; row < p.rows; row += gridDim.x) {
-    int first = row;
-    while (shared.tile_rows[first] == 0) --first;
-    if (shared.first_item[first + shared.tile_rows[first]] > shared.first_item[first]) continue;
-    for (int i = threadIdx.x; i < p.heads * p.value_dim; i += blockDim.x) {
-      const int head = i / p.value_dim, d = i - head * p.value_dim;
-      static_cast<T*>(p.out)[row * p.out_row + head * p.out_head + d * p.out_col] = T{};
-    }
-    if (p.lse)
-      for (int head = threadIdx.x; head < p.heads; head += blockDim.x)
-        p.lse[row * p.lse_row + head * p.lse_head] = -INFINITY;
-  }
-}
 
 /// The first key of an item that a pair of warps takes.
 template <class Config>
@@ -113,13 +87,14 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
                 key - number * p.page_size};
   };
   const int window = 32 * p.box;  // keys whose pages the lanes hold
+  Turns turns(p, shared.turns, warp == 0);
   int stage = 0, phase = 0, index = blockIdx.x;
-  if (index >= items) return;
+  if (index >= items) return turns.leave();
   Item item = item_at<Config>(p, shared, index);
   Page next = page_of(item, item.begin);
   while (index < items) {
     const Item now = item;
-    index += gridDim.x;
+    index = turns.next();
     int held = now.begin - window;
     bool more = true;
     Page page{};
@@ -149,15 +124,8 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
     }
     while (more) advance();  // windows without a key of this warp's
   }
+  turns.leave();
 }
-
-/// One computing warp's state of an item: lane 4g + t holds rows g and g + 8.
-template <class Config>
-struct WarpState {
-  static constexpr int kColumns = Config::kDim / 8;
-  float out[kColumns][4];
-  float top[2], sum[2];
-};
 
 /// Queries as the left operand.
 template <class Config>
@@ -195,7 +163,7 @@ __device__ __forceinline__ void score(const Decode& p, uint32_t keys, const uint
 #pragma unroll
     for (int n = 0; n < Config::kKeys / 8; ++n) {
       uint32_t b[4];
-      ptx::ldmatrix_x4(b, keys + swizzled<Config::kHalf>(n * 8 + (lane & 7), k * 2 + (lane >> 3)));
+      ptx::ldmatrix_x4(b, keys + ptx::swizzled_tile<Config::kHalf>(n * 8 + (lane & 7), k * 2 + (lane >> 3)));
       ptx::mma_m16n8k16<typename Config::T>(s[n], q[k][0], q[k][1], q[k][2], q[k][3], b[0], b[1]);
       ptx::mma_m16n8k16<typename Config::T>(s[n], q[k + 1][0], q[k + 1][1], q[k + 1][2], q[k + 1][3], b[2], b[3]);
     }
@@ -223,12 +191,14 @@ __device__ __forceinline__ void soften(const Decode& p, float (&s)[Config::kKeys
     for (int n = 0; n < Config::kKeys / 8; ++n) top = fmaxf(top, fmaxf(s[n][2 * side], s[n][2 * side + 1]));
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    const float base = top == -INFINITY ? 0.0f : top, shrink = ptx::exp2_approximate((state.top[side] - base) * p.scale_log2);
+    const float base = top == -INFINITY ? 0.0f : top,
+                shrink = ptx::exp2_approximate((state.top[side] - base) * p.scale_log2);
     float sum = 0;
 #pragma unroll
     for (int n = 0; n < Config::kKeys / 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 2; ++e) sum += s[n][2 * side + e] = ptx::exp2_approximate((s[n][2 * side + e] - base) * p.scale_log2);
+      for (int e = 0; e < 2; ++e)
+        sum += s[n][2 * side + e] = ptx::exp2_approximate((s[n][2 * side + e] - base) * p.scale_log2);
     state.sum[side] = state.sum[side] * shrink + sum;
     state.top[side] = top;
 #pragma unroll
@@ -264,7 +234,7 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
       for (int c = 0; c < Config::kDim / 8; c += 2) {
         uint32_t b[4];
         ptx::ldmatrix_x4_transposed(
-            b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
+            b, values + ptx::swizzled_tile<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
         ptx::mma_m16n8k16<T>(state.out[c], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0], b[1]);
         ptx::mma_m16n8k16<T>(state.out[c + 1], weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[2], b[3]);
       }
@@ -283,7 +253,7 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
       for (int k = 0; k < Config::kKeys / 16; ++k) {
         uint32_t b[4];
         ptx::ldmatrix_x4_transposed(
-            b, values + swizzled<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
+            b, values + ptx::swizzled_tile<Config::kHalf>(k * 16 + (lane >> 3 & 1) * 8 + (lane & 7), c + (lane >> 4)));
         const uint32_t m0 = pair_mask(seen, first + k * 16 + 2 * t), m1 = pair_mask(seen, first + k * 16 + 8 + 2 * t);
         ptx::mma_m16n8k16<T>(low, weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[0] & m0, b[1] & m1);
         ptx::mma_m16n8k16<T>(high, weights[k][0], weights[k][1], weights[k][2], weights[k][3], b[2] & m0, b[3] & m1);
@@ -295,65 +265,16 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
   }
 }
 
-/// Row i of an item's tile.
-__device__ __forceinline__ Place place_of(const Decode& p, const Item& item, int i) {
-  const int row = p.chunks > 1 ? 0 : i / p.group, head = p.chunks > 1 ? item.chunk * kTileRows + i : i % p.group;
-  if (row >= item.rows || head >= p.group) return {0, -1};
-  return {item.row + row, item.kv_head * p.group + head};
-}
-
-/// Adds up the warps' states and writes the result where no row has a second split, else this split's partial state.
-template <class Config, class Shared>
-__device__ void finish_item(const Decode& p, const Item& item, const WarpState<Config>& state, Shared& shared) {
-  using T = typename Config::T;
-  constexpr int kWorkers = 32 * Config::kWarps;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
-#pragma unroll
-  for (int side = 0; side < 2; ++side) {
-    float sum = state.sum[side];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    if (t == 0) shared.top[warp][g + 8 * side] = state.top[side], shared.sum[warp][g + 8 * side] = sum;
-#pragma unroll
-    for (int c = 0; c < Config::kDim / 8; ++c)
-      *reinterpret_cast<float2*>(&shared.total[warp][g + 8 * side][c * 8 + 2 * t]) =
-          make_float2(state.out[c][2 * side], state.out[c][2 * side + 1]);
-  }
-  consumers_sync(kWorkers);
-  const int used = p.chunks > 1 ? min(kTileRows, p.group - item.chunk * kTileRows) : item.rows * p.group;
-  for (int i = threadIdx.x; i < used * Config::kDim; i += kWorkers) {
-    const int r = i / Config::kDim, d = i % Config::kDim;
-    float top = -INFINITY, sum = 0, total = 0;
-#pragma unroll
-    for (int w = 0; w < Config::kWarps; ++w) top = fmaxf(top, shared.top[w][r]);
-    const float base = top == -INFINITY ? 0.0f : top;
-#pragma unroll
-    for (int w = 0; w < Config::kWarps; ++w) {
-      const float weight = ptx::exp2_approximate((shared.top[w][r] - base) * p.scale_log2);
-      sum += weight * shared.sum[w][r];
-      total += weight * shared.total[w][r][d];
-    }
-    const Place at = place_of(p, item, r);
-    if (p.most_splits == 1) {
-      if (d < p.value_dim) write_result<T>(p, at, d, total, whole_of(p, at.head, top, sum));
-      if (d == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
-    } else if (const OwnSplits own = own_splits(shared.rows[at.row].seen, item.length);
-               item.split >= own.first && item.split < own.last) {
-      const int64_t part = part_of(p, at) + item.split - own.first;
-      if (d < p.value_dim) p.part_out[part * p.value_dim + d] = total;
-      if (d == 0) p.part_state[part] = make_float2(top, sum);
-    }
-  }
-}
-
 template <class Config, class Shared>
 __device__ void compute_items(const Decode& p, Shared& shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, items = shared.first_item[p.rows];
   int stage = 0, phase = 0;
-  for (int index = blockIdx.x; index < items; index += gridDim.x) {
-    const Item item = item_at<Config>(p, shared, index);
-    uint32_t q[Config::kDim / 16][4];
-    load_query<Config>(p, item, q);
+  if (static_cast<int>(blockIdx.x) >= items) return;
+  Item item = item_at<Config>(p, shared, blockIdx.x);
+  uint32_t q[Config::kDim / 16][4];
+  load_query<Config>(p, item, q);
+  Turns turns(p, shared.turns, false);
+  for (int index = blockIdx.x; index < items;) {
     WarpState<Config> state;
 #pragma unroll
     for (int c = 0; c < Config::kDim / 8; ++c)
@@ -379,9 +300,24 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
       if (lane == 0) ptx::mbarrier_arrive(&shared.empty[warp][stage]);
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
-    finish_item<Config>(p, item, state, shared);
+    const Item done = item;
+    index = turns.next();
+    if (index < items) {  // the queries are on their way while this item ends
+      item = item_at<Config>(p, shared, index);
+      load_query<Config>(p, item, q);
+    }
+    finish_item<Config>(p, done, state, shared);
     consumers_sync(32 * Config::kWarps);
   }
+}
+
+/// The lines of the page tables on their way to L2, each by some block, before the lengths are known that say which.
+__device__ __forceinline__ void prefetch_schedule(const Decode& p) {
+  const auto prefetch = [](const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); };
+  for (int at = threadIdx.x * 32; at < p.sequences; at += blockDim.x * 32) prefetch(p.lengths + at);
+  const int64_t bytes = p.sequences * p.table_stride * int64_t{4}, step = int64_t{gridDim.x} * blockDim.x * 128;
+  for (int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 128; at < bytes; at += step)
+    prefetch(reinterpret_cast<const char*>(p.tables) + at);
 }
 
 template <class Config>
@@ -395,17 +331,20 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < Config::kWarps * Config::kStages; ++i)
       ptx::mbarrier_init(&shared.full[0][i], 1), ptx::mbarrier_init(&shared.empty[0][i], 1);
+    init_turns(shared.turns, 2 * Config::kWarps - 1);
     ptx::mbarrier_init_fence();
   }
+  if (threadIdx.x == 0) ptx::tma_prefetch_map(&k_map), ptx::tma_prefetch_map(&v_map);
+  prefetch_schedule(p);
   read_schedule(p, shared, Config::kThreads);
-  ptx::launch_dependents();  // merge_decoded waits for the end of all blocks
+  ptx::launch_dependents();  // the merging kernel waits for the end of all blocks
   __syncthreads();
   if (threadIdx.x >= 32 * Config::kWarps) {
     load_items<Config>(p, &k_map, &v_map, shared, static_cast<int>(threadIdx.x) / 32 - Config::kWarps);
   } else {
     compute_items<Config>(p, shared);
   }
-  if (p.most_splits == 1) write_empty<typename Config::T>(p, shared);
+  write_empty<typename Config::T>(p, shared);
 }
 
 }  // namespace tenor::cuda::paged

@@ -13,9 +13,8 @@ void launch_config(const char* op, const DecodeLaunch& l) {
          Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(Config::kThreads),
               sizeof(DecodeShared<Config>) + 1024},
          l.device, l.k, l.v, l.problem);
-  if (l.problem.most_splits == 1) return;
-  launch(op, merge_decoded<typename Config::T>,
-         Grid{.blocks = merge_blocks(l.problem), .threads = kMergeThreads, .early = true}, l.device, l.problem);
+  if (l.problem.most_splits > 1)
+    launch_merge(op, l.problem, std::is_same_v<typename Config::T, BFloat16> ? bfloat16 : float16, l.device);
 }
 
 template <class T>

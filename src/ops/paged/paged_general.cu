@@ -164,17 +164,8 @@ __global__ void __launch_bounds__(kThreads) general_kernel(const __grid_constant
   }
   for (int n = splits.first + static_cast<int>(blockIdx.y); n < splits.last; n += gridDim.y) {
     const int begin = max(splits.seen.begin, n * splits.length), end = min(splits.seen.end, (n + 1) * splits.length);
-    write_part(p, at, n - splits.first, attend<T, C>(p, shared, table, kv_head, begin, end));
+    write_part(p, at, n, attend<T, C>(p, shared, table, kv_head, begin, end));
   }
-}
-
-template <class T>
-__global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ General p) {
-  const int64_t i = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
-  if (i >= int64_t{p.rows} * p.heads) return;
-  const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
-  const Split splits = splits_of(p, at.row);
-  merge_parts<T>(p, at, splits.last - splits.first, static_cast<int>(blockIdx.y) * kMergeColumns);
 }
 
 }  // namespace
@@ -182,12 +173,6 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
 void launch_general(const char* op, const General& p, DType dtype, int split_slots, Device device) {
   const Grid grid{dim3(static_cast<unsigned>(p.rows) * p.heads, split_slots), dim3(kThreads)};
   core::visit_float(dtype, [&]<class T>() { launch(op, general_kernel<T>, grid, device, p); });
-}
-
-void launch_merge(const char* op, const General& p, DType dtype, Device device) {
-  static_assert(kThreads == kMergeThreads);
-  const Grid grid{merge_blocks(p), dim3(kThreads)};
-  core::visit_float(dtype, [&]<class T>() { launch(op, merge_kernel<T>, grid, device, p); });
 }
 
 }  // namespace tenor::cuda::paged

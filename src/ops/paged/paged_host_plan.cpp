@@ -37,18 +37,18 @@ HostPlan::HostPlan(int64_t page_size, int64_t pages, std::vector<std::vector<int
                    std::vector<int64_t> lengths, std::vector<int64_t> sequence_ids, std::vector<int64_t> positions)
     : page_size_(page_size),
       pages_(pages),
-      tables_(std::move(tables)),
+      tables_(std::make_shared<const std::vector<std::vector<int64_t>>>(std::move(tables))),
       lengths_(std::move(lengths)),
       sequence_ids_(std::move(sequence_ids)),
       positions_(std::move(positions)) {
   if (page_size_ < 1 || page_size_ > kMostKeys)
     fail<ValueError>("{}: page_size is {}, expected 1 to {}", kOp, page_size_, kMostKeys);
   if (pages_ < 0 || pages_ > kMostKeys) fail<ValueError>("{}: pages is {}, expected 0 to {}", kOp, pages_, kMostKeys);
-  if (tables_.size() != lengths_.size())
-    fail<ValueError>("{}: tables holds {} sequences, but lengths {}", kOp, tables_.size(), lengths_.size());
+  if (tables_->size() != lengths_.size())
+    fail<ValueError>("{}: tables holds {} sequences, but lengths {}", kOp, tables_->size(), lengths_.size());
   if (sequence_ids_.size() != positions_.size())
     fail<ValueError>("{}: sequence_ids has {} rows, but positions {}", kOp, sequence_ids_.size(), positions_.size());
-  for (size_t s = 0; s < tables_.size(); ++s) check_table(tables_[s], s, lengths_[s], page_size_, pages_);
+  for (size_t s = 0; s < tables_->size(); ++s) check_table((*tables_)[s], s, lengths_[s], page_size_, pages_);
   for (size_t i = 0; i < positions_.size(); ++i) check_row(i, sequence_ids_[i], positions_[i], sequences());
 }
 

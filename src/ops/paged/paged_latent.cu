@@ -5,21 +5,26 @@
 namespace tenor::cuda::paged {
 namespace {
 
-template <class T>
+template <class T, int kPair>
 void launch_latent_of(const char* op, const LatentLaunch& l) {
-  const Latent p{l.problem, l.q_tail, l.q_tail_row, l.q_tail_head, l.tail_dim};
-  launch(op, latent_kernel<T>,
-         Grid{dim3(static_cast<unsigned>(multiprocessors(l.device))), dim3(kLatentThreads), sizeof(LatentShared)},
-         l.device, l.map, l.tail_map, p);
-  if (p.most_splits > 1)
-    launch(op, merge_decoded<Stored<T>>,
-           Grid{.blocks = merge_blocks(l.problem), .threads = kMergeThreads, .early = true}, l.device, l.problem);
+  const Decode& p = l.problem;
+  const auto blocks = static_cast<unsigned>(multiprocessors(l.device) / kPair * kPair);
+  launch(op, latent_kernel<T, kPair>,
+         Grid{.blocks = blocks, .threads = kLatentThreads, .shared = sizeof(LatentShared), .cluster = kPair}, l.device,
+         l.maps, p);
+  if (p.most_splits > 1) launch_merge(op, p, std::is_same_v<Stored<T>, BFloat16> ? bfloat16 : float16, l.device);
+}
+
+/// Blocks that share keys, where chunks of heads come in pairs.
+template <class T>
+void launch_latent_as(const char* op, const LatentLaunch& l) {
+  l.problem.chunks % 2 == 0 ? launch_latent_of<T, 2>(op, l) : launch_latent_of<T, 1>(op, l);
 }
 
 }  // namespace
 
 void launch_latent(const char* op, const LatentLaunch& launch, DType dtype) {
-  dtype == bfloat16 ? launch_latent_of<__nv_bfloat16>(op, launch) : launch_latent_of<__half>(op, launch);
+  dtype == bfloat16 ? launch_latent_as<__nv_bfloat16>(op, launch) : launch_latent_as<__half>(op, launch);
 }
 
 }  // namespace tenor::cuda::paged

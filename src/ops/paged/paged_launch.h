@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include "src/ops/paged/paged_cuda.h"
 #include "src/ops/paged/paged_problem.cuh"
 #include "tenor/device.h"
 
@@ -20,7 +21,8 @@ struct General : Decode {
 /// `split_slots` blocks of each (row, head) share its splits. Writes results where a row has one split at most, else
 /// partial states that launch_merge adds up.
 void launch_general(const char* op, const General& problem, DType dtype, int split_slots, Device device);
-void launch_merge(const char* op, const General& problem, DType dtype, Device device);
+/// Adds the partial states of each row's splits up; may start while the kernel that writes them ends.
+void launch_merge(const char* op, const Decode& problem, DType dtype, Device device);
 
 /// The Hopper decode kernel for heads of up to 64, 128 or 256.
 struct DecodeLaunch {
@@ -31,16 +33,16 @@ struct DecodeLaunch {
 void launch_decode_bfloat16(const char* op, const DecodeLaunch& launch);
 void launch_decode_float16(const char* op, const DecodeLaunch& launch);
 /// The Hopper kernel of latent attention: ranks up to 512, position parts up to 64; at most kLatentLaunchRows rows.
+struct LatentMaps {
+  CUtensorMap query, query_tail, keys, keys_tail;
+};
 struct LatentLaunch {
-  CUtensorMap map, tail_map;
+  LatentMaps maps;
   Decode problem;
-  const void* q_tail;
-  int64_t q_tail_row, q_tail_head;
-  int tail_dim;
   Device device;
 };
-inline constexpr int64_t kLatentLaunchRows = 256, kLatentLaunchRank = 512, kLatentLaunchTail = 64,
-                         kLatentLaunchHeads = 64;
+inline constexpr int64_t kLatentLaunchRows = 256, kLatentLaunchRank = ::tenor::paged::kMostLatentRank,
+                         kLatentLaunchTail = ::tenor::paged::kMostLatentTail, kLatentLaunchHeads = 64;
 void launch_latent(const char* op, const LatentLaunch& launch, DType dtype);
 
 /// Keys of a stage for heads of up to `dim`.

@@ -8,6 +8,7 @@
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/ops/paged/paged_cuda.h"
+#include "tenor/create.h"
 
 namespace tenor::paged {
 namespace {
@@ -23,6 +24,7 @@ std::shared_ptr<State> make_state(const Tensor& like, const Capacity& size) {
   state->size = size;
   state->longest = std::min(kMostKeys, core::count_product(size.pages_per_sequence, size.page_size));
   state->memory = Tensor::empty({words(size)}, int32, like.device());
+  if (core::on_cuda(state->memory)) state->turns = zeros({2}, {.dtype = int32, .device = like.device()});
   int64_t at = 0;
   const auto part = [&](const Dims& shape) {
     const Tensor x = state->memory.with_layout(shape, contiguous_strides(shape), at);
@@ -61,6 +63,18 @@ std::vector<std::vector<int64_t>> read_tables(const Tensor& x) {
 
 }  // namespace
 
+std::vector<RowRun> runs_of(const HostPlan& host, int64_t least) {
+  std::vector<RowRun> runs;
+  for (int64_t i = 0, next; i < host.queries(); i = next) {
+    const int64_t sequence = host.sequence_ids()[i], position = host.positions()[i];
+    for (next = i + 1; next < host.queries() && host.sequence_ids()[next] == sequence &&
+                       host.positions()[next] == position + next - i;)
+      ++next;
+    if (sequence >= 0 && next - i >= least) runs.push_back({i, next - i, sequence, position});
+  }
+  return runs;
+}
+
 DevicePlan DevicePlan::upload(const HostPlan& host, const Tensor& like) {
   core::check_given("paged.DevicePlan.upload", {"like", like});
   const Capacity size{host.page_size(), host.pages(), host.queries(), host.sequences(), host.pages_per_sequence()};
@@ -95,6 +109,7 @@ void DevicePlan::update_(const HostPlan& host) {
   check_capacity("pages_per_sequence", host.pages_per_sequence(), plan.size.pages_per_sequence);
   const std::vector<int32_t> fresh = words_of(host, plan.size);
   plan.host = std::make_shared<HostPlan>(host);
+  plan.runs = runs_of(host, kPrefillRows);
   if (plan.device.type == DeviceType::kMeta || fresh.empty()) return;
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(plan.memory)) return cuda::paged_write(plan, fresh);
@@ -127,6 +142,7 @@ void DevicePlan::update_(const Tensor& tables, const Tensor& lengths, const Tens
     if (x->device().type != DeviceType::kCpu && x->device() != state_->device)
       fail<DeviceError>("{}: the plan is on {}, but an array on {}", kOp, state_->device, x->device());
   state_->host = nullptr;
+  state_->runs.clear();
   if constexpr (core::kHasCuda) {
     const auto here = [&](const Tensor& x) { return x.to(state_->device); };
     cuda::paged_refill(*state_, here(tables), here(lengths), here(sequence_ids), here(positions));

@@ -5,13 +5,22 @@
 
 namespace tenor::paged {
 
+/// Rows [first, first + rows) of one sequence at rising positions.
+struct RowRun {
+  int64_t first, rows, sequence, position;
+};
+/// Rows that are worth a prefill kernel.
+inline constexpr int64_t kPrefillRows = 128;
+
 struct DevicePlan::State {
   Device device;
   Capacity size;
   Tensor memory;  // int32, one allocation for the four below
   Tensor tables, lengths, sequence_ids,
       positions;                         // [sequences, pages_per_sequence], [sequences], [queries], [queries]
+  Tensor turns;                          // int32 [2], 0 between launches: how blocks of a CUDA kernel share the work
   std::shared_ptr<const HostPlan> host;  // the schedule, where the host knows it
+  std::vector<RowRun> runs;              // of the host's schedule, those of kPrefillRows rows or more
   int64_t longest = 0;                   // keys that a sequence can have
 };
 
@@ -21,8 +30,13 @@ inline constexpr int64_t kMostKeys = INT32_MAX;
 /// `host` as the int32 words of a plan's memory, unused ones filled up.
 std::vector<int32_t> words_of(const HostPlan& host, const Capacity& size);
 
+/// A schedule's runs of at least `least` rows.
+std::vector<RowRun> runs_of(const HostPlan& host, int64_t least);
+
 /// The operands of attention and mla, checked.
 struct Call {
+  const char* op;
+  Device device;  // of the operands, or what traced ones stand for
   const DevicePlan::State* plan;
   Tensor q, k, v, q_tail, k_tail;  // tails: latent attention's position parts; undefined otherwise
   Tensor sinks, out, lse;          // lse undefined when it is not asked for

@@ -2,9 +2,12 @@
 #pragma once
 
 #include "src/cuda/block_scan.cuh"
+#include "src/cuda/ptx/mbarrier.cuh"
 #include "src/ops/paged/paged_problem.cuh"
 
 namespace tenor::cuda::paged {
+
+inline constexpr int kTileRows = 16;
 
 /// A row of the launch.
 struct Row {
@@ -19,6 +22,7 @@ struct Item {
   int row, rows;
   int kv_head, chunk;  // chunk: of 16 heads, where a group has more
   int split, length;   // number split of the sequence's, each of `length` keys
+  int first;           // number of the tile's first split
   int begin, end;      // stages of keys: begin a multiple of kKeys
 };
 
@@ -54,6 +58,7 @@ __device__ __forceinline__ Item item_at(const Decode& p, const Shared& shared, i
   const Splits splits = splits_of(p, top, bottom);
   const int local = index - shared.first_item[low], units = p.kv_heads * p.chunks;
   item.split = splits.first + local / units;
+  item.first = splits.first;
   item.length = splits.length;
   const int unit = local % units;
   item.kv_head = unit / p.chunks;
@@ -63,6 +68,65 @@ __device__ __forceinline__ Item item_at(const Decode& p, const Shared& shared, i
   item.end = min(from + splits.length, bottom.seen.end);
   return item;
 }
+
+/// Which items a block takes: blockIdx.x, blockIdx.x + gridDim.x, then the next that no block has, as the leading warp
+/// asks for it and tells the others. No bit depends on it; blocks that memory serves faster do more.
+inline constexpr int kTurnSlots = 4;
+struct TurnSlots {
+  int index[kTurnSlots];
+  uint64_t full[kTurnSlots], empty[kTurnSlots];
+};
+__device__ __forceinline__ void init_turns(TurnSlots& slots, int readers) {
+  for (int i = 0; i < kTurnSlots; ++i)
+    ptx::mbarrier_init(&slots.full[i], 1), ptx::mbarrier_init(&slots.empty[i], readers);
+}
+
+/// One warp's view of them.
+class Turns {
+ public:
+  __device__ Turns(const Decode& p, TurnSlots& slots, bool leads) : p_(p), slots_(slots), leads_(leads) {}
+  /// The item after the one that the warp is at; called once an item.
+  __device__ __forceinline__ int next() {
+    const int lane = threadIdx.x & 31, turn = turn_++;
+    if (turn == 0) {
+      if (leads_) ask();
+      return static_cast<int>(blockIdx.x + gridDim.x);
+    }
+    const int slot = (turn - 1) % kTurnSlots, phase = (turn - 1) / kTurnSlots & 1;
+    if (!leads_) {
+      ptx::mbarrier_wait(&slots_.full[slot], phase);
+      const int index = slots_.index[slot];
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(&slots_.empty[slot]);
+      return index;
+    }
+    const int index = __shfl_sync(~0u, asked_, 0);
+    ptx::mbarrier_wait(&slots_.empty[slot], phase ^ 1);
+    if (lane == 0) {
+      slots_.index[slot] = index;
+      ptx::mbarrier_arrive(&slots_.full[slot]);
+    }
+    ask();
+    return index;
+  }
+  /// The leading warp's last word: the last block to say it leaves the words as it found them.
+  __device__ __forceinline__ void leave() {
+    if (!leads_ || (threadIdx.x & 31) != 0) return;
+    __threadfence();
+    if (atomicAdd(p_.turns + 1, 1) == static_cast<int>(gridDim.x) - 1) p_.turns[0] = p_.turns[1] = 0;
+  }
+
+ private:
+  /// An item for the turn after next: the answer is not waited for.
+  __device__ __forceinline__ void ask() {
+    if ((threadIdx.x & 31) == 0) asked_ = static_cast<int>(2 * gridDim.x) + atomicAdd(p_.turns, 1);
+  }
+
+  const Decode& p_;
+  TurnSlots& slots_;
+  bool leads_;
+  int turn_ = 0, asked_ = 0;
+};
 
 /// Fills rows, tile_rows and first_item: of each row, the items of those before it.
 template <class Shared>

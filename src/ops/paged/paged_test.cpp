@@ -230,6 +230,18 @@ TEST(Paged, ArgumentsAreCheckedBeforeAnythingIsWritten) {
   EXPECT_TRUE(same_bits(out, full({1, 4, 8}, float32, 7)));
 }
 
+TEST(Paged, StrategiesAreTakenOrRefusedByName) {
+  const Tensor q = zeros({1, 2, 4}), cache = zeros({1, 4, 1, 4}), qp = zeros({1, 2, 3}), kp = zeros({1, 4, 1, 3});
+  const DevicePlan plan = DevicePlan::upload(HostPlan(4, 1, {{0}}, {1}, {0}, {0}), q);
+  EXPECT_NO_THROW(plan.attention(q, cache, cache, {.strategy = "fallback"}));
+  EXPECT_NO_THROW(plan.mla(q, qp, cache, kp, 1, true, {.strategy = "fallback"}));
+  expect_error<UnsupportedError>([&] { plan.attention(q, cache, cache, {.strategy = "flash_unit"}); },
+                                 "paged.attention: strategy 'flash_unit' cannot do this: not built for the CPU yet");
+  expect_error<ValueError>([&] { plan.mla(q, qp, cache, kp, 1, true, {.strategy = "quick"}); },
+                           "paged.mla: strategy must be one of 'auto', 'flash_tensorcore', 'flash_unit', 'fallback', "
+                           "got 'quick'");
+}
+
 TEST(Paged, AppendWritesRowsAndCopiesSharedStorage) {
   const HostPlan host(4, 2, {{1}, {0}}, {2, 1}, {0, -1, 1}, {1, 0, 0});
   const Tensor k = testing::filled({3, 1, 2}, float16, [](int64_t i) { return 1 + i; });
