@@ -66,7 +66,7 @@ def measured_cases(args):
         if number and args.device == "cpu":
             tenor._tenor._raise_limits()
         for case in cases:
-            if not case.is_within(args.within):
+            if not case.is_within(args.within) or case.ratio > args.within:
                 case.look(args.device, True)
     for case in cases:
         case.look(args.device, False)  # by the limits as they ended

@@ -26,8 +26,9 @@ TEST(Limits, WorkIsCounted) {
 TEST(Limits, ArithmeticIsCounted) {
   EXPECT_EQ(cpu::multiply_adds64(20), 2 * cpu::multiply_adds64(10));
   using cpu::Arithmetic;
-  for (const Arithmetic what : {Arithmetic::kExponentials32, Arithmetic::kExponentials64, Arithmetic::kDivisions32, Arithmetic::kDivisions64,
-                                Arithmetic::kWidenFloat16, Arithmetic::kWidenBFloat16, Arithmetic::kRoundFloat16, Arithmetic::kRoundBFloat16}) {
+  for (const Arithmetic what :
+       {Arithmetic::kExponentials32, Arithmetic::kExponentials64, Arithmetic::kDivisions32, Arithmetic::kDivisions64,
+        Arithmetic::kWidenFloat16, Arithmetic::kWidenBFloat16, Arithmetic::kRoundFloat16, Arithmetic::kRoundBFloat16}) {
     EXPECT_GT(cpu::run_arithmetic(what, 1), 0);
     EXPECT_EQ(cpu::run_arithmetic(what, 6), 3 * cpu::run_arithmetic(what, 2));
   }

@@ -122,7 +122,8 @@ DeviceLimits measure_limits(Device device) {
            });
   };
   limits.float32_flops = fma_rate(0.5f), limits.float64_flops = fma_rate(0.5);
-  limits.bfloat16_flops = std::max(product_rate(8192, 8192, bfloat16, device), product_rate(8192, 4096, bfloat16, device));
+  limits.bfloat16_flops =
+      std::max(product_rate(8192, 8192, bfloat16, device), product_rate(8192, 4096, bfloat16, device));
   limits.float64_products = std::max(limits.float64_flops, product_rate(4096, 4096, float64, device));
   return limits;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 #include "src/core/backend.h"
 #include "src/core/candidates.h"
 #include "src/core/check.h"
@@ -107,8 +106,8 @@ Plane plane(const Tensor& x, int64_t head, int64_t row, int64_t col, int64_t bat
   return {x.numel() ? x.raw() : nullptr, x.dtype(), head, row, col, batch};
 }
 
-/// Pairs of a query and a key that it sees. How many keys a query sees changes with its place by the same number, but for
-/// a few places where the diagonal or a side of the window passes an end of the keys.
+/// Pairs of a query and a key that it sees. How many keys a query sees changes with its place by the same number, but
+/// for a few places where the diagonal or a side of the window passes an end of the keys.
 int64_t visible_pairs(const Problem& p, const Segment& s) {
   const auto keys_of = [&](int64_t i) { return attn::visible_keys(p, s, i).end - attn::visible_keys(p, s, i).begin; };
   const int64_t most = core::count_sum(s.keys, s.queries), left = std::clamp<int64_t>(p.left, 0, most),

@@ -61,7 +61,9 @@ Output target_like(const char* op, const Tensor& x, DType dtype, const LikeOptio
 /// Runs write(target) where there is memory, and states the step.
 template <class F>
 Tensor written(const char* op, Output out, F&& write) {
-  core::StepScope step([&] { return Step{op, OpClass::kElementwise, {}, {out.target()}, out.target().numel()}.with({.as_bits = true}); });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kElementwise, {}, {out.target()}, out.target().numel()}.with({.as_bits = true});
+  });
   if (!step.shape_only(out.target())) write(out.target());
   return out.finish();
 }

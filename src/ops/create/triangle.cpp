@@ -54,7 +54,9 @@ Tensor triangle(const char* op, const Tensor& x, bool lower, const TriangleOptio
   const int64_t diagonal = std::clamp(options.diagonal, -x.shape(-2), x.shape(-1));
   core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
   const Tensor& target = out.target();
-  core::StepScope step([&] { return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}.with({.as_bits = true}); });
+  core::StepScope step([&] {
+    return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}.with({.as_bits = true});
+  });
   if (step.shape_only(target)) return target;
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {

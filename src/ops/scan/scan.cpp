@@ -78,7 +78,9 @@ ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t 
   core::check_distinct_outputs(name, {&o.out, &o.out_indices});
   Output values(name, o.out, x.shape(), x.dtype(), x, {&x}, kRules),
       indices(name, o.out_indices, x.shape(), int64, x, {&x}, kRules);
-  StepScope step([&] { return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}.with({.as_bits = true}); });
+  StepScope step([&] {
+    return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}.with({.as_bits = true});
+  });
   if (step.shape_only(values.target())) return {values.target(), indices.target()};
   if (values.target().strides() == indices.target().strides()) {
     compute({op, x, values.target(), d, comparable(x.dtype()), indices.target()});
