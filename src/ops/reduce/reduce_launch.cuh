@@ -128,13 +128,6 @@ inline constexpr int kColumnVector =
     std::min<int>({cuda::kVector<T>, Op::Core::kOrdered && !(kShort && kIsPlain<T, Op>) ? 4 : 8,
                    static_cast<int>(std::bit_floor(64 / sizeof(typename Op::Core::Acc)))});
 
-/// Whether the columns make a dense matrix that is narrow, or whose rows are no whole vectors.
-inline bool is_narrow(const Plan& plan, int vector) {
-  const Shape& s = plan.shape;
-  if (plan.walk != Walk::kStride || s.kept.ndim != 1 || s.kept.stride[0][0] != 1) return false;
-  if (s.reduced.ndim != 1 || s.reduced.stride[0][0] != s.outputs || !cuda::is_aligned(plan.x, 0, 1)) return false;
-  return s.outputs <= kNarrowColumns * kThreads && !(plan.vectors && s.outputs >= 8 * vector);
-}
 inline NarrowGrid narrow_grid(const Plan& plan, int vector) {
   constexpr int64_t kStage = 16 << 10;  // bytes of a stage, where the least number of rows does not take more
   const int64_t columns = plan.shape.outputs, leaves = column_leaves<true>(plan.shape.count);
@@ -156,14 +149,25 @@ inline NarrowGrid narrow_grid(const Plan& plan, int vector) {
   grid.splits = static_cast<int>(std::max<int64_t>(divide_up(leaves, step * grid.rounds), 1));
   return grid;
 }
+/// Bytes of the ring.
+inline size_t narrow_ring(const NarrowGrid& grid) {
+  return static_cast<size_t>(kNarrowStages) * (kThreads >> grid.log_threads) * static_cast<size_t>(grid.pitch);
+}
+/// Whether the columns make a dense matrix that is narrow, or whose rows are no whole vectors, and
+/// whose ring the device has room for.
+inline bool is_narrow(const Plan& plan, int vector) {
+  const Shape& s = plan.shape;
+  if (plan.walk != Walk::kStride || s.kept.ndim != 1 || s.kept.stride[0][0] != 1) return false;
+  if (s.reduced.ndim != 1 || s.reduced.stride[0][0] != s.outputs || !cuda::is_aligned(plan.x, 0, 1)) return false;
+  if (s.outputs > kNarrowColumns * kThreads || (plan.vectors && s.outputs >= 8 * vector)) return false;
+  return narrow_ring(narrow_grid(plan, vector)) <= cuda::capability(plan.device).shared;
+}
 template <int K, class T, class Op>
 void reduce_narrow(const Plan& plan, const Op& op, Result result) {
   const NarrowGrid grid = narrow_grid(plan, cuda::kVector<T>);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
   if (grid.splits > 1) result.partials = partials.raw();
-  const size_t groups = kThreads >> grid.log_threads,
-               shared = std::max(kNarrowStages * groups * static_cast<size_t>(grid.pitch),
-                                 size_t{kThreads} * sizeof(typename Op::Core::Acc));
+  const size_t shared = std::max(narrow_ring(grid), size_t{kThreads} * sizeof(typename Op::Core::Acc));
   cuda::launch(plan.op, narrow_kernel<T, Op, K>, {dim3(static_cast<unsigned>(grid.splits)), kThreads, shared},
                plan.device, static_cast<const T*>(plan.x), op, plan.shape, grid, result);
   if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
