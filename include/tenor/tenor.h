@@ -17,6 +17,7 @@
 #include "tenor/index.h"
 #include "tenor/limits.h"
 #include "tenor/modes.h"
+#include "tenor/moe.h"
 #include "tenor/norm.h"
 #include "tenor/paged.h"
 #include "tenor/print.h"

@@ -13,6 +13,8 @@ from tenor._workspace import workspace_size
 
 if hasattr(_tenor, "_PagedHostPlan"):  # a build may leave families out
     from tenor import paged
+if hasattr(_tenor, "_MoeRoutingPlan"):
+    from tenor import moe
 
 # What a Tensor does through NumPy is written in Python and attached here.
 Tensor.__repr__ = _printing.tensor_repr  # noqa: F405

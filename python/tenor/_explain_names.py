@@ -17,7 +17,7 @@ class Namespace:
 
 NAMESPACES = {n: Namespace(n, inner) for n, inner in [
     ("torch", ("nn", "functional", "linalg", "special", "Tensor")), ("nn", ("functional",)), ("F", ()), ("np", ("linalg",)),
-    ("numpy", ("linalg",)), ("tenor", ("paged",)), ("tn", ("paged",)), ("math", ()), ("jnp", ()), ("T", ()), ("paged", ())]}
+    ("numpy", ("linalg",)), ("tenor", ("paged", "moe")), ("tn", ("paged", "moe")), ("math", ()), ("jnp", ()), ("T", ()), ("paged", ()), ("moe", ())]}
 
 RENAMED = {  # another library's name: Tenor's
     "mm": "matmul", "mv": "matmul", "concat": "cat", "concatenate": "cat", "swapaxes": "swapdims", "moveaxis": "movedim", "absolute": "abs",
@@ -72,7 +72,12 @@ def is_operator(name):
     """Whether text may call T.name: an operator, or an in-place form. What sets or reads the process's state is neither."""
     plain = name.removesuffix("_")
     known = plain in _registered() or name in ("astype", "copy_", "fill_", "promote_types")
-    return known and callable(getattr(T, name, None)) and not isinstance(getattr(T, name), type)
+    return known and callable(_function(name)) and not isinstance(_function(name), type)
+
+
+def _function(name):
+    """T.name, or the function of a module of the package that takes arrays alone: moe.grouped_matmul."""
+    return getattr(T, name if name != "moe.grouped_matmul" else "_moe_grouped_matmul", None)
 
 
 def operator_names():
@@ -293,7 +298,7 @@ def lookup(path):
     found = getattr(T, name, None)
     if isinstance(found, T.DType):
         return found
-    target = RENAMED.get(name, name)
+    target = f"moe.{name}" if where == "moe" else RENAMED.get(name, name)
     if name in ADAPTED or (where in TORCH and name in OF_TORCH):
         return Function(name, where)
     if is_operator(target):
@@ -327,5 +332,5 @@ class Function:
             return checked(self.name, ADAPTED[self.name])
         if not is_operator(self.name):
             raise unknown(self.name, operator_names())
-        fn = getattr(T, self.name)
+        fn = _function(self.name)
         return lambda _, *args, **kwargs: fn(*args, **kwargs)

@@ -1,4 +1,6 @@
 """tenor.workspace_size: how much memory a call needs besides its results."""
+import sys
+
 from tenor import _tenor
 
 
@@ -8,8 +10,8 @@ def workspace_size(op, *args, **options):
     call's, out= may be left away. Nothing is computed. 0 for operators that need none, and on the CPU, whose threads have memory of their own
     and where the arguments are not looked at further. On CUDA UnsupportedError for operators that wait for the device, and the operator's own
     errors for arguments that it refuses. ValueError for a name that is no operator's."""
-    fn = getattr(_tenor, op, None) if isinstance(op, str) else None
-    if fn is None or isinstance(fn, type) or op.startswith("_"):
+    fn = _function(op) if isinstance(op, str) else None
+    if fn is None or isinstance(fn, type):
         raise _tenor.ValueError(f"workspace_size: no operator is called {op!r}")
     options.pop("workspace", None)
     args, options = [_as_tenor(a) for a in args], {name: _as_tenor(a) for name, a in options.items()}
@@ -34,6 +36,14 @@ def workspace_size(op, *args, **options):
         return _tenor._workspace_size(device, prepare, run)
     finally:
         held.clear()
+
+
+def _function(op):
+    """The operator of that name, those of the package's modules (moe.forward) as functions of their object."""
+    found = _tenor
+    for part in op.split("."):
+        found = None if part.startswith("_") else getattr(found, part, None) or (getattr(sys.modules["tenor"], part, None) if found is _tenor else None)
+    return found if callable(found) else None
 
 
 def _as_tenor(value):

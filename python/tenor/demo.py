@@ -214,6 +214,29 @@ def gated_delta_cases():
                    moved=2 * size(state) + size(q, k, v, v), flops=7 * batch * heads * steps * 128 * 128)
 
 
+def moe_cases():
+    """A layer of 16 experts, two a token."""
+    from tenor.checking.check_moe import swiglu
+
+    tokens, experts, hidden, inner = 256, 16, 512, 384
+
+    def layer_of(gate, up, down, x, plan):
+        rows = plan.dispatch(x)
+        y = swiglu(*map(wide, (gate, up, down)), rows.tokens.numpy(), rows.offsets.numpy())
+        order = np.argsort(plan.expert_indices("int64").numpy().ravel(), kind="stable")
+        out = np.zeros((tokens, hidden))
+        np.add.at(out, order // 2, wide(plan.weights()).ravel()[order, None] * y)
+        return out
+
+    for dtype in ("float32", "bfloat16"):
+        x, logits = data((tokens, hidden), (tokens, experts), dtype=dtype)
+        gate, up, down = (w * 0.04 for w in data(*[(experts, inner, hidden)] * 2, (experts, hidden, inner), dtype=dtype))
+        layer, plan = tn.moe.SwiGluExperts(gate, up, down), tn.moe.route(logits, 2)
+        yield Case("moe", "moe.forward", f"T{tokens} E{experts} k2 H{hidden} I{inner}", dtype, lambda layer=layer, x=x, logits=logits: layer.forward(x, logits, 2),
+                   lambda gate=gate, up=up, down=down, x=x, plan=plan: layer_of(gate, up, down, x, plan),
+                   moved=size(gate, up, down) + 2 * size(x), flops=6 * 2 * tokens * hidden * inner)
+
+
 FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
 
 

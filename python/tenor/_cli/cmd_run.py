@@ -107,7 +107,9 @@ def call(sig, bound):
 def _named(op, result):
     import tenor
 
-    if hasattr(result, "_fields"):
+    if hasattr(result, "_arrays"):
+        results = result._arrays()
+    elif hasattr(result, "_fields"):
         results = {f: getattr(result, f) for f in result._fields}
     elif isinstance(result, (tuple, list)):
         results = {str(i): r for i, r in enumerate(result)}

@@ -11,17 +11,23 @@
 #include <cuda.h>
 
 #include "src/cuda/gemm/sm90_gemm_carry.cuh"
+#include "src/cuda/gemm/sm90_gemm_maps.cuh"
 #include "src/cuda/gemm/sm90_gemm_store.cuh"
+#include "src/cuda/gemm/sm90_swiglu.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
 #include "src/cuda/ptx/wgmma.cuh"
 
 namespace tenor::cuda::gemm {
 
-/// Everything that a kernel is compiled for.
-template <class T_, int kColumns_, int kClusterM_, int kClusterN_, ptx::TileLayout kLayoutB_, int kRing = 192 << 10>
+/// Everything that a kernel is compiled for. kSwiGlu: B is two matrices, gate and up; half of a tile's columns are of
+/// each, and C's are silu(A gate^T) * (A up^T), half as many.
+template <class T_, int kColumns_, int kClusterM_, int kClusterN_, ptx::TileLayout kLayoutB_, int kRing = 192 << 10,
+          bool kSwiGlu_ = false>
 struct GemmConfig {
   using T = T_;
+  static constexpr bool kSwiGlu = kSwiGlu_;
+  static constexpr int kStored = kSwiGlu_ ? kColumns_ / 2 : kColumns_;  ///< columns of C in a tile
   static constexpr int kColumns = kColumns_, kClusterM = kClusterM_, kClusterN = kClusterN_,
                        kBlocks = kClusterM * kClusterN;
   static constexpr ptx::TileLayout kLayoutB = kLayoutB_;
@@ -125,10 +131,15 @@ __device__ __forceinline__ void load(void* dst, const CUtensorMap& map, int x, i
 
 /// This block's share of B at step k of columns from `first` on.
 template <class Config>
-__device__ __forceinline__ void load_b(typename Config::T* tile, const CUtensorMap& map, int k, int first, int2 matrix,
+__device__ __forceinline__ void load_b(typename Config::T* tile, const GemmMaps& maps, int k, int first, int2 matrix,
                                        int rank, const LoadTarget& to) {
   const int share = rank * Config::kShareB;
-  if constexpr (Config::kOuterB) {
+  const CUtensorMap& map = maps.b;
+  if constexpr (Config::kSwiGlu) {
+    static_assert(Config::kClusterM == 1 && !Config::kOuterB);
+    load<1>(tile, map, k, first, matrix, to);
+    load<1>(tile + Config::kStored * kTileK, maps.up, k, first, matrix, to);
+  } else if constexpr (Config::kOuterB) {
     for (int block = 0; block < Config::kColumns / 64; ++block)
       load<Config::kClusterM>(tile + (block * kTileK + share) * 64, map, first + block * 64, k + share, matrix, to);
   } else {
@@ -145,8 +156,7 @@ __device__ __forceinline__ bool saves(const Tiles& tiles) {
 
 /// The loading warpgroup: one thread walks the block's tiles and keeps the ring full.
 template <class Config, class Tiles>
-__device__ void gemm_produce(GemmShared<Config>& shared, const Tiles& tiles, const CUtensorMap& map_a,
-                             const CUtensorMap& map_b) {
+__device__ void gemm_produce(GemmShared<Config>& shared, const Tiles& tiles, const GemmMaps& maps) {
   const BlockPlace<Config> place;
   LoadTarget rows{nullptr, place.beside()}, columns{nullptr, place.stacked()};
   Ring<Config::kStages> ring;
@@ -154,14 +164,14 @@ __device__ void gemm_produce(GemmShared<Config>& shared, const Tiles& tiles, con
   for (int i = 0; tiles.piece(i, piece); ++i) {
     const TilePlace tile = tiles.place(piece.tile);
     const int y = tile.y + place.m * kTileM + place.n * Config::kShareA,
-              x = (tile.column * Config::kClusterN + place.n) * Config::kColumns;
+              x = (tile.column * Config::kClusterN + place.n) * Config::kStored;
     for (int step = piece.first; step < piece.last; ++step) {
       ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
       rows.full = columns.full = &shared.full[ring.stage];
       ptx::mbarrier_arrive_expect(rows.full, Config::kStageBytes);
-      load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, map_a, step * kTileK, y,
+      load<Config::kClusterN>(shared.a[ring.stage] + place.n * Config::kShareA * kTileK, maps.a, step * kTileK, y,
                               tile.a, rows);
-      load_b<Config>(shared.b[ring.stage], map_b, step * kTileK, x, tile.b, place.m, columns);
+      load_b<Config>(shared.b[ring.stage], maps, step * kTileK, x, tile.b, place.m, columns);
       ring.advance();
     }
   }
@@ -194,7 +204,7 @@ __device__ __forceinline__ void multiply(float (&d)[Config::kColumns / 2], const
 
 /// A computing warpgroup: 64 rows of each of the block's tiles.
 template <class Config, class Tiles>
-__device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, const CUtensorMap& map_c) {
+__device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, const GemmMaps& maps) {
   const BlockPlace<Config> place;
   const GemmShape& shape = tiles.shape;
   const int group = threadIdx.x / 128 - 1, steps = steps_of(shape), slot = blockIdx.x * kConsumers + group;
@@ -208,6 +218,9 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
       if (tile.y + place.m * kTileM + group * 64 >= tile.last) {
         for (int step = piece.first; step < piece.last; ++step) {
           ptx::mbarrier_wait(&shared.full[ring.stage], ring.parity);
+          // No product holds the warps together here: one that still stores the tile before must not find that the
+          // stage has been filled twice meanwhile.
+          warpgroup_sync(group + 1);
           release(shared, place, ring.stage);
           ring.advance();
         }
@@ -240,37 +253,38 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
     }
     const TilePlace tile = tiles.place(piece.tile);
     const int y = tile.y + place.m * kTileM + group * 64,
-              x = (tile.column * Config::kClusterN + place.n) * Config::kColumns;
-    store_tile<typename Config::T, Config::kColumns>(shared.c[group], d, shape, map_c, tile.last, y, x, tile.c.x,
-                                                     tile.c.y, group + 1);
+              x = (tile.column * Config::kClusterN + place.n) * Config::kStored;
+    if constexpr (Config::kSwiGlu) fold_swiglu(d);
+    store_tile<typename Config::T, Config::kStored>(shared.c[group], d, shape, maps.c, tile.last, y, x, tile.c.x,
+                                                    tile.c.y, group + 1);
   }
   if (threadIdx.x % 128 < kTurnedBoxes) ptx::tma_store_wait_read<0>();
 }
 
 /// A block's work, once its tiles are known: the body of the kernels.
 template <class Config, class Tiles>
-__device__ __forceinline__ void gemm_block(GemmShared<Config>& shared, const Tiles& tiles, const CUtensorMap& map_a,
-                                           const CUtensorMap& map_b, const CUtensorMap& map_c) {
+__device__ __forceinline__ void gemm_block(GemmShared<Config>& shared, const Tiles& tiles, const GemmMaps& maps) {
   if (threadIdx.x == 0) {
     for (int s = 0; s < Config::kStages; ++s) {
       ptx::mbarrier_init(&shared.full[s], 1);
       ptx::mbarrier_init(&shared.empty[s], kConsumers * (Config::kClusterM + Config::kClusterN - 1));
     }
     ptx::mbarrier_init_fence();
-    ptx::tma_prefetch_map(&map_a);
-    ptx::tma_prefetch_map(&map_b);
-    if (tiles.shape.tma_store) ptx::tma_prefetch_map(&map_c);
+    ptx::tma_prefetch_map(&maps.a);
+    ptx::tma_prefetch_map(&maps.b);
+    if constexpr (Config::kSwiGlu) ptx::tma_prefetch_map(&maps.up);
+    if (tiles.shape.tma_store) ptx::tma_prefetch_map(&maps.c);
   }
   ptx::cluster_sync();
   if (threadIdx.x < 128) {
     ptx::registers_decrease<40>();
     const int group = static_cast<int>(threadIdx.x) / 32 - 1;
-    if (threadIdx.x == 0) gemm_produce(shared, tiles, map_a, map_b);
+    if (threadIdx.x == 0) gemm_produce(shared, tiles, maps);
     if (group >= 0 && group < kConsumers && saves(tiles))
       publish_sums(tiles.shape.carry, blockIdx.x * kConsumers + group, kSaveBarrier + group);
   } else {
     ptx::registers_increase<232>();
-    gemm_consume(shared, tiles, map_c);
+    gemm_consume(shared, tiles, maps);
   }
   ptx::cluster_sync();  // no block leaves while another may still write to its shared memory
 }
@@ -281,7 +295,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                      const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
-  gemm_block(*reinterpret_cast<GemmShared<Config>*>(raw), DenseTiles<Config>{shape}, map_a, map_b, map_c);
+  gemm_block(*reinterpret_cast<GemmShared<Config>*>(raw), DenseTiles<Config>{shape}, {map_a, map_b, map_c, map_b});
 }
 
 }  // namespace tenor::cuda::gemm

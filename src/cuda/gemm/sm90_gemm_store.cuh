@@ -94,10 +94,10 @@ __device__ __forceinline__ void wait_for_staging(bool all, int threads, int barr
   warpgroup_sync(barrier);
 }
 
-/// Rounds 64 x kColumns accumulators to T and stores them through shared memory, two boxes in turn.
-template <class T, int kColumns>
-__device__ void store_rounded(T (&staging)[2][kStaging], const float (&d)[kColumns / 2], const CUtensorMap& map, int y,
-                              int x, int z, int w, int barrier) {
+/// Rounds 64 x kColumns accumulators, the first of d, to T and stores them through shared memory, two boxes in turn.
+template <class T, int kColumns, int kCount>
+__device__ void store_rounded(T (&staging)[2][kStaging], const float (&d)[kCount], const CUtensorMap& map, int y, int x,
+                              int z, int w, int barrier) {
   constexpr int kBox = kStoreColumns<kColumns>, kChunks = kBox / 8;
   const int lane = threadIdx.x % 32, matrix = lane / 8, row = threadIdx.x % 128 / 32 * 16 + (matrix & 1) * 8 + lane % 8;
   const int swizzle = kBox == 64 ? row & 7 : row >> 1 & 3;
@@ -123,9 +123,9 @@ __device__ void store_rounded(T (&staging)[2][kStaging], const float (&d)[kColum
 }
 
 /// Likewise where C's memory has the tile's columns as rows: eight of them a box, 64 columns in turn.
-template <class T, int kColumns>
-__device__ void store_turned(T (&staging)[2][kStaging], const float (&d)[kColumns / 2], const CUtensorMap& map, int y,
-                             int x, int z, int w, int barrier) {
+template <class T, int kColumns, int kCount>
+__device__ void store_turned(T (&staging)[2][kStaging], const float (&d)[kCount], const CUtensorMap& map, int y, int x,
+                             int z, int w, int barrier) {
   constexpr int kLast = kColumns / 8 - 1;
   constexpr bool kOdd = (kLast / 8 + 1) % 2;
   const int line = threadIdx.x % 8, chunk = threadIdx.x % 128 / 32 * 2 + threadIdx.x % 16 / 8, own = threadIdx.x % 128;
@@ -158,10 +158,10 @@ __device__ __forceinline__ void store_element(float sum, const GemmShape& shape,
 
 /// Stores accumulators element by element, rows below `last` only: C of any strides, of T or float32, rows that end
 /// inside 16 bytes.
-template <class T, int kCount>
+template <class T, int kColumns, int kCount>
 __device__ void store_elements(const float (&d)[kCount], const GemmShape& shape, int last, int y, int x, int z, int w) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
+  for (int i = 0; i < kColumns / 2; ++i) {
     const int row = y + accumulator_row(i), column = x + accumulator_column(i);
     if (row >= last || column >= shape.n) continue;
     const int64_t at = z * shape.batch_c[0] + w * shape.batch_c[1] + row * shape.stride_c + column * shape.column_c;
@@ -173,15 +173,15 @@ __device__ void store_elements(const float (&d)[kCount], const GemmShape& shape,
 }
 
 /// Stores a warpgroup's tile, whose first element is (y, x); rows from `last` on are not C's, or another group's.
-template <class T, int kColumns>
-__device__ void store_tile(T (&staging)[2][kStaging], float (&d)[kColumns / 2], const GemmShape& shape,
+template <class T, int kColumns, int kCount>
+__device__ void store_tile(T (&staging)[2][kStaging], float (&d)[kCount], const GemmShape& shape,
                            const CUtensorMap& map, int last, int y, int x, int z, int w, int barrier) {
   if (shape.bias) add_bias<T>(d, shape, y, x);
   const bool tma = shape.tma_store && (last == shape.m || y + 64 <= last);
   if (tma && shape.turned) return store_turned<T, kColumns>(staging, d, map, y, x, z, w, barrier);
   if constexpr (kColumns % 32 == 0)
     if (tma) return store_rounded<T, kColumns>(staging, d, map, y, x, z, w, barrier);
-  store_elements<T>(d, shape, last, y, x, z, w);
+  store_elements<T, kColumns>(d, shape, last, y, x, z, w);
 }
 
 }  // namespace tenor::cuda::gemm

@@ -1,6 +1,7 @@
 // The grouped products: few rows a group by the kernel for few rows, more by the tiles of the Hopper GEMM. Which of
 // them runs is decided by the sizes that the host knows; both take any offsets.
 #include <algorithm>
+#include <cstddef>
 
 #include "src/cuda/gemm/sm90_gemm_launch.cuh"
 #include "src/cuda/gemm/sm90_gemm_map.h"
@@ -10,7 +11,9 @@
 namespace tenor::cuda::gemm {
 namespace {
 
-constexpr int kMostGroups = 4096;  // whose tiles are counted in shared memory
+constexpr int kMostMean = 32;  // rows of a group, beyond which tiles are faster than one or two passes of few rows
+constexpr int kMostWideGroups = 500;  // whose counts the widest tiles leave room for
+constexpr int kMostGroups = 4096;     // whose tiles are counted in shared memory
 
 /// A group's tiles, columns slower than rows, so that neighbours in time share the group's matrix.
 template <class Config>
@@ -44,13 +47,13 @@ struct GroupedShared {
 template <class Config>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_grouped_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                        const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape,
-                        const __grid_constant__ GroupOffsets offsets) {
+                        const __grid_constant__ CUtensorMap map_c, const __grid_constant__ CUtensorMap map_up,
+                        const __grid_constant__ GemmShape shape, const __grid_constant__ GroupOffsets offsets) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   auto& shared = *reinterpret_cast<GroupedShared<Config>*>(raw);
   count_tiles(shared.starts, offsets, kTileM * Config::kClusterM);
-  gemm_block(shared.gemm, GroupedTiles<Config>{shape, offsets, shared.starts}, map_a, map_b, map_c);
+  gemm_block(shared.gemm, GroupedTiles<Config>{shape, offsets, shared.starts}, {map_a, map_b, map_c, map_up});
 }
 
 /// As the GEMM sees it: groups are a batch of B.
@@ -61,65 +64,94 @@ GemmProblem dense_problem(const GroupedProblem& p) {
   return d;
 }
 
-/// Maps of A and B in boxes of so many rows.
-bool make_operand_maps(const GemmProblem& p, int box_a, int box_b, CUtensorMap* a, CUtensorMap* b) {
-  return make_map(a, {p.a, p.m, p.k, p.stride_a, p.batch, p.batch_a}, p.bfloat16, box_a, kTileK) &&
-         make_map(b, {p.b, p.n, p.k, p.stride_b, p.batch, p.batch_b}, p.bfloat16, box_b, kTileK);
-}
+/// Maps of A, B and, if there is one, the second matrix (else B's again), in boxes of so many rows.
+struct OperandMaps {
+  CUtensorMap a, b, up;
+  bool good;
+  OperandMaps(const GemmProblem& p, const void* second, int box_a, int box_b) {
+    const auto matrix = [&](CUtensorMap* map, const void* data) {
+      return make_map(map, {data, p.n, p.k, p.stride_b, p.batch, p.batch_b}, p.bfloat16, box_b, kTileK);
+    };
+    good = make_map(&a, {p.a, p.m, p.k, p.stride_a, p.batch, p.batch_a}, p.bfloat16, box_a, kTileK) &&
+           matrix(&b, p.b) && matrix(&up, second ? second : p.b);
+  }
+};
 
-cudaError_t launch_rows(const GroupedProblem& p, int rows, cudaStream_t stream) {
+template <class T, int kRows, bool kSwiGlu>
+cudaError_t launch_rows_of(const GroupedProblem& p, cudaStream_t stream) {
   const GemmProblem d = dense_problem(p);
   const GroupOffsets offsets{p.offsets, p.wide_offsets, p.groups, p.m};
   const int counts = (p.groups + 1) * static_cast<int>(sizeof(int)), blocks = multiprocessors();
+  RowsShape shape{};
+  shape.out = stores_of(d);
+  shape.matrices = kSwiGlu ? 2 : 1;
+  // As many ranges as there would be if as many groups as can be had rows; the device counts them anew.
+  const int most = std::min(p.groups, p.m), ranges = most + (p.m - most) / kRows;
+  const int ring = plan_rows(shape, kRows, ranges, blocks, kRowsBytes - counts);
+  // Most groups fit one pass, and their matrices are read once.
+  shape.read_once =
+      2 * (p.m / p.groups) <= kRows && int64_t{std::min(p.groups, p.m)} * p.n * p.k * 2 * shape.matrices >= kHalfOfL2;
+  const OperandMaps maps(d, p.up, kRows, shape.pass);
+  if (!maps.good) return cudaErrorInvalidValue;
+  const auto kernel = sm90_grouped_rows_kernel<T, kRows, kSwiGlu>;
+  if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRowsBytes);
+      e != cudaSuccess)
+    return e;
+  kernel<<<blocks, kRowsThreads, ring + counts, stream>>>(maps.a, maps.b, maps.up, shape, offsets, ring);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_rows(const GroupedProblem& p, int rows, cudaStream_t stream) {
   return visit_rows(p.bfloat16, rows, [&]<class T, int kRows>() {
-    RowsShape shape{};
-    shape.out = stores_of(d);
-    // As many ranges as there would be if no two rows had a group in common; the device counts them anew.
-    const int ranges = std::min(p.groups, p.m) + p.m / kRows;
-    const int ring = plan_rows(shape, kRows, ranges, blocks, kRowsBytes - counts);
-    // Most groups fit one pass, and their matrices are read once.
-    shape.read_once = 2 * (p.m / p.groups) <= kRows && int64_t{std::min(p.groups, p.m)} * p.n * p.k * 2 >= kHalfOfL2;
-    CUtensorMap a, b;
-    if (!make_operand_maps(d, kRows, shape.pass, &a, &b)) return cudaErrorInvalidValue;
-    const auto kernel = sm90_grouped_rows_kernel<T, kRows>;
-    if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRowsBytes);
-        e != cudaSuccess)
-      return e;
-    kernel<<<blocks, kRowsThreads, ring + counts, stream>>>(a, b, shape, offsets, ring);
-    return cudaGetLastError();
+    return p.up ? launch_rows_of<T, kRows, true>(p, stream) : launch_rows_of<T, kRows, false>(p, stream);
   });
 }
 
 template <class Config>
 cudaError_t launch_tiles(const GroupedProblem& p, cudaStream_t stream) {
+  constexpr int kStored = Config::kStored;
   const GemmProblem d = dense_problem(p);
   GemmShape shape = stores_of(d);
   shape.batch[0] = 1;
-  shape.tiles_n = (p.n + Config::kColumns * Config::kClusterN - 1) / (Config::kColumns * Config::kClusterN);
+  shape.tiles_n = (p.n + kStored * Config::kClusterN - 1) / (kStored * Config::kClusterN);
   shape.tma_store =
       !p.float_result && p.n % 8 == 0 && p.stride_c % 8 == 0 && reinterpret_cast<uintptr_t>(p.c) % 16 == 0;
-  CUtensorMap a, b, c{};
-  if (!make_operand_maps(d, kTileM / Config::kClusterN, Config::kColumns / Config::kClusterM, &a, &b) ||
-      (shape.tma_store && !make_map(&c, {p.c, p.m, p.n, p.stride_c, shape.batch, shape.batch_c}, p.bfloat16, 64,
-                                    kStoreColumns<Config::kColumns>)))
+  const OperandMaps maps(d, p.up, kTileM / Config::kClusterN, kStored / Config::kClusterM);
+  CUtensorMap c{};
+  if (!maps.good || (shape.tma_store && !make_map(&c, {p.c, p.m, p.n, p.stride_c, shape.batch, shape.batch_c},
+                                                  p.bfloat16, 64, kStoreColumns<kStored>)))
     return cudaErrorInvalidValue;
   const auto kernel = sm90_grouped_kernel<Config>;
+  const size_t bytes = offsetof(GroupedShared<Config>, starts) + (p.groups + 1) * sizeof(int);
   if (cudaError_t e =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(GroupedShared<Config>));
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
       e != cudaSuccess)
     return e;
   GemmGrid<Config> grid(multiprocessors() / Config::kBlocks, stream);
-  grid.config.dynamicSmemBytes = sizeof(GroupedShared<Config>);
+  grid.config.dynamicSmemBytes = bytes;
   const GroupOffsets offsets{p.offsets, p.wide_offsets, p.groups, p.m};
-  return cudaLaunchKernelEx(&grid.config, kernel, a, b, c, shape, offsets);
+  return cudaLaunchKernelEx(&grid.config, kernel, maps.a, maps.b, c, maps.up, shape, offsets);
 }
 
-/// Columns of a tile: two blocks side by side share the rows.
-template <class T>
+/// Tiles of two blocks side by side, which share the rows. The widest leave room for the counts of fewer groups.
+template <class T, int kColumns, int kRing>
 cudaError_t launch_wide(const GroupedProblem& p, cudaStream_t stream) {
-  constexpr int kRing = 176 << 10;  // what the counts of the groups leave
   constexpr auto kInner = ptx::TileLayout::kInner;
-  return launch_tiles<GemmConfig<T, 192, 1, 2, kInner, kRing>>(p, stream);
+  if (p.up) return launch_tiles<GemmConfig<T, kColumns, 1, 2, kInner, kRing, true>>(p, stream);
+  return launch_tiles<GemmConfig<T, kColumns, 1, 2, kInner, kRing>>(p, stream);
+}
+
+template <class T>
+cudaError_t launch_plan(const GroupedProblem& p, GroupedPlan plan, cudaStream_t stream) {
+  if (plan == GroupedPlan::kWideTiles) return launch_wide<T, 256, 192 << 10>(p, stream);
+  return launch_wide<T, 192, 176 << 10>(p, stream);
+}
+
+/// The fastest measured, by the mean of rows a group.
+GroupedPlan plan_of(const GroupedProblem& p, int mean) {
+  if (mean <= kMostMean) return GroupedPlan::kRows;
+  const bool wide = p.groups <= kMostWideGroups && (!p.up || mean <= 80);
+  return wide ? GroupedPlan::kWideTiles : GroupedPlan::kTiles;
 }
 
 }  // namespace
@@ -127,17 +159,19 @@ cudaError_t launch_wide(const GroupedProblem& p, cudaStream_t stream) {
 std::string sm90_grouped_why_not(const GroupedProblem& p) {
   if (p.m < 1 || p.n < 1 || p.k < 1 || p.groups < 1) return "it has an empty dim";
   if (p.groups > kMostGroups) return "it has more than 4096 groups";
-  if (reinterpret_cast<uintptr_t>(p.a) % 16 || reinterpret_cast<uintptr_t>(p.b) % 16)
+  if (reinterpret_cast<uintptr_t>(p.a) % 16 || reinterpret_cast<uintptr_t>(p.b) % 16 ||
+      reinterpret_cast<uintptr_t>(p.up) % 16)
     return "an operand does not start at a multiple of 16 bytes";
   if (p.stride_a % 8 || p.stride_b % 8 || p.group_b % 8) return "a stride is no multiple of 8 elements";
   if ((double(p.m) / 128 + p.groups) * (double(p.n) / 64 + 1) > INT32_MAX) return "it has more than 2^31 tiles";
   return {};
 }
 
-cudaError_t sm90_grouped(const GroupedProblem& p, cudaStream_t stream) {
+cudaError_t sm90_grouped(const GroupedProblem& p, cudaStream_t stream, GroupedPlan plan) {
   const int mean = (p.m + p.groups - 1) / p.groups;  // rows of a group
-  if (mean <= kMostRows) return launch_rows(p, std::min(2 * mean, kMostRows), stream);
-  return p.bfloat16 ? launch_wide<__nv_bfloat16>(p, stream) : launch_wide<__half>(p, stream);
+  if (plan == GroupedPlan::kAuto) plan = plan_of(p, mean);
+  if (plan == GroupedPlan::kRows) return launch_rows(p, std::min(2 * mean, kMostRows), stream);
+  return p.bfloat16 ? launch_plan<__nv_bfloat16>(p, plan, stream) : launch_plan<__half>(p, plan, stream);
 }
 
 }  // namespace tenor::cuda::gemm

@@ -11,6 +11,8 @@ namespace tenor::cuda::gemm {
 /// C[i,:] = A[i,:] * B[g]^T, rounded once, for the rows i of group g: offsets[g] <= i < offsets[g + 1]. The offsets lie
 /// on the device and rise from 0 to at most m; others are clamped. Rows of no group are not written. Strides count
 /// elements between rows; k is contiguous in A and B, n in C.
+/// With `up`, a second matrix a group that lies as B does, C[i,:] = silu(A[i,:] * B[g]^T) * (A[i,:] * up[g]^T), which
+/// is rounded once.
 struct GroupedProblem {
   const void* a;        ///< [m,k]
   const void* b;        ///< [groups,n,k]
@@ -21,13 +23,18 @@ struct GroupedProblem {
   int64_t stride_a, stride_b, group_b, stride_c;
   bool bfloat16;              ///< operands; else float16
   bool float_result = false;  ///< C is float32, unrounded; else of the operands' dtype
+  const void* up = nullptr;   ///< [groups,n,k]
 };
 
 /// Why the kernels cannot take it; empty when they can.
 std::string sm90_grouped_why_not(const GroupedProblem& problem);
 
+/// How it is computed: by the kernel for few rows, by tiles of 192 or 256 columns, or as the mean of rows a group
+/// suggests. No choice changes a bit of the result.
+enum class GroupedPlan { kAuto, kRows, kTiles, kWideTiles };
+
 /// Launches it on the stream; asks nothing of the device's memory. The bits of an element are those of sm90_gemm on its
 /// row alone: they depend on its row, its group's matrix and k.
-cudaError_t sm90_grouped(const GroupedProblem& problem, cudaStream_t stream);
+cudaError_t sm90_grouped(const GroupedProblem& problem, cudaStream_t stream, GroupedPlan plan = GroupedPlan::kAuto);
 
 }  // namespace tenor::cuda::gemm

@@ -7,12 +7,14 @@
 namespace tenor::cuda::gemm {
 
 int plan_rows(RowsShape& shape, int rows, int64_t ranges, int blocks, int bytes) {
-  const int64_t columns = ranges * shape.out.n, most = (columns + blocks - 1) / blocks,
-                passes = (most + kRowsPass - 1) / kRowsPass;
+  const int64_t shares = few_ranges(ranges, blocks) ? blocks / std::max<int64_t>(ranges, 1) : blocks,
+                columns = few_ranges(ranges, blocks) ? shape.out.n : ranges * shape.out.n,
+                most = (columns + shares - 1) / shares, widest = kRowsPass / shape.matrices,
+                passes = (most + widest - 1) / widest;
   shape.pass = static_cast<int>(std::min<int64_t>((most + passes - 1) / passes, shape.out.n));
   // Up to 48 KB a stage, four of them at least: smaller ones cost a handshake each, larger ones leave gaps in the
   // stream.
-  const int chunk = ((shape.pass + 7) / 8 * 8 + rows) * kTileK * 2;
+  const int chunk = (shape.matrices * ((shape.pass + 7) / 8 * 8) + rows) * kTileK * 2;
   const int slack = 128 * kTileK * 2, room = bytes - slack;
   shape.chunks = std::clamp(std::min((48 << 10) / chunk, room / 4 / chunk), 1, (shape.out.k + kTileK - 1) / kTileK);
   shape.stages = std::min(kRowsMaxStages, room / (chunk * shape.chunks));

@@ -9,8 +9,10 @@
 
 #include <cuda.h>
 
+#include "src/cuda/gemm/sm90_gemm_maps.cuh"
 #include "src/cuda/gemm/sm90_gemm_store.cuh"
 #include "src/cuda/gemm/sm90_groups.cuh"
+#include "src/cuda/gemm/sm90_swiglu.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
 #include "src/cuda/ptx/wgmma.cuh"
@@ -24,11 +26,15 @@ inline constexpr int kRowsMaxStages = 16;
 /// What a launch needs beside what its stores need.
 struct RowsShape {
   GemmShape out;
-  int pass;    ///< columns that are loaded at once
-  int chunks;  ///< of 64 k in a stage
+  int pass;          ///< columns that are loaded at once
+  int matrices = 1;  ///< 2: gate and up, whose columns go to a warpgroup each; C is silu(A gate^T) * (A up^T)
+  int chunks;        ///< of 64 k in a stage
   int stages;
   bool read_once;  ///< B does not stay in L2
 };
+
+/// Whether each range has blocks of its own.
+__host__ __device__ inline bool few_ranges(int64_t ranges, int64_t blocks) { return 2 * ranges <= blocks; }
 
 /// A stage of the ring, in elements: chunks of 64 k of B's columns, then those of A's rows.
 template <int kRows>
@@ -36,10 +42,15 @@ struct RowsStage {
   static constexpr int kChunkA = kRows * kTileK;
   /// wgmma reads 64 columns whether or not they are there.
   static constexpr int kSlackBytes = 128 * kTileK * 2;
-  static __host__ __device__ int chunk_b(int pass) { return (pass + 7) / 8 * 8 * kTileK; }
-  static __host__ __device__ int bytes(int pass, int chunks) { return chunks * (chunk_b(pass) + kChunkA) * 2; }
+  /// Of one matrix.
+  static __host__ __device__ int chunk_b(const RowsShape& s) { return (s.pass + 7) / 8 * 8 * kTileK; }
+  static __host__ __device__ int bytes(const RowsShape& s, int chunks) {
+    return chunks * (s.matrices * chunk_b(s) + kChunkA) * 2;
+  }
   /// Of which so many bytes arrive.
-  static __device__ int arriving(int pass, int chunks) { return chunks * (pass * kTileK + kChunkA) * 2; }
+  static __device__ int arriving(const RowsShape& s, int chunks) {
+    return chunks * (s.matrices * s.pass * kTileK + kChunkA) * 2;
+  }
 };
 
 /// Columns [first, first + count) of the product of rows from `row` on, those below `last` being C's.
@@ -48,15 +59,19 @@ struct RowsPass {
   int2 a, b, c;  ///< the matrices of the batch
 };
 
-/// Calls fn(range's number, first column, count) for the passes of this block's share of `ranges` times n columns.
+/// Calls fn(range's number, first column, count) for the passes of this block's share of `ranges` times n columns. Few
+/// ranges are dealt to as many blocks each, since a share that reaches into a second one loads another pass for it.
 template <class F>
 __device__ __forceinline__ void for_each_range(const RowsShape& shape, int64_t ranges, F&& fn) {
-  const int64_t columns = ranges * shape.out.n;
-  int64_t at = columns * blockIdx.x / gridDim.x;
-  const int64_t last = columns * (blockIdx.x + 1) / gridDim.x;
+  const int64_t n = shape.out.n, columns = ranges * n;
+  int64_t at = columns * blockIdx.x / gridDim.x, last = columns * (blockIdx.x + 1) / gridDim.x;
+  if (few_ranges(ranges, gridDim.x)) {
+    const int64_t each = gridDim.x / max(ranges, int64_t{1}), range = blockIdx.x / each, piece = blockIdx.x % each;
+    at = min(range * n + n * piece / each, columns), last = min(range * n + n * (piece + 1) / each, columns);
+  }
   while (at < last) {
-    const int range = static_cast<int>(at / shape.out.n), first = static_cast<int>(at - int64_t{range} * shape.out.n);
-    const int count = static_cast<int>(min(int64_t{min(shape.pass, shape.out.n - first)}, last - at));
+    const int range = static_cast<int>(at / n), first = static_cast<int>(at - range * n);
+    const int count = static_cast<int>(min(min(int64_t{shape.pass}, n - first), last - at));
     fn(range, first, count);
     at += count;
   }
@@ -119,14 +134,15 @@ struct RowsRing {
 template <class T, int kRows>
 struct RowsPlaces {
   unsigned char* raw;
-  int stage_bytes, chunk_b, chunks;
+  int stage_bytes, chunk_b, chunks, matrices;
   __device__ RowsPlaces(unsigned char* raw, const RowsShape& shape)
       : raw(raw),
-        stage_bytes(RowsStage<kRows>::bytes(shape.pass, shape.chunks)),
-        chunk_b(RowsStage<kRows>::chunk_b(shape.pass)),
-        chunks(shape.chunks) {}
-  __device__ __forceinline__ T* b(int stage, int chunk) const {
-    return reinterpret_cast<T*>(raw + stage * stage_bytes) + chunk * chunk_b;
+        stage_bytes(RowsStage<kRows>::bytes(shape, shape.chunks)),
+        chunk_b(RowsStage<kRows>::chunk_b(shape)),
+        chunks(shape.chunks),
+        matrices(shape.matrices) {}
+  __device__ __forceinline__ T* b(int stage, int chunk, int matrix = 0) const {
+    return reinterpret_cast<T*>(raw + stage * stage_bytes) + (chunk * matrices + matrix) * chunk_b;
   }
   __device__ __forceinline__ T* a(int stage, int chunk) const {
     return b(stage, chunks) + chunk * RowsStage<kRows>::kChunkA;
@@ -136,7 +152,7 @@ struct RowsPlaces {
 /// The loading thread.
 template <class T, int kRows, class Rows>
 __device__ void rows_produce(const Rows& rows, const RowsPlaces<T, kRows>& places, RowsBarriers& barriers,
-                             const CUtensorMap& map_a, const CUtensorMap& map_b) {
+                             const GemmMaps& maps) {
   const RowsShape& shape = rows.shape;
   const int chunks = steps_of(shape.out);
   const uint64_t policy = ptx::evict_first_policy();
@@ -146,24 +162,37 @@ __device__ void rows_produce(const Rows& rows, const RowsPlaces<T, kRows>& place
       const int some = min(shape.chunks, chunks - chunk);
       uint64_t* full = &barriers.full[ring.stage];
       ptx::mbarrier_wait(&barriers.empty[ring.stage], ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect(full, RowsStage<kRows>::arriving(shape.pass, some));
+      ptx::mbarrier_arrive_expect(full, RowsStage<kRows>::arriving(shape, some));
       for (int i = 0; i < some; ++i) {
         const int k = (chunk + i) * kTileK;
-        T* to = places.b(ring.stage, i);
-        if (shape.read_once)
-          ptx::tma_load_4d_hinted(to, &map_b, k, pass.first, pass.b.x, pass.b.y, full, policy);
-        else
-          ptx::tma_load_4d(to, &map_b, k, pass.first, pass.b.x, pass.b.y, full);
-        ptx::tma_load_4d(places.a(ring.stage, i), &map_a, k, pass.row, pass.a.x, pass.a.y, full);
+        for (int m = 0; m < shape.matrices; ++m) {
+          T* to = places.b(ring.stage, i, m);
+          const CUtensorMap* map = m == 0 ? &maps.b : &maps.up;
+          if (shape.read_once)
+            ptx::tma_load_4d_hinted(to, map, k, pass.first, pass.b.x, pass.b.y, full, policy);
+          else
+            ptx::tma_load_4d(to, map, k, pass.first, pass.b.x, pass.b.y, full);
+        }
+        ptx::tma_load_4d(places.a(ring.stage, i), &maps.a, k, pass.row, pass.a.x, pass.a.y, full);
       }
       ring.advance();
     }
   });
 }
 
-/// A computing warpgroup: 64 columns of each pass.
-template <class T, int kRows, class Rows>
-__device__ void rows_consume(const Rows& rows, const RowsPlaces<T, kRows>& places, RowsBarriers& barriers) {
+/// Where the warpgroup of the up's columns leaves its sums for that of the gate's.
+template <int kRows>
+struct RowsExchange {
+  float sums[kRows / 2][128];
+};
+
+/// Between the two computing warpgroups.
+__device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, %0;" ::"n"(128 * kConsumers) : "memory"); }
+
+/// A computing warpgroup: 64 columns of each pass, or of one of the two matrices.
+template <class T, int kRows, bool kSwiGlu, class Rows>
+__device__ void rows_consume(const Rows& rows, const RowsPlaces<T, kRows>& places, RowsBarriers& barriers,
+                             RowsExchange<kRows>* exchange) {
   const RowsShape& shape = rows.shape;
   const int chunks = steps_of(shape.out), group = threadIdx.x / 128;
   RowsRing ring{shape.stages};
@@ -175,8 +204,8 @@ __device__ void rows_consume(const Rows& rows, const RowsPlaces<T, kRows>& place
       ptx::mbarrier_wait(&barriers.full[ring.stage], ring.parity);
       for (int i = 0; i < some; ++i) {
         ptx::wgmma_fence();
-        const uint64_t b = ptx::wgmma_descriptor(places.b(ring.stage, i) + group * 64 * kTileK),
-                       a = ptx::wgmma_descriptor(places.a(ring.stage, i));
+        const T* columns = kSwiGlu ? places.b(ring.stage, i, group) : places.b(ring.stage, i) + group * 64 * kTileK;
+        const uint64_t b = ptx::wgmma_descriptor(columns), a = ptx::wgmma_descriptor(places.a(ring.stage, i));
 #pragma unroll
         for (int k = 0; k < kTileK / 16; ++k)
           ptx::wgmma<T, kRows, ptx::TileLayout::kInner>(d, b + k * ptx::kWgmmaStepK<>, a + k * ptx::kWgmmaStepK<>,
@@ -190,6 +219,17 @@ __device__ void rows_consume(const Rows& rows, const RowsPlaces<T, kRows>& place
     }
     ptx::wgmma_wait<0>();
     if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(&barriers.empty[before]);
+    if constexpr (kSwiGlu) {
+      if (group == 1)
+#pragma unroll
+        for (int i = 0; i < kRows / 2; ++i) exchange->sums[i][threadIdx.x % 128] = d[i];
+      consumers_sync();
+      if (group == 0)
+#pragma unroll
+        for (int i = 0; i < kRows / 2; ++i) d[i] = swiglu(d[i], exchange->sums[i][threadIdx.x]);
+      consumers_sync();  // the next pass's sums may be left there
+      if (group == 1) return;
+    }
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) {
       const int at = group * 64 + accumulator_row(i), row = pass.row + accumulator_column(i);
@@ -200,14 +240,14 @@ __device__ void rows_consume(const Rows& rows, const RowsPlaces<T, kRows>& place
 }
 
 /// A block's work, once its passes are known: the body of the kernels.
-template <class T, int kRows, class Rows>
+template <class T, int kRows, bool kSwiGlu = false, class Rows>
 __device__ __forceinline__ void rows_block(const Rows& rows, unsigned char* raw, RowsBarriers& barriers,
-                                           const CUtensorMap& map_a, const CUtensorMap& map_b) {
+                                           const GemmMaps& maps, RowsExchange<kRows>* exchange = nullptr) {
   const RowsPlaces<T, kRows> places(raw, rows.shape);
   constexpr int kLoader = 128 * kConsumers;
   if (threadIdx.x == kLoader) {
-    ptx::tma_prefetch_map(&map_b);
-    ptx::tma_prefetch_map(&map_a);
+    ptx::tma_prefetch_map(&maps.b);
+    ptx::tma_prefetch_map(&maps.a);
     for (int s = 0; s < rows.shape.stages; ++s) {
       ptx::mbarrier_init(&barriers.full[s], 1);
       ptx::mbarrier_init(&barriers.empty[s], kConsumers);
@@ -215,8 +255,8 @@ __device__ __forceinline__ void rows_block(const Rows& rows, unsigned char* raw,
     ptx::mbarrier_init_fence();
   }
   __syncthreads();
-  if (threadIdx.x == kLoader) rows_produce(rows, places, barriers, map_a, map_b);
-  if (threadIdx.x < kLoader) rows_consume(rows, places, barriers);
+  if (threadIdx.x == kLoader) rows_produce(rows, places, barriers, maps);
+  if (threadIdx.x < kLoader) rows_consume<T, kRows, kSwiGlu>(rows, places, barriers, exchange);
 }
 
 template <class T, int kRows>
@@ -226,21 +266,28 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   __shared__ RowsBarriers barriers;
-  rows_block<T, kRows>(DenseRows{shape}, raw, barriers, map_a, map_b);
+  rows_block<T, kRows>(DenseRows{shape}, raw, barriers, {map_a, map_b, map_b, map_b});
 }
 
 /// `starts_at`: where in shared memory the tiles of the groups are counted.
-template <class T, int kRows>
+template <class T, int kRows, bool kSwiGlu>
 __global__ void __launch_bounds__(kRowsThreads, 1)
     sm90_grouped_rows_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                             const __grid_constant__ RowsShape shape, const __grid_constant__ GroupOffsets offsets,
-                             int starts_at) {
+                             const __grid_constant__ CUtensorMap map_up, const __grid_constant__ RowsShape shape,
+                             const __grid_constant__ GroupOffsets offsets, int starts_at) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   __shared__ RowsBarriers barriers;
   int* starts = reinterpret_cast<int*>(raw + starts_at);
   count_tiles(starts, offsets, kRows);
-  rows_block<T, kRows>(GroupedRows<kRows>{shape, offsets, starts}, raw, barriers, map_a, map_b);
+  const GroupedRows<kRows> rows{shape, offsets, starts};
+  const GemmMaps maps{map_a, map_b, map_b, map_up};
+  if constexpr (kSwiGlu) {
+    __shared__ RowsExchange<kRows> exchange;
+    rows_block<T, kRows, true>(rows, raw, barriers, maps, &exchange);
+  } else {
+    rows_block<T, kRows>(rows, raw, barriers, maps);
+  }
 }
 
 }  // namespace tenor::cuda::gemm
