@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/text.h"
 #include "src/cuda/testing.h"
 #include "src/ops/attention/attention_cuda.h"
 #include "src/ops/attention/attention_reference.h"

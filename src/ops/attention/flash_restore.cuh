@@ -32,10 +32,10 @@ __device__ float flash_score(const FlashShape& shape, const FlashTask& t, int r,
   return x;
 }
 
-/// `odd`, no longer 0 in its low fifteen bits where one of eight elements is NaN or infinite.
+/// Not 0 but for the signs (kNotSigns) where one of eight elements is NaN or infinite.
 template <class T>
-__device__ __forceinline__ uint32_t flash_odd(const uint4& x, uint32_t odd) {
-  return ptx::times_zero<T>(x.x, ptx::times_zero<T>(x.y, ptx::times_zero<T>(x.z, ptx::times_zero<T>(x.w, odd))));
+__device__ __forceinline__ uint32_t flash_odd(const uint4& x) {
+  return ptx::times_zero<T>(x.x) | ptx::times_zero<T>(x.y) | ptx::times_zero<T>(x.z) | ptx::times_zero<T>(x.w);
 }
 
 /// Elements with every NaN or infinity as 0.

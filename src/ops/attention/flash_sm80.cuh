@@ -121,8 +121,8 @@ class FlashSm80 {
         for (int b = 0; b < Config::kBlocks; ++b)
           visit(*reinterpret_cast<uint4*>(shared_.v[b] + place(line, threadIdx.x % 8)));
     };
-    each([&](const uint4& x) { odd = flash_odd<T>(x, odd); });
-    if ((odd & 0x7FFF7FFF) == 0) return false;
+    each([&](const uint4& x) { odd |= flash_odd<T>(x); });
+    if ((odd & kNotSigns) == 0) return false;
     each([](uint4& x) { x = finite_only<T>(x); });
     return true;
   }

@@ -91,25 +91,23 @@ struct FlashMaps {
   CUtensorMap q, k, v, bias, out;
 };
 
-/// The planning thread: finds the block's tasks, each while the one before is worked on. It takes longer than the
-/// loading thread, on which everything waits, could spare.
+/// The planning thread: finds the block's tasks, each while the one before is worked on, and takes none before it must.
+/// It takes longer than the loading thread, on which everything waits, could spare.
 template <class Config>
 __device__ void flash_plan(FlashShared<Config>& shared, const FlashShape& shape) {
   FlashRing<Config::kTasks> ring;
-  const auto publish = [&](const FlashTask& t) {
+  int at = blockIdx.x;
+  const auto next = [&] { return static_cast<int>(gridDim.x) + (shape.counter ? atomicAdd(shape.counter, 1) : at); };
+  FlashTask t{};
+  for (bool first = true; t.row >= 0; first = false) {
     ptx::mbarrier_wait(&shared.empty_task[ring.stage], ring.parity ^ 1);
+    if (!first) at = next();
+    while (at < shape.tasks && !t.template find<Config>(shape, at)) at = next();
+    if (at >= shape.tasks) t.row = -1;
     shared.task[ring.stage] = t;
     ptx::mbarrier_arrive(&shared.full_task[ring.stage]);
     ring.advance();
-  };
-  FlashTask t{};
-  for (int next = blockIdx.x; next < shape.tasks;) {
-    const int task = next;
-    next = gridDim.x + (shape.counter ? atomicAdd(shape.counter, 1) : task);  // the answer takes a while
-    if (t.template find<Config>(shape, task)) publish(t);
   }
-  t.row = -1;
-  publish(t);
 }
 
 /// The loading thread: keeps the stages full.
@@ -208,8 +206,8 @@ __device__ void flash_check(FlashShared<Config>& shared, int checker) {
           for (int i = checker * 32 + lane; i < kUnits; i += kStep) visit(tile[i]);
         };
         uint32_t odd = 0;
-        each([&](const uint4& x) { odd = flash_odd<T>(x, odd); });
-        found = __any_sync(~0u, (odd & 0x7FFF7FFF) != 0);
+        each([&](const uint4& x) { odd |= flash_odd<T>(x); });
+        found = __any_sync(~0u, (odd & kNotSigns) != 0);
         if (found) {
           each([](uint4& x) { x = finite_only<T>(x); });
           ptx::fence_async_proxy();

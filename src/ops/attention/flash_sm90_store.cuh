@@ -21,7 +21,7 @@ __device__ __forceinline__ bool flash_stage(FlashShared<Config>& shared, const f
                    x3 = flash_round<Config>(o, inverse, block + 1, 1, odd);
     ptx::stmatrix_x4(shared.q[stage][block / 8] + row * 64 + place * 8, x0, x1, x2, x3);
   }
-  return (odd & 0x7FFF7FFF) != 0;
+  return (odd & kNotSigns) != 0;
 }
 
 /// From there to the result by one thread's TMA, which clips rows past the end.

@@ -120,14 +120,16 @@ __device__ __forceinline__ bool store_partial(const float (&o)[Config::kDim / 2]
   return odd;
 }
 
-/// Two neighbours of row r (0, 1), divided and rounded once; `odd` as times_zero() has it.
+inline constexpr uint32_t kNotSigns = 0x7FFF7FFF;
+
+/// Two neighbours of row r (0, 1), divided and rounded once; `odd` takes up what times_zero() says of them.
 template <class Config>
 __device__ __forceinline__ uint32_t flash_round(const float (&o)[Config::kDim / 2], float2 inverse, int block, int r,
                                                 uint32_t& odd) {
   using T = typename Config::T;
   const float by = r ? inverse.y : inverse.x;
   const uint32_t two = ptx::pack_pair<T>(o[4 * block + 2 * r] * by, o[4 * block + 2 * r + 1] * by);
-  odd = ptx::times_zero<T>(two, odd);
+  odd |= ptx::times_zero<T>(two);
   return two;
 }
 
@@ -150,7 +152,7 @@ __device__ __forceinline__ bool flash_store(const float (&o)[Config::kDim / 2], 
       if (inside) store_eight(line, c + threadIdx.x % 4 * 8, make_uint4(x[0], x[1], x[2], x[3]), shape);
     }
   }
-  return (odd & 0x7FFF7FFF) != 0;
+  return (odd & kNotSigns) != 0;
 }
 
 /// Rows without a key, by the 128 threads of 64 rows.

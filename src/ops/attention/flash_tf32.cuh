@@ -33,27 +33,19 @@ struct Tf32Queries {
     return (product * 32 + lane) * 4 + row / 8 % 2 + column % 2 * 2;
   }
 };
-/// Keys in lines, padded so that no access of a warp meets a bank twice.
-template <class Config>
-struct Tf32Keys {
-  float at[Config::kKeys * (Config::kDim + 16)];
-  static __device__ __forceinline__ int place(int key, int column) { return key * (Config::kDim + 16) + column; }
-};
-/// Values of two neighbouring keys side by side, which a product takes together; padded likewise.
-template <class Config>
-struct Tf32Values {
-  float at[Config::kKeys / 2 * (2 * Config::kDim + 8)];
-  static __device__ __forceinline__ int place(int key, int column) {
-    return key / 2 * (2 * Config::kDim + 8) + 2 * column + key % 2;
-  }
+/// Keys or values in lines, padded so that no access of a warp meets a bank twice.
+template <class Config, int kPad>
+struct Tf32Lines {
+  float at[Config::kKeys * (Config::kDim + kPad)];
+  static __device__ __forceinline__ int place(int key, int column) { return key * (Config::kDim + kPad) + column; }
 };
 
 /// The shared memory of a block.
 template <class Config>
 struct alignas(128) FlashTf32Shared {
   Tf32Queries<Config> q;
-  Tf32Keys<Config> k;
-  Tf32Values<Config> v;
+  Tf32Lines<Config, 16> k;
+  Tf32Lines<Config, 4> v;
   FlashScratch<Config> scratch;
 };
 
@@ -127,15 +119,6 @@ class FlashTf32 {
     for (int g = 0; g < kGroups; ++g)
 #pragma unroll
       for (float& x : s[g]) x = 0;
-    if (odd_) {
-      Weights copy;  // only what a call takes by address leaves the registers
-      scores_one_by_one(shared_, copy);
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-        for (int i = 0; i < kKeys / 2; ++i) s[g][i] = copy.p[g][i];
-      return;
-    }
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
     for (int c = 0; c < kDim / 16; ++c) {
@@ -150,13 +133,21 @@ class FlashTf32 {
         }
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j) {
-        const int place = Tf32Keys<Config>::place(j * 8 + lane / 4, c * 16 + lane % 4 * 4);
+        const int place = shared_.k.place(j * 8 + lane / 4, c * 16 + lane % 4 * 4);
         const float4 x = *reinterpret_cast<const float4*>(shared_.k.at + place);
         Tf32Columns k[2];
         k[0].set(0, x.x), k[0].set(1, x.y), k[1].set(0, x.z), k[1].set(1, x.w);
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) tf32_multiply(s[g] + 4 * j, q[g], k);
       }
+    }
+    if (odd_) {
+      Weights copy = weights(s);  // only what a call takes by address leaves the registers
+      scores_one_by_one(shared_, copy);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g)
+#pragma unroll
+        for (int i = 0; i < kKeys / 2; ++i) s[g][i] = copy.p[g][i];
     }
   }
   static __device__ __forceinline__ Weights weights(const float (&s)[kGroups][kKeys / 2]) {
@@ -167,8 +158,8 @@ class FlashTf32 {
       for (int i = 0; i < kKeys / 2; ++i) w.p[g][i] = s[g][i];
     return w;
   }
-  /// o += weights times the tile of values. Of eight keys that a product takes, a thread holds two neighbours; of
-  /// sixteen columns, two products take the even and the odd ones.
+  /// o += weights times the tile of values. Of eight keys that a product takes, a thread holds two neighbours; of 32
+  /// columns, each of four products takes every fourth.
   __device__ __forceinline__ void values(float (&o)[kGroups][kDim / 2], const Weights& w) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -182,25 +173,32 @@ class FlashTf32 {
           p[g][i].set(0, x[0]), p[g][i].set(1, x[2]), p[g][i].set(2, x[1]), p[g][i].set(3, x[3]);
         }
 #pragma unroll
-      for (int c = 0; c < kDim / 16; ++c) {
-        Tf32Columns v[2][2];
+      for (int c = 0; c < kDim / 32; ++c) {
+        float v[2][2][4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int place = Tf32Values<Config>::place((j + i) * 8 + lane % 4 * 2, c * 16 + lane / 4 * 2);
-          const float4 x = *reinterpret_cast<const float4*>(shared_.v.at + place);
-          v[0][i].set(0, x.x), v[0][i].set(1, x.y), v[1][i].set(0, x.z), v[1][i].set(1, x.w);
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const int place = shared_.v.place((j + i) * 8 + lane % 4 * 2 + r, c * 32 + lane / 4 * 4);
+            *reinterpret_cast<float4*>(v[i][r]) = *reinterpret_cast<const float4*>(shared_.v.at + place);
+          }
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          Tf32Columns x[2];
+#pragma unroll
+          for (int i = 0; i < 2; ++i) x[i].set(0, v[i][0][n]), x[i].set(1, v[i][1][n]);
+#pragma unroll
+          for (int g = 0; g < kGroups; ++g) tf32_multiply(o[g] + 4 * (4 * c + n), p[g], x);
         }
-#pragma unroll
-        for (int n = 0; n < 2; ++n)
-#pragma unroll
-          for (int g = 0; g < kGroups; ++g) tf32_multiply(o[g] + 4 * (2 * c + n), p[g], v[n]);
       }
     }
   }
   /// Of the values that this thread has copied, what is not finite gives way to 0. Returns whether there was any.
   __device__ __forceinline__ bool check_values() const {
     if (!has_odd<kKeys>(shared_.v)) return false;
-    each<kKeys>(shared_.v, [](float& x, int, int) { x = isfinite(x) ? x : 0.0f; });
+    each<kKeys>(shared_.v, [](float4& x, int, int) {
+      for (float* at : {&x.x, &x.y, &x.z, &x.w}) *at = isfinite(*at) ? *at : 0.0f;
+    });
     return true;
   }
   /// Stores a thread's rows, or its share of a part's. Returns whether one may not be finite.
@@ -217,21 +215,23 @@ class FlashTf32 {
                                 : out_row<Config>(shape, t, first + 8 * r);
       const int64_t step = shape.splits > 1 ? 1 : shape.p.out.col;
 #pragma unroll
-      for (int c = 0; c < kDim / 16; ++c) {
-        const float* x = o + 8 * c + 2 * r;
-        const float4 four = make_float4(x[0] * by, x[4] * by, x[1] * by, x[5] * by);
-        const int column = c * 16 + threadIdx.x % 4 * 4, count = static_cast<int>(shape.p.value_dim) - column;
-        odd = fmaf(four.x + four.y + four.z + four.w, 0.0f, odd);
-        if (!inside) continue;
-        if (shape.wide_out && shape.splits == 1) {
-          if (count > 0) *reinterpret_cast<float4*>(line + column) = four;
-        } else {
-          const float each[] = {four.x, four.y, four.z, four.w};
+      for (int c = 0; c < kDim / 32; ++c)
 #pragma unroll
-          for (int i = 0; i < 4; ++i)
-            if (i < count) line[(column + i) * step] = each[i];
+        for (int j = 0; j < 2; ++j) {
+          const float* x = o + 16 * c + 2 * r + j;
+          const float4 four = make_float4(x[0] * by, x[4] * by, x[8] * by, x[12] * by);
+          const int column = c * 32 + threadIdx.x % 4 * 8 + j * 4, count = static_cast<int>(shape.p.value_dim) - column;
+          odd = fmaf(four.x + four.y + four.z + four.w, 0.0f, odd);
+          if (!inside) continue;
+          if (shape.wide_out && shape.splits == 1) {
+            if (count > 0) *reinterpret_cast<float4*>(line + column) = four;
+          } else {
+            const float each[] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+              if (i < count) line[(column + i) * step] = each[i];
+          }
         }
-      }
     }
     return odd != 0;  // NaN
   }
@@ -241,7 +241,7 @@ class FlashTf32 {
   /// where they lie so, else one.
   template <int kLines, class Tile, class F>
   static __device__ __forceinline__ void each(Tile& tile, F visit) {
-    using Piece = std::conditional_t<std::is_same_v<Tile, Tf32Keys<Config>>, float4, float>;
+    using Piece = std::conditional_t<std::is_same_v<Tile, Tf32Queries<Config>>, float, float4>;
     constexpr int kWide = sizeof(Piece) / 4, kPieces = kDim / kWide;
 #pragma unroll 4
     for (int i = threadIdx.x; i < kLines * kPieces; i += 128) {
@@ -260,16 +260,19 @@ class FlashTf32 {
     });
     return odd != 0;  // NaN
   }
-  /// As float32 has it, infinities and all: rare, and slow.
+  /// Scores of queries or keys that are not all finite, as float32 has them: an infinity is no sum of two numbers.
+  /// Rare.
   static __device__ __noinline__ void scores_one_by_one(const Shared& shared, Weights& s) {
     const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
     for (int g = 0; g < kGroups; ++g)
       for (int i = 0; i < kKeys / 2; ++i) {
         const int query = g * 64 + row + i / 2 % 2 * 8, key = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-        float x = 0;
-        for (int d = 0; d < kDim; ++d)
-          x = fmaf(shared.q.at[shared.q.place(query, d)], shared.k.at[shared.k.place(key, d)], x);
-        s.p[g][i] = x;
+        float x = 0, odd = 0;
+        for (int d = 0; d < kDim; ++d) {
+          const float q = shared.q.at[shared.q.place(query, d)], k = shared.k.at[shared.k.place(key, d)];
+          x = fmaf(q, k, x), odd = fmaf(q, 0.0f, fmaf(k, 0.0f, odd));
+        }
+        if (odd != 0) s.p[g][i] = x;  // NaN
       }
   }
 
