@@ -15,6 +15,7 @@
 #include "src/core/cache_folder.h"
 #include "src/core/candidates.h"
 #include "src/core/testing.h"
+#include "src/core/tuning_testing.h"
 #include "tenor/device.h"
 #include "tenor/modes.h"
 
@@ -24,18 +25,6 @@ namespace {
 /// A cache folder of its own, autotuning on.
 class Autotune : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "/tenor-tuning-" + std::to_string(getpid());
-    std::filesystem::remove_all(folder_);
-    setenv("TENOR_CACHE_DIR", folder_.c_str(), 1);
-    forget_tunings("");
-    autotune(true);
-  }
-  void TearDown() override {
-    autotune(false);
-    unsetenv("TENOR_CACHE_DIR");
-    std::filesystem::remove_all(folder_);
-  }
   std::string file() const { return folder_ + "/tuning.json"; }
   std::string text() const {
     std::ifstream in(file());
@@ -51,7 +40,8 @@ class Autotune : public ::testing::Test {
     tunings();
     setenv("TENOR_CACHE_DIR", folder_.c_str(), 1);
   }
-  std::string folder_;
+  const tenor::testing::FreshTuning fresh_;
+  const std::string folder_ = fresh_.folder();
 };
 
 // ---- the store
@@ -69,7 +59,8 @@ TEST_F(Autotune, TheFastestIsRememberedOnDisk) {
   EXPECT_EQ(tunings()[0].machine, machine_key());
   EXPECT_EQ(tunings()[0].microseconds[0], std::pair(std::string("slow"), 20.5));
   for (const auto& entry : std::filesystem::directory_iterator(folder_))
-    EXPECT_TRUE(entry.path().filename() == "tuning.json" || entry.path().filename() == "tuning.json.lock") << entry.path();
+    EXPECT_TRUE(entry.path().filename() == "tuning.json" || entry.path().filename() == "tuning.json.lock")
+        << entry.path();
 }
 
 TEST_F(Autotune, AnotherThreadCountIsAnotherMachine) {

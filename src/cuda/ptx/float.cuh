@@ -28,4 +28,15 @@ __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
   return two;
 }
 
+/// 0 * two, each half by itself: 0 or -0, but NaN where `two` is NaN or infinite. T as above.
+template <class T>
+__device__ __forceinline__ uint32_t times_zero(uint32_t two) {
+  uint32_t product;
+  if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, Float16>)
+    asm("fma.rn.f16x2 %0, %1, %2, %2;" : "=r"(product) : "r"(two), "r"(0));
+  else
+    asm("fma.rn.bf16x2 %0, %1, %2, %2;" : "=r"(product) : "r"(two), "r"(0));
+  return product;
+}
+
 }  // namespace tenor::cuda::ptx

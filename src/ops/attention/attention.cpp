@@ -46,6 +46,8 @@ void gpu_run([[maybe_unused]] const Problem& p) {
   if constexpr (kBuilt) return kStrategy == Gpu::kTensorcore ? attn::run_flash_tensorcore(p) : attn::run_flash_unit(p);
 }
 
+/// All of one numerics class: where two take a problem, they differ in how they round weights, and each keeps to the
+/// operator's tolerance.
 constexpr core::Candidate<Problem> kCandidates[] = {
     {"flash_tensorcore", &gpu_why_not<Gpu::kTensorcore>, &gpu_run<Gpu::kTensorcore>},
     {"flash_unit", &gpu_why_not<Gpu::kUnit>, &gpu_run<Gpu::kUnit>},
@@ -142,6 +144,26 @@ std::string stated_strategy(const char* name, const Problem& p) {
   return std::string(name) + "\n" + core::declined<Problem>(kCandidates, p);
 }
 
+/// The problem in words, for the tuning store: sizes, options, and each operand's dtype and strides.
+std::string tuning_key(const Problem& p, std::initializer_list<Tensor> operands) {
+  std::string key = core::text("{}x{} heads of {} rows, {} of {} keys, {} and {} columns", p.batch, p.heads, p.queries,
+                               p.kv_heads, p.keys, p.dim, p.value_dim);
+  if (p.causal != Causal::kOff) key += p.causal == Causal::kTopLeft ? " top-left" : " causal";
+  if (p.left >= 0 || p.right >= 0) key += core::text(" window {} {}", p.left, p.right);
+  if (p.softcap > 0) key += " softcap";
+  for (const Tensor& x : operands) key += x.defined() ? core::text(" {}{}", x.dtype(), x.strides()) : " -";
+  return key;
+}
+
+/// `usual`, or with autotuning on the strategy measured to be the fastest; without `may_run` nothing is measured.
+const core::Candidate<Problem>& chosen(const char* op, const Problem& p, const core::Candidate<Problem>& usual,
+                                       const std::string& strategy, bool may_run,
+                                       std::initializer_list<Tensor> operands) {
+  if (!autotuning()) return usual;
+  return core::choose_tuned<Problem>(op, kCandidates, p, p.device, strategy, may_run,
+                                     [&] { return tuning_key(p, operands); });
+}
+
 AttentionResult finish(Output& out, std::optional<Output>& lse) {
   AttentionResult result{out.finish(), {}};
   if (lse) result.lse = lse->finish();
@@ -184,9 +206,12 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
     lse.emplace(kOp, o.out_lse, Dims{B, Hq, Sq}, float32, query, inputs, core::OutputRules{.cuda = core::kHasCuda});
   const Tensor& y = out.target();
   const Tensor l = lse ? lse->target() : Tensor();
+  const auto best = [&](bool may_run) -> const auto& {
+    return chosen(kOp, p, candidate, o.strategy, may_run, {query, key, value, y, o.mask, o.bias});
+  };
   core::StepScope step([&] {
     return Step{kOp,    OpClass::kContraction, {query, key, value, o.mask, o.bias, o.sinks},
-                {y, l}, visible_flops(p),      stated_strategy(candidate.name, p)};
+                {y, l}, visible_flops(p),      stated_strategy(best(false).name, p)};
   });
   if (step.shape_only(y)) return {y, l};
   for (int64_t b = 0; b < B; ++b)
@@ -195,7 +220,7 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   const auto dense = [](const Tensor& x) { return plane(x, x.stride(1), x.stride(2), x.stride(3), x.stride(0)); };
   p.q = dense(query), p.k = dense(key), p.v = dense(value), p.out = dense(y);
   if (lse) p.lse = plane(l, l.stride(1), l.stride(2), 0, l.stride(0));
-  candidate.run(p);
+  best(true).run(p);
   return finish(out, lse);
 }
 
@@ -237,15 +262,18 @@ AttentionResult attention_varlen(const Tensor& query, const Tensor& key, const T
   for (size_t n = 1; n < at_q.size(); ++n)
     add_segment(at_q[n - 1], at_q[n] - at_q[n - 1], at_k[n - 1], at_k[n] - at_k[n - 1]);
   if (on_host) add_segment(at_q.back(), Tq - at_q.back(), 0, 0);  // rows past the end are a sequence without keys
+  const auto best = [&](bool may_run) -> const auto& {
+    return chosen(kOp, p, candidate, o.strategy, may_run, {query, key, value, y, cu_seqlens_q});
+  };
   core::StepScope step([&] {
     return Step{kOp,    OpClass::kContraction, {query, key, value, cu_seqlens_q, cu_seqlens_k, o.sinks},
-                {y, l}, visible_flops(p),      stated_strategy(candidate.name, p)};
+                {y, l}, visible_flops(p),      stated_strategy(best(false).name, p)};
   });
   if (traced) return {y, l};
   const auto packed = [](const Tensor& x) { return plane(x, x.stride(1), x.stride(0), x.stride(2)); };
   p.q = packed(query), p.k = packed(key), p.v = packed(value), p.out = packed(y);
   if (lse) p.lse = plane(l, l.stride(1), l.stride(0), 0);
-  candidate.run(p);
+  best(true).run(p);
   return finish(out, lse);
 }
 

@@ -12,9 +12,10 @@ inline constexpr int64_t kFlashLongest = 1 << 28;
 /// "flash_tensorcore": one pass over the keys on the tensor cores. Says why it declines, or nothing; of a traced
 /// problem the described device is asked.
 inline std::string flash_tensorcore_why_not(const Problem& p) {
-  if (p.q.dtype != bfloat16 && p.q.dtype != float16) return "takes float16 or bfloat16";
-  if (core::device_traits(p.device).capability != 90) return "needs a GPU of compute capability 9.0";
+  if (p.q.dtype == float64) return "takes float16, bfloat16 or float32";
+  if (core::device_traits(p.device).capability < 80) return "needs a GPU of compute capability 8.0";
   if (std::max(p.dim, p.value_dim) > 256) return "takes head sizes up to 256";
+  if (p.q.dtype == float32 && std::max(p.dim, p.value_dim) > 128) return "takes head sizes up to 128 of float32";
   if (p.value_dim == 0) return "has no values to multiply";
   if (std::max(p.queries, p.keys) > kFlashLongest) return "has sequences of more than 2^28 rows";
   if (p.heads * (p.queries + p.batch * 64) * std::max<int64_t>(p.batch, 1) > int64_t{1} << 36)
@@ -22,6 +23,15 @@ inline std::string flash_tensorcore_why_not(const Problem& p) {
   return {};
 }
 void run_flash_tensorcore(const Problem& problem);
+/// While one lives, this thread's flash_tensorcore is the kernel of every device since Ampere, on Hopper too: for
+/// tests.
+class PortableFlash {
+ public:
+  PortableFlash();
+  ~PortableFlash();
+  PortableFlash(const PortableFlash&) = delete;
+  PortableFlash& operator=(const PortableFlash&) = delete;
+};
 
 /// "flash_unit": one pass over the keys without matrix units; takes every problem of up to 2^31 rows.
 inline std::string flash_unit_why_not(const Problem& problem) {

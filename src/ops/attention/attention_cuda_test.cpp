@@ -13,16 +13,15 @@ namespace {
 using namespace testing;
 using AttentionCuda = CudaTest;
 
-class AttentionCudaOf : public CudaTest, public ::testing::WithParamInterface<DType> {};
-INSTANTIATE_TEST_SUITE_P(Floats, AttentionCudaOf, ::testing::Values(float64, float32, float16, bfloat16),
-                         [](const auto& info) { return std::string(name(info.param)); });
+using AttentionCudaOf = AttentionKernelTest;
+INSTANTIATE_TEST_SUITE_P(Kernels, AttentionCudaOf, attention_kernels(), kernel_name);
 
 TEST_P(AttentionCudaOf, MatchesTheReferenceOnRandomProblems) {
   AttentionDraw random(1);
   for (int round = 0; round < 48; ++round) {
-    const AttentionProblem p = draw_problem(random, round, GetParam());
+    const AttentionProblem p = draw_problem(random, round, dtype());
     SCOPED_TRACE(::testing::Message() << "round " << round << ": " << p.text());
-    check(random, draw(random, GetParam(), p.B, p.Hq, p.G, p.Sq, p.Sk, p.D, p.Dv, round % 3 == 1), p.options);
+    check(random, draw(random, dtype(), p.B, p.Hq, p.G, p.Sq, p.Sk, p.D, p.Dv, round % 3 == 1), p.options);
   }
 }
 
@@ -45,7 +44,7 @@ TEST_P(AttentionCudaOf, MatchesTheReferenceOnEveryHeadSize) {
                               {33, 300}})
     for (const auto& [Sq, Sk] : {std::pair<int64_t, int64_t>{130, 200}, {3, 70}}) {
       SCOPED_TRACE(::testing::Message() << "D" << D << " Dv" << Dv << " Sq" << Sq << " Sk" << Sk);
-      check(random, draw(random, GetParam(), 1, 2, 1, Sq, Sk, D, Dv), {.causal = true});
+      check(random, draw(random, dtype(), 1, 2, 1, Sq, Sk, D, Dv), {.causal = true});
     }
 }
 
@@ -53,9 +52,9 @@ TEST_P(AttentionCudaOf, MatchesTheReferenceWithAllOptionsAtOnce) {
   AttentionDraw random(3);
   for (const int64_t D : {32, 64, 128, 256})
     for (const int64_t Sk : {281, 302}) {  // rows of mask and bias that are read one by one, and in pairs
-      const Operands x = draw(random, GetParam(), 2, 4, 2, 22, Sk, D, 24);
+      const Operands x = draw(random, dtype(), 2, 4, 2, 22, Sk, D, 24);
       const Tensor mask = random.mask({2, 1, 22, Sk}, 0.8),
-                   bias = random.dense({4, 22, Sk}, D == 64 ? float32 : GetParam()), sinks = random.dense({4}, float32);
+                   bias = random.dense({4, 22, Sk}, D == 64 ? float32 : dtype()), sinks = random.dense({4}, float32);
       for (const auto& [causal, window] : {std::pair<Causal, Window>{true, {40, 0}},
                                            {false, {-1, -1}},
                                            {Causal::kTopLeft, {7, 20}},
@@ -64,7 +63,7 @@ TEST_P(AttentionCudaOf, MatchesTheReferenceWithAllOptionsAtOnce) {
         check(random, x,
               {.mask = mask, .bias = bias, .causal = causal, .window = window, .softcap = 3.0, .sinks = sinks});
       check(random, x, {.causal = true, .softcap = 2.0});
-      check(random, x, {.bias = random.dense({1, 4, 22, 1}, GetParam()), .window = {100, -1}});
+      check(random, x, {.bias = random.dense({1, 4, 22, 1}, dtype()), .window = {100, -1}});
       check(random, x, {.mask = random.mask({Sk}, 0.5)});
     }
 }
@@ -72,20 +71,20 @@ TEST_P(AttentionCudaOf, MatchesTheReferenceWithAllOptionsAtOnce) {
 TEST_P(AttentionCudaOf, MatchesTheReferenceOverManyTiles) {
   AttentionDraw random(4);
   for (const int64_t D : {8, 64, 128}) {
-    const Operands x = draw(random, GetParam(), 1, 2, 1, 3, 2500, D, D);
+    const Operands x = draw(random, dtype(), 1, 2, 1, 3, 2500, D, D);
     check(random, x, {});
     check(random, x, {.window = {1100, 0}});
     check(random, x, {.causal = Causal::kTopLeft});
-    check(random, draw(random, GetParam(), 1, 1, 1, 400, 520, D, D), {.causal = true, .window = {300, -1}});
+    check(random, draw(random, dtype(), 1, 1, 1, 400, 520, D, D), {.causal = true, .window = {300, -1}});
   }
 }
 
 TEST_P(AttentionCudaOf, ReadsAnyStridesAndKeepsTheirOrder) {
   AttentionDraw random(5);
   for (const int64_t D : {6, 64}) {
-    const Operands x{transpose(random.dense({2, 7, 4, D}, GetParam()), 1, 2),
-                     slice(random.dense({2, 2, 19, 2 * D}, GetParam()), 3, 0, 2 * D, 2),
-                     expand(transpose(random.dense({1, 1, 10, 19}, GetParam()), 2, 3), {2, 2, 19, 10})};
+    const Operands x{transpose(random.dense({2, 7, 4, D}, dtype()), 1, 2),
+                     slice(random.dense({2, 2, 19, 2 * D}, dtype()), 3, 0, 2 * D, 2),
+                     expand(transpose(random.dense({1, 1, 10, 19}, dtype()), 2, 3), {2, 2, 19, 10})};
     check(random, x, {.causal = true});
     const AttentionResult got = attention(on_gpu(x.q), on_gpu(x.k), on_gpu(x.v), {.causal = true, .return_lse = true});
     EXPECT_TRUE(transpose(got.out, 1, 2).is_contiguous());
@@ -96,14 +95,14 @@ TEST_P(AttentionCudaOf, ReadsAnyStridesAndKeepsTheirOrder) {
 TEST_P(AttentionCudaOf, LeavesWhatLiesBetweenTheRowsOfOut) {
   AttentionDraw random(6);
   for (const int64_t D : {6, 64}) {
-    const Operands x = draw(random, GetParam(), 1, 3, 3, 5, 9, D, D);
+    const Operands x = draw(random, dtype(), 1, 3, 3, 5, 9, D, D);
     const Tensor q = on_gpu(x.q), k = on_gpu(x.k), v = on_gpu(x.v), want = on_cpu(attention(q, k, v).out);
     for (const int64_t step : {1, 2}) {
-      const Tensor wide = on_gpu(full({1, 3, 5, 2 * D}, GetParam(), 7)), out = slice(wide, 3, 0, step * D, step);
+      const Tensor wide = on_gpu(full({1, 3, 5, 2 * D}, dtype(), 7)), out = slice(wide, 3, 0, step * D, step);
       attention(q, k, v, {.out = out});
       EXPECT_TRUE(same_bits(on_cpu(out), want));
       EXPECT_TRUE(same_bits(on_cpu(step == 2 ? slice(wide, 3, 1, 2 * D, 2) : slice(wide, 3, D, 2 * D, 1)),
-                            full({1, 3, 5, D}, GetParam(), 7)));
+                            full({1, 3, 5, D}, dtype(), 7)));
     }
   }
 }
@@ -111,7 +110,7 @@ TEST_P(AttentionCudaOf, LeavesWhatLiesBetweenTheRowsOfOut) {
 TEST_P(AttentionCudaOf, BitsOfARowDependOnItselfAlone) {
   AttentionDraw random(7);
   for (const int64_t D : {24, 64, 128, 256}) {
-    const Operands x = draw(random, GetParam(), 3, 4, 2, 260, 700, D, 40);
+    const Operands x = draw(random, dtype(), 3, 4, 2, 260, 700, D, 40);
     const Tensor q = on_gpu(x.q), k = on_gpu(x.k), v = on_gpu(x.v);
     for (const std::string& strategy : strategies_for(x)) {
       AttentionOptions o{.causal = true, .softcap = 3.0, .strategy = strategy};
@@ -139,7 +138,7 @@ TEST_P(AttentionCudaOf, HiddenKeysNeverReachAResult) {
   AttentionDraw random(8);
   for (const int64_t D : {8, 32, 64, 128, 256})
     for (const int64_t Sk : {90, 300}) {
-      const Operands x = draw(random, GetParam(), 1, 2, 1, 70, Sk, D, 16);
+      const Operands x = draw(random, dtype(), 1, 2, 1, 70, Sk, D, 16);
       const Tensor mask = random.mask({Sk}, 0.5),
                    bias = filled({Sk}, float32, [&](int64_t j) { return get(mask, j) != 0 ? 0.5 : -kInf; });
       Tensor bad_k = x.k.clone(), bad_v = x.v.clone(), late_k = x.k.clone(), late_v = x.v.clone();
@@ -172,7 +171,7 @@ TEST_P(AttentionCudaOf, HiddenKeysNeverReachAResult) {
 TEST_P(AttentionCudaOf, VisibleNanAndInfinityPropagate) {
   AttentionDraw random(9);
   for (const int64_t D : {8, 64, 128}) {
-    const Operands x = draw(random, GetParam(), 1, 1, 1, 40, 90, D, 8);
+    const Operands x = draw(random, dtype(), 1, 1, 1, 40, 90, D, 8);
     for (const double junk : {kNan, kInf, -kInf})
       for (const int64_t key : {3, 70}) {
         Operands bad = x;
@@ -186,6 +185,27 @@ TEST_P(AttentionCudaOf, VisibleNanAndInfinityPropagate) {
     bad.q = x.q.clone();
     put(bad.q, D, kNan);
     check(random, bad, {});
+  }
+}
+
+// Without a mask or a bias, by the product alone, in tiles that hide nothing by place.
+TEST_P(AttentionCudaOf, AKeyOfMinusInfiniteScoreIsHidden) {
+  AttentionDraw random(19);
+  for (const int64_t D : {8, 64, 128, 256}) {
+    Operands x = draw(random, dtype(), 1, 2, 1, 130, 300, D, 24);
+    x.q = full({1, 2, 130, D}, dtype(), 0.25);
+    for (const int64_t key : {0, 5, 128, 299}) {
+      for (int64_t d = 0; d < D; ++d) put(x.k, key * D + d, -kInf);
+      for (const int64_t c : {0, 9, 23}) put(x.v, key * 24 + c, c == 9 ? kInf : kNan);
+    }
+    check(random, x, {});
+    check(random, x, {.causal = true, .sinks = random.dense({2}, float32)});
+    put(x.v, 7 * 24 + 9, kInf);  // of a visible key
+    check(random, x, {});
+    x.q = narrow(x.q, 2, 0, 1);
+    check(random, x, {.causal = true});
+    for (int64_t i = 0; i < x.k.numel(); ++i) put(x.k, i, -kInf);
+    check(random, x, {});
   }
 }
 
@@ -206,8 +226,8 @@ TEST_F(AttentionCuda, AWeightThatUnderflowsStillCarriesNan) {
 
 TEST_P(AttentionCudaOf, EmptyRowsAreZero) {
   AttentionDraw random(10);
-  const Operands x = draw(random, GetParam(), 2, 2, 1, 5, 3, 8, 8);
-  const Operands none{x.q, Tensor::empty({2, 1, 0, 8}, GetParam()), Tensor::empty({2, 1, 0, 8}, GetParam())};
+  const Operands x = draw(random, dtype(), 2, 2, 1, 5, 3, 8, 8);
+  const Operands none{x.q, Tensor::empty({2, 1, 0, 8}, dtype()), Tensor::empty({2, 1, 0, 8}, dtype())};
   const Tensor sinks = random.dense({2}, float32);
   check(random, none, {});
   check(random, none, {.causal = true, .sinks = sinks});
@@ -219,7 +239,7 @@ TEST_P(AttentionCudaOf, EmptyRowsAreZero) {
 
 TEST_P(AttentionCudaOf, LowestFloatIsAUniformRow) {
   AttentionDraw random(11);
-  const Operands x = draw(random, GetParam(), 1, 1, 1, 3, 5, 8, 4);
+  const Operands x = draw(random, dtype(), 1, 1, 1, 3, 5, 8, 4);
   const double lowest = static_cast<double>(std::numeric_limits<float>::lowest());
   for (const std::string& strategy : strategies_for(x)) {
     const AttentionResult got =
@@ -229,7 +249,7 @@ TEST_P(AttentionCudaOf, LowestFloatIsAUniformRow) {
     for (int64_t c = 0; c < 4; ++c) {
       double mean = 0;
       for (int64_t j = 0; j < 5; ++j) mean += reference::at(x.v, {0, 0, j, c}) / 5;
-      EXPECT_NEAR(reference::at(out, {0, 0, 1, c}), mean, item_size(GetParam()) == 2 ? 0.01 : 1e-6) << strategy;
+      EXPECT_NEAR(reference::at(out, {0, 0, 1, c}), mean, item_size(dtype()) == 2 ? 0.01 : 1e-6) << strategy;
     }
     EXPECT_EQ(get(on_cpu(got.lse), 1), lowest) << strategy;
   }
@@ -262,7 +282,7 @@ TEST_F(AttentionCuda, OutMayAliasAnInput) {
 }
 
 TEST_F(AttentionCuda, StrategiesDeclineWithTheirReason) {
-  const Tensor x = on_gpu(full({1, 1, 2, 4}, float32, 1));
+  Tensor x = on_gpu(full({1, 1, 2, 4}, float64, 1));
   const auto text = [&](const std::string& strategy) -> std::string {
     try {
       attention(x, x, x, {.strategy = strategy});
@@ -271,16 +291,19 @@ TEST_F(AttentionCuda, StrategiesDeclineWithTheirReason) {
     }
     return "";
   };
-  EXPECT_NE(text("flash_tensorcore").find("float16 or bfloat16"), std::string::npos) << text("flash_tensorcore");
+  EXPECT_NE(text("flash_tensorcore").find("float16, bfloat16 or float32"), std::string::npos)
+      << text("flash_tensorcore");
   EXPECT_NE(text("fallback").find("CPU"), std::string::npos);
   EXPECT_EQ(text("flash_unit"), "");
+  x = on_gpu(full({1, 1, 2, 129}, float32, 1));
+  EXPECT_NE(text("flash_tensorcore").find("up to 128 of float32"), std::string::npos) << text("flash_tensorcore");
 }
 
 // Few queries: heads of a group share tiles, and keys are cut into parts.
 TEST_P(AttentionCudaOf, DecodeStepsMatchTheReference) {
   AttentionDraw random(18);
   for (const int64_t D : {64, 128}) {
-    const Operands x = draw(random, GetParam(), 2, 6, 2, 2, 1300, D, 32);
+    const Operands x = draw(random, dtype(), 2, 6, 2, 2, 1300, D, 32);
     check(random, x, {.causal = true, .sinks = random.dense({6}, float32)});
     check(random, x, {.mask = random.mask({2, 1, 1, 1300}, 0.5), .softcap = 2.0});
     check(random, x, {.mask = filled({1300}, boolean, [](int64_t j) { return j > 600 && j < 700; })});

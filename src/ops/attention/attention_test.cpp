@@ -188,6 +188,22 @@ TEST_P(AttentionOfDType, VisibleNanAndInfinityPropagate) {
   }
 }
 
+TEST_P(AttentionOfDType, AKeyOfMinusInfiniteScoreIsHidden) {
+  Random random(21);
+  for (const int64_t D : {8, 32}) {
+    Tensor q = full({1, 2, 5, D}, GetParam(), 0.25), k = random.normal({1, 1, 90, D}, GetParam()),
+           v = random.normal({1, 1, 90, 8}, GetParam());
+    core::visit_float(GetParam(), [&]<class T>() {
+      for (const int64_t key : {0, 40, 89}) {
+        for (int64_t d = 0; d < D; ++d) k.data<T>()[key * D + d] = core::cast<T>(-kInf);
+        v.data<T>()[key * 8 + 2] = core::cast<T>(key == 40 ? kInf : kNan);
+      }
+    });
+    check(q, k, v, {});
+    check(q, k, v, {.causal = true});
+  }
+}
+
 TEST(Attention, MatchesTheReferenceOnEveryInstructionSet) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);

@@ -16,9 +16,8 @@ using namespace testing;
 using AttentionVarlenCuda = CudaTest;
 using MergeStatesCuda = CudaTest;
 
-class AttentionVarlenCudaOf : public CudaTest, public ::testing::WithParamInterface<DType> {};
-INSTANTIATE_TEST_SUITE_P(Floats, AttentionVarlenCudaOf, ::testing::Values(float64, float32, float16, bfloat16),
-                         [](const auto& info) { return std::string(name(info.param)); });
+using AttentionVarlenCudaOf = AttentionKernelTest;
+INSTANTIATE_TEST_SUITE_P(Kernels, AttentionVarlenCudaOf, attention_kernels(), kernel_name);
 
 /// cu_seqlens of either width.
 Tensor offsets(const std::vector<int64_t>& at, DType dtype) {
@@ -30,8 +29,8 @@ TEST_P(AttentionVarlenCudaOf, EqualsAttentionOfEachSequence) {
   AttentionDraw random(13);
   const std::vector<int64_t> cq{0, 0, 7, 7, 230, 300, 301}, ck{0, 3, 3, 20, 364, 364, 500};
   for (const int64_t D : {8, 64, 128}) {
-    const Tensor q = on_gpu(random.dense({310, 4, D}, GetParam())), k = on_gpu(random.dense({520, 2, D}, GetParam())),
-                 v = on_gpu(random.dense({520, 2, 16}, GetParam()));
+    const Tensor q = on_gpu(random.dense({310, 4, D}, dtype())), k = on_gpu(random.dense({520, 2, D}, dtype())),
+                 v = on_gpu(random.dense({520, 2, 16}, dtype()));
     AttentionVarlenOptions o{
         .causal = true, .window = {90, -1}, .sinks = on_gpu(random.dense({4}, float32)), .return_lse = true};
     const auto part = [](const Tensor& x, int64_t a, int64_t b) {
@@ -39,7 +38,7 @@ TEST_P(AttentionVarlenCudaOf, EqualsAttentionOfEachSequence) {
     };
     for (const std::string& strategy : strategies_for({unsqueeze(q, 0), k, unsqueeze(v, 0)})) {
       o.strategy = strategy;
-      o.out = on_gpu(full({310, 4, 16}, GetParam(), kNan)), o.out_lse = on_gpu(full({310, 4}, float32, kNan));
+      o.out = on_gpu(full({310, 4, 16}, dtype(), kNan)), o.out_lse = on_gpu(full({310, 4}, float32, kNan));
       const AttentionResult all = attention_varlen(q, k, v, offsets(cq, int32), offsets(ck, int64), o);
       const BatchInvariantGuard invariant;
       for (size_t n = 0; n + 1 < cq.size(); ++n) {
@@ -64,7 +63,7 @@ TEST_P(AttentionVarlenCudaOf, EqualsAttentionOfEachSequence) {
 TEST_P(AttentionVarlenCudaOf, HidesTheNextSequence) {
   AttentionDraw random(14);
   for (const int64_t D : {16, 64, 128}) {
-    const Tensor q = random.dense({64, 2, D}, GetParam()), k = random.dense({150, 2, D}, GetParam());
+    const Tensor q = random.dense({64, 2, D}, dtype()), k = random.dense({150, 2, D}, dtype());
     Tensor bad = k.clone();
     for (int64_t j = 100; j < 150; ++j) put(bad, j * 2 * D + j % (2 * D), kNan);
     const Tensor cq = offsets({0, 40, 64}, int32), ck = offsets({0, 100, 150}, int32);

@@ -56,7 +56,7 @@ void join_parts(const Problem& problem, const DeviceProblem& p, const Tensor& pa
   const int parts = static_cast<int>(partial.shape(0));
   const int64_t rows = partial_lse.numel() / parts;
   core::visit_float(problem.q.dtype, [&]<class T>() {
-    if constexpr (sizeof(T) == 2)
+    if constexpr (sizeof(T) <= 4)
       cuda::launch("attention", join_rows<T>, cuda::Grid{dim3(static_cast<unsigned>(rows)), dim3(kThreads)},
                    problem.device, p, partial.data<float>(), partial_lse.data<float>(), parts, rows);
   });

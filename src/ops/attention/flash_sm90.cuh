@@ -12,11 +12,9 @@
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
 #include "src/cuda/ptx/wgmma.cuh"
-#include "src/ops/attention/attention_device.cuh"
+#include "src/ops/attention/flash_restore.cuh"
 
 namespace tenor::attn {
-
-namespace ptx = tenor::cuda::ptx;
 
 /// Everything that a kernel is compiled for.
 template <class T_, int kDim_, int kKeys_, int kGroups_, bool kTurns_, bool kGeneral_>
@@ -27,103 +25,15 @@ struct FlashConfig {
   static constexpr int kGroups = kGroups_;     ///< computing warpgroups
   static constexpr bool kTurns = kTurns_;      ///< they take turns on the tensor cores
   static constexpr bool kGeneral = kGeneral_;  ///< mask, bias or softcap
+  static constexpr bool kScaled = kGeneral;    ///< scores come to the softmax with their scale
   static constexpr int kStages = 2;            ///< tiles of keys, and of values, in shared memory
   static constexpr int kTaskStages = kDim < 256 && !kGeneral ? 2 : 1;  ///< tiles of queries
   static constexpr bool kBiasTiles = kGeneral && kDim < 256;           ///< has room for tiles of bias
-  static constexpr int kTasks = 3;                                     ///< told of: the last, this and the next
+  static constexpr bool kStaged = kTaskStages > 1;                     ///< rows leave by way of shared memory
+  static constexpr int kTasks = 2;                                     ///< told of: this and the next
   static constexpr int kCheckers = 2;  ///< warps that look for values that are not finite
   static constexpr int kRows = 64 * kGroups, kThreads = 128 * (kGroups + 1), kBlocks = kDim / 64;
   static constexpr int kServeRegisters = kGroups == 2 ? 40 : 32, kComputeRegisters = kGroups == 2 ? 232 : 160;
-};
-
-/// What a launch needs beside the problem.
-struct FlashShape {
-  DeviceProblem p;
-  int tasks;  ///< tiles of rows of all heads
-  int pack;   ///< heads whose rows share a tile: 1, or all of a key head's, row r being head r % pack of query r / pack
-  int splits, split;  ///< parts of the keys, each a task of its own, and tiles of keys a part; 1: all of them are one
-  float *partial, *partial_lse;  ///< of more parts: [splits, batch, heads, queries, value_dim] and less its last dim
-  int section;                   ///< heads whose keys and values stay in L2 together
-  int* counter;                  ///< of tasks given out beyond the first of each block; null: rounds in order
-  int before, after;             ///< query i of equally long sequences sees keys i + before .. i + after
-  float scale_log2;              ///< scale * log2(e)
-  bool shared_head[4], shared_batch[4];  ///< q, k, v, bias: one for all heads, or for the whole batch
-  bool bias_tiles;                       ///< bias comes by TMA, tile by tile with the keys
-  bool wide_out;                         ///< rows of out are written sixteen bytes at a time
-  bool mask_pairs;                       ///< mask is read two neighbours at a time
-};
-
-/// One tile of rows, and the tiles of keys that it needs.
-struct FlashTask {
-  int row, queries, keys;    // the first query, and the sequence's lengths; row -1: there is no more to do
-  int sequence, q, k;        // which, and its first row of q and of k
-  int head, kv_head, batch;  // the first head
-  int part;                  // of the keys
-  int before, after;
-  int begin, end;            // tiles of keys
-  int full_begin, full_end;  // of these, tiles that hide no key from any row
-
-  /// False for a place without rows.
-  template <class Config>
-  __device__ __forceinline__ bool find(const FlashShape& s, int i) {
-    part = i % s.splits, i /= s.splits;
-    const DeviceProblem& p = s.p;
-    const int heads = static_cast<int>(p.kv_heads * p.group) / s.pack, rows = Config::kRows / s.pack;
-    int shift = 0;
-    if (p.cu_q.data) {
-      const int slot = (s.tasks - 1 - i) / heads;
-      head = (s.tasks - 1 - i) % heads, batch = 0;
-      const Slot place(p, slot, rows, 1);
-      const Sequence at(p, place.sequence);
-      sequence = static_cast<int>(place.sequence), q = static_cast<int>(at.q), k = static_cast<int>(at.k);
-      queries = static_cast<int>(at.queries), keys = static_cast<int>(at.keys);
-      row = static_cast<int>(place.tile) * rows;
-      if (p.causal != Causal::kTopLeft) shift = keys - queries;
-    } else {
-      const int tiles = (static_cast<int>(p.queries) + rows - 1) / rows;
-      const int all = heads * static_cast<int>(p.sequences), per_section = s.section * tiles;
-      const int section = i / per_section, within = i - section * per_section, first = section * s.section;
-      const int here = min(s.section, all - first), at = first + within % here;  // longest rows first
-      head = at % heads, batch = at / heads, sequence = batch, q = k = 0;
-      queries = static_cast<int>(p.queries), keys = static_cast<int>(p.keys);
-      row = (tiles - 1 - within / here) * rows;
-    }
-    head *= s.pack, kv_head = head / static_cast<int>(p.group);
-    before = s.before + shift, after = s.after + shift;
-    if (row >= queries) return false;
-    const int last = min(row + rows, queries) - 1;
-    const int low = max(row + before, 0), high = min(last + after + 1, keys);
-    begin = low / Config::kKeys, end = high > low ? (high + Config::kKeys - 1) / Config::kKeys : begin;
-    const int full_low = max(last + before, 0), full_high = max(min(row + after + 1, keys), 0);
-    full_begin = min(max((full_low + Config::kKeys - 1) / Config::kKeys, begin), end);
-    full_end = max(min(full_high / Config::kKeys, end), full_begin);
-    if (s.splits > 1) keep_part(part * s.split, part == s.splits - 1 ? end : (part + 1) * s.split);
-    return true;
-  }
-  /// Of the tiles only [first, past).
-  __device__ __forceinline__ void keep_part(int first, int past) {
-    end = min(end, past), begin = min(max(begin, first), end);
-    full_end = min(max(full_end, begin), end), full_begin = min(max(full_begin, begin), full_end);
-  }
-  /// The query and head of a row of the tile.
-  __device__ __forceinline__ int query_of(const FlashShape& s, int r) const {
-    return row + (s.pack == 1 ? r : r / s.pack);
-  }
-  __device__ __forceinline__ int head_of(const FlashShape& s, int r) const {
-    return head + (s.pack == 1 ? 0 : r % s.pack);
-  }
-  template <class Config>
-  __device__ __forceinline__ bool holds(const FlashShape& s, int r) const {
-    if (s.pack == 1) return row + r < queries;
-    return r < Config::kRows / s.pack * s.pack && query_of(s, r) < queries;
-  }
-  __device__ __forceinline__ bool empty() const { return begin == end; }
-  /// Whether tile n hides a key from some row: by the diagonal, the window or the end, or by anything else.
-  __device__ __forceinline__ bool hides_by_place(int n) const { return n >= full_end || n < full_begin; }
-  template <class Config>
-  __device__ __forceinline__ bool hides(int n) const {
-    return Config::kGeneral || hides_by_place(n);
-  }
 };
 
 /// The shared memory of a block. Tiles lie in blocks of 64 columns, swizzled, from multiples of 1024 bytes on.
@@ -132,15 +42,14 @@ struct alignas(1024) FlashShared {
   typename Config::T q[Config::kTaskStages][Config::kBlocks][Config::kRows * 64];
   typename Config::T k[Config::kStages][Config::kBlocks][Config::kKeys * 64];
   typename Config::T v[Config::kStages][Config::kBlocks][Config::kKeys * 64];
-  typename Config::T bias[Config::kBiasTiles ? Config::kStages : 1][Config::kKeys / 64]
-                         [Config::kBiasTiles ? Config::kRows * 64 : 64];
+  FlashBiasTile<Config> bias[Config::kBiasTiles ? Config::kStages : 1];
   uint64_t full_q[Config::kTaskStages], empty_q[Config::kTaskStages], full_task[Config::kTasks],
       empty_task[Config::kTasks];
   uint64_t full_k[Config::kStages], empty_k[Config::kStages];
   uint64_t full_v[Config::kStages], checked_v[Config::kStages], empty_v[Config::kStages];
   FlashTask task[Config::kTasks];
   bool poisoned[Config::kStages][Config::kCheckers];  ///< values were not finite, and are 0 here
-  float lse[Config::kRows];                           ///< for rows that see such a value
+  FlashScratch<Config> scratch;                       ///< for rows that see such a value
 };
 
 /// A ring of stages and the parity of the round it is in.
@@ -153,7 +62,7 @@ struct FlashRing {
   }
 };
 
-/// The tasks of this block, as every other warp than the loading one learns of them.
+/// The tasks of this block, as every warp but the planning one learns of them.
 template <class Config>
 class FlashTasks {
  public:
@@ -162,6 +71,10 @@ class FlashTasks {
     ptx::mbarrier_wait(&shared.full_task[ring_.stage], ring_.parity);
     task = shared.task[ring_.stage];
     return task.row >= 0;
+  }
+  /// The same once more, until it is released: what is needed late need not be kept.
+  __device__ __forceinline__ FlashTask again(const FlashShared<Config>& shared) const {
+    return shared.task[ring_.stage];
   }
   /// Called by one thread of a warp or group, all of which have taken it.
   __device__ __forceinline__ void release(FlashShared<Config>& shared) {
@@ -175,10 +88,29 @@ class FlashTasks {
 
 /// How TMA sees the operands.
 struct FlashMaps {
-  CUtensorMap q, k, v, bias;
+  CUtensorMap q, k, v, bias, out;
 };
 
-/// The loading thread: gives out tasks and keeps the stages full.
+/// The planning thread: finds the block's tasks, each while the one before is worked on, and takes none before it must.
+/// It takes longer than the loading thread, on which everything waits, could spare.
+template <class Config>
+__device__ void flash_plan(FlashShared<Config>& shared, const FlashShape& shape) {
+  FlashRing<Config::kTasks> ring;
+  int at = blockIdx.x;
+  const auto next = [&] { return static_cast<int>(gridDim.x) + (shape.counter ? atomicAdd(shape.counter, 1) : at); };
+  FlashTask t{};
+  for (bool first = true; t.row >= 0; first = false) {
+    ptx::mbarrier_wait(&shared.empty_task[ring.stage], ring.parity ^ 1);
+    if (!first) at = next();
+    while (at < shape.tasks && !t.template find<Config>(shape, at)) at = next();
+    if (at >= shape.tasks) t.row = -1;
+    shared.task[ring.stage] = t;
+    ptx::mbarrier_arrive(&shared.full_task[ring.stage]);
+    ring.advance();
+  }
+}
+
+/// The loading thread: keeps the stages full.
 template <class Config>
 class FlashLoader {
  public:
@@ -186,41 +118,14 @@ class FlashLoader {
       : shared_(shared), shape_(shape), maps_(maps) {}
 
   __device__ void run() {
-    next_ = blockIdx.x;
-    then_ = next();
-    publish(then_);
-    while (then_.row >= 0) {
-      const FlashTask t = then_;
-      if (t.empty())
-        look_ahead();
-      else
-        load(t);
+    FlashTasks<Config> tasks;
+    for (FlashTask t; tasks.next(t, shared_); tasks.advance()) {
+      tasks.release(shared_);
+      if (!t.empty()) load(t);
     }
   }
 
  private:
-  /// The next task that has rows.
-  __device__ FlashTask next() {
-    FlashTask t{};
-    while (next_ < shape_.tasks) {
-      const int task = next_;
-      next_ = gridDim.x + (shape_.counter ? atomicAdd(shape_.counter, 1) : task);  // the answer takes a while
-      if (t.template find<Config>(shape_, task)) return t;
-    }
-    t.row = -1;
-    return t;
-  }
-  /// Finds and tells of the next task while there is still much to do.
-  __device__ void look_ahead() {
-    then_ = next();
-    publish(then_);
-  }
-  __device__ void publish(const FlashTask& task) {
-    ptx::mbarrier_wait(&shared_.empty_task[tasks_.stage], tasks_.parity ^ 1);
-    shared_.task[tasks_.stage] = task;
-    ptx::mbarrier_arrive(&shared_.full_task[tasks_.stage]);
-    tasks_.advance();
-  }
   __device__ void load_q(const FlashTask& t) {
     const int stage = ring_q_.stage;
     ptx::mbarrier_wait(&shared_.empty_q[stage], ring_q_.parity ^ 1);
@@ -239,10 +144,8 @@ class FlashLoader {
     for (int n = t.end - 2; n >= t.begin; --n) {
       load_k(t, n);
       load_v(t, n + 1);
-      if (n == t.end - 2) look_ahead();  // the stages are full
     }
     load_v(t, t.begin);
-    if (t.end - t.begin == 1) look_ahead();
   }
   __device__ void load_k(const FlashTask& t, int n) {
     const int stage = ring_k_.stage;
@@ -278,26 +181,16 @@ class FlashLoader {
   const FlashMaps& maps_;
   FlashRing<Config::kStages> ring_k_, ring_v_;
   FlashRing<Config::kTaskStages> ring_q_;
-  FlashRing<Config::kTasks> tasks_;
-  FlashTask then_;
-  int next_;
 };
 
-/// Two elements with every NaN or infinity as 0.
-template <class T>
-__device__ __forceinline__ uint32_t finite_only(uint32_t two) {
-  constexpr uint32_t kExponent = std::is_same_v<T, __half> ? 0x7C007C00u : 0x7F807F80u,
-                     kOne = std::is_same_v<T, __half> ? 0x04000400u : 0x00800080u;
-  const uint32_t bad = ((two & kExponent) + kOne) & 0x80008000u;  // an exponent of ones carries into the sign
-  return two & ~((bad >> 15) * 0xFFFFu);
-}
-
 /// A checking warp: in tiles that hide keys from some row, a value that is not finite gives way to 0, since a hidden
-/// key's weight of 0 would not silence it. What visible keys of such a tile hold is put back at the end (flash_poison).
+/// key's weight of 0 would not silence it. What visible keys of such a tile hold is put back at the end
+/// (flash_restore).
 template <class Config>
 __device__ void flash_check(FlashShared<Config>& shared, int checker) {
   FlashTasks<Config> tasks;
   FlashRing<Config::kStages> ring;
+  using T = typename Config::T;
   const int lane = threadIdx.x % 32;
   constexpr int kUnits = Config::kBlocks * Config::kKeys * 64 * 2 / 16, kStep = 32 * Config::kCheckers;
   for (FlashTask t; tasks.next(t, shared); tasks.advance()) {
@@ -308,17 +201,17 @@ __device__ void flash_check(FlashShared<Config>& shared, int checker) {
       bool found = false;
       if (t.hides<Config>(n)) {
         uint4* tile = reinterpret_cast<uint4*>(shared.v[ring.stage]);
+        const auto each = [&](auto visit) {
 #pragma unroll 4
-        for (int i = checker * 32 + lane; i < kUnits; i += kStep) {
-          const uint4 x = tile[i];
-          using T = typename Config::T;
-          const uint4 y{finite_only<T>(x.x), finite_only<T>(x.y), finite_only<T>(x.z), finite_only<T>(x.w)};
-          if (x.x == y.x && x.y == y.y && x.z == y.z && x.w == y.w) continue;
-          tile[i] = y;
-          found = true;
+          for (int i = checker * 32 + lane; i < kUnits; i += kStep) visit(tile[i]);
+        };
+        uint32_t odd = 0;
+        each([&](const uint4& x) { odd |= flash_odd<T>(x); });
+        found = __any_sync(~0u, (odd & kNotSigns) != 0);
+        if (found) {
+          each([](uint4& x) { x = finite_only<T>(x); });
+          ptx::fence_async_proxy();
         }
-        found = __any_sync(~0u, found);
-        if (found) ptx::fence_async_proxy();
       }
       if (lane == 0) shared.poisoned[ring.stage][checker] = found;
       __syncwarp();

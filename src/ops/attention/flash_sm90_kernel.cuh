@@ -56,8 +56,13 @@ __device__ __forceinline__ void flash_values(float (&o)[Config::kDim / 2], const
 template <class Config>
 class FlashComputer {
  public:
-  __device__ FlashComputer(FlashShared<Config>& shared, const FlashShape& shape)
-      : shared_(shared), shape_(shape), group_(threadIdx.x / 128 - 1), speaks_(threadIdx.x % 128 == 0) {}
+  __device__ FlashComputer(FlashShared<Config>& shared, const FlashShape& shape, const FlashMaps& maps)
+      : shared_(shared),
+        shape_(shape),
+        maps_(maps),
+        group_(threadIdx.x / 128 - 1),
+        speaks_(threadIdx.x % 128 == 0),
+        stages_(Config::kStaged && shape.splits == 1) {}
 
   __device__ __forceinline__ void run() {
     if (group_ == Config::kGroups - 1) turn_pass<Config>(group_);  // the first group begins
@@ -74,16 +79,53 @@ class FlashComputer {
         if constexpr (Config::kGeneral) planes_.find(shape_, t, place);
         attend(o, rows, t, poisoned);
       }
-      flash_store<Config>(o, rows, shared_, shape_, t, place);
-      if (poisoned) flash_poison<Config>(shared_, shape_, t, group_);
-      sync_group();  // all have read the task
+      store(o, rows, tasks.again(shared_), place, poisoned);
       if (speaks_) tasks.release(shared_);
     }
     if (group_ == 0) turn_wait<Config>(group_);  // the turn that the last group passed on
+    if (speaks_) ptx::tma_store_wait_read<0>();
   }
 
  private:
-  __device__ __forceinline__ void sync_group() const { asm volatile("bar.sync %0, 128;" ::"r"(5 + group_) : "memory"); }
+  __device__ __forceinline__ void store(const float (&o)[Config::kDim / 2], const FlashRows& rows, const FlashTask& t,
+                                        int place, bool poisoned) {
+    const float2 inverse = flash_sums<Config>(rows, shared_.scratch.lse, shape_, t, place);
+    const int stage = ring_q_.stage;
+    const bool staged = stages_ && !t.empty();
+    bool odd = poisoned;
+    if constexpr (!Config::kStaged)
+      odd |= flash_store<Config>(o, inverse, shape_, t, place);
+    else if (shape_.splits > 1)
+      odd |= store_partial<Config>(o, inverse, shape_, t, place);
+    else if (staged)
+      odd |= flash_stage<Config>(shared_, o, inverse, group_, stage), ptx::fence_async_proxy();
+    odd = flash_any(group_, odd);  // and all have read the task
+    if (!t.empty()) ring_q_.advance();
+    if constexpr (!Config::kStaged)
+      if (!odd) return;
+    if (Config::kStaged && staged && shape_.tma_out && !odd) {
+      if (speaks_) flash_send<Config>(shared_, maps_.out, shape_, t, group_, stage);
+      owes_ = true;
+      return;
+    }
+    const FlashTask copy = t;  // only what a call takes by address leaves the registers
+    if (Config::kStaged && staged) {
+      flash_send_rows<Config>(shared_, shape_, copy, group_, stage);
+      flash_sync(group_);
+      if (speaks_) ptx::mbarrier_arrive(&shared_.empty_q[stage]);
+    } else if (Config::kStaged && stages_) {
+      flash_store_nothing<Config>(shape_, copy, group_);
+    }
+    if (odd) flash_restore<Config>(shared_.scratch, shape_, copy, group_);
+  }
+  /// Gives back the place of the queries of the task before, from where its rows have been sent.
+  __device__ __forceinline__ void settle() {
+    if (owes_ && speaks_) {
+      ptx::tma_store_wait_read<0>();
+      ptx::mbarrier_arrive(&shared_.empty_q[ring_q_.stage ^ 1]);
+    }
+    owes_ = false;
+  }
   /// Of the tile, this thread's; the other is eight below.
   __device__ __forceinline__ int first_row() const {
     return group_ * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
@@ -99,10 +141,11 @@ class FlashComputer {
     ptx::wgmma_fence();
     flash_scores<Config>(s, shared_, group_, ring_q_.stage, ring_k_.stage);
     turn_pass<Config>(group_);
+    if constexpr (Config::kStaged) settle();
     ptx::wgmma_wait<0>();
     keep_order(s);
     if (t.hides<Config>(n)) finish<true>(s, t, n);
-    if constexpr (Config::kBiasTiles) sync_group();  // all have read the bias
+    if constexpr (Config::kBiasTiles) flash_sync(group_);  // all have read the bias
     release_k();
     flash_softmax<Config::kGeneral>(s, rows, shape_.scale_log2);
     flash_pack<typename Config::T>(p, s);
@@ -112,8 +155,7 @@ class FlashComputer {
       for (; n >= t.full_begin; --n) step<false>(o, s, p, rows, t, n, poisoned);
       for (; n >= t.begin; --n) step<true>(o, s, p, rows, t, n, poisoned);
     }
-    if (speaks_) ptx::mbarrier_arrive(&shared_.empty_q[ring_q_.stage]);
-    ring_q_.advance();
+    if (speaks_ && !stages_) ptx::mbarrier_arrive(&shared_.empty_q[ring_q_.stage]);
     wait_values(t, t.begin, poisoned);
     ptx::wgmma_fence();
     flash_values<Config>(o, p, shared_, ring_v_.stage);
@@ -132,13 +174,14 @@ class FlashComputer {
     ptx::wgmma_fence();
     flash_scores<Config>(s, shared_, group_, ring_q_.stage, ring_k_.stage);
     wait_values(t, n + 1, poisoned);
+    ptx::wgmma_fence();  // lest the compiler orders more than it must
     flash_values<Config>(o, p, shared_, ring_v_.stage);
     turn_pass<Config>(group_);
     ptx::wgmma_wait<1>();
     keep_order(s);
     if constexpr (!Config::kBiasTiles) release_k();
     finish<kHides>(s, t, n);
-    if constexpr (Config::kBiasTiles) sync_group(), release_k();  // all have read the bias
+    if constexpr (Config::kBiasTiles) flash_sync(group_), release_k();  // all have read the bias
     flash_softmax<Config::kGeneral>(s, rows, shape_.scale_log2);
     if constexpr (Config::kTaskStages == 1) end_block(s);
     ptx::wgmma_wait<0>();
@@ -160,7 +203,8 @@ class FlashComputer {
   template <bool kHides>
   __device__ __forceinline__ void finish(float (&s)[Config::kKeys / 2], const FlashTask& t, int n) {
     if constexpr (Config::kGeneral)
-      flash_finish_scores<Config>(s, shape_, shared_, planes_, t, query_, first_row(), ring_k_.stage, n);
+      flash_finish_scores<Config>(s, shape_, shared_.bias[Config::kBiasTiles ? ring_k_.stage : 0], planes_, t, query_,
+                                  first_row(), n);
     else if constexpr (kHides)
       flash_hide<Config>(s, t, query_, n);
   }
@@ -182,8 +226,10 @@ class FlashComputer {
 
   FlashShared<Config>& shared_;
   const FlashShape& shape_;
+  const FlashMaps& maps_;
   const int group_;
-  const bool speaks_;
+  const bool speaks_, stages_;
+  bool owes_ = false;
   int2 query_;  // of this thread's rows
   FlashPlanes planes_;
   FlashRing<Config::kStages> ring_k_, ring_v_;
@@ -192,14 +238,14 @@ class FlashComputer {
 
 template <class Config>
 __device__ __forceinline__ void flash_init(FlashShared<Config>& shared) {
-  constexpr int kReaders = Config::kGroups + Config::kCheckers;
+  constexpr int kValueReaders = Config::kGroups + Config::kCheckers, kTaskReaders = kValueReaders + 1;
   for (int i = 0; i < Config::kTaskStages; ++i)
     ptx::mbarrier_init(&shared.full_q[i], 1), ptx::mbarrier_init(&shared.empty_q[i], Config::kGroups);
   for (int i = 0; i < Config::kTasks; ++i)
-    ptx::mbarrier_init(&shared.full_task[i], 1), ptx::mbarrier_init(&shared.empty_task[i], kReaders);
+    ptx::mbarrier_init(&shared.full_task[i], 1), ptx::mbarrier_init(&shared.empty_task[i], kTaskReaders);
   for (int s = 0; s < Config::kStages; ++s) {
     ptx::mbarrier_init(&shared.full_k[s], 1), ptx::mbarrier_init(&shared.empty_k[s], Config::kGroups);
-    ptx::mbarrier_init(&shared.full_v[s], 1), ptx::mbarrier_init(&shared.empty_v[s], kReaders);
+    ptx::mbarrier_init(&shared.full_v[s], 1), ptx::mbarrier_init(&shared.empty_v[s], kValueReaders);
     ptx::mbarrier_init(&shared.checked_v[s], Config::kCheckers);
   }
   ptx::mbarrier_init_fence();
@@ -221,10 +267,11 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     ptx::registers_decrease<Config::kServeRegisters>();
     const int warp = threadIdx.x / 32;
     if (threadIdx.x == 0) FlashLoader<Config>(shared, shape, maps).run();
-    if (warp >= 1 && warp <= Config::kCheckers) flash_check<Config>(shared, warp - 1);
+    if (threadIdx.x == 32) flash_plan<Config>(shared, shape);
+    if (warp >= 2) flash_check<Config>(shared, warp - 2);
   } else {
     ptx::registers_increase<Config::kComputeRegisters>();
-    FlashComputer<Config>(shared, shape).run();
+    FlashComputer<Config>(shared, shape, maps).run();
   }
 }
 

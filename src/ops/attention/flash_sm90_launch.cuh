@@ -4,19 +4,11 @@
 
 #include "src/cuda/launch.h"
 #include "src/ops/attention/flash_sm90_kernel.cuh"
+#include "src/ops/attention/flash_tiles.h"
 
 namespace tenor::attn {
 
-/// Head sizes are padded to one of these. A tile of keys holds what fits beside a row's accumulators; head and value
-/// size alone decide, so that they and a row's own problem decide its bits.
-struct FlashTiles {
-  int dim, keys, groups;
-  bool turns;
-};
-inline constexpr FlashTiles kFlashTiles[] = {{64, 128, 3, true}, {128, 128, 2, true}, {256, 80, 2, false}};
-
-/// A mask or a bias needs the registers of a third group.
-constexpr int groups_of(const FlashTiles& tiles, bool general) { return general ? 2 : tiles.groups; }
+inline constexpr bool kFlashTurns[] = {true, true, false};  ///< for each of kFlashSm90Tiles
 
 struct FlashLaunch {
   FlashMaps maps;
@@ -27,8 +19,8 @@ struct FlashLaunch {
 
 template <class T, int kTiles, bool kGeneral>
 void launch_flash(const FlashLaunch& l) {
-  constexpr FlashTiles kShape = kFlashTiles[kTiles];
-  using Config = FlashConfig<T, kShape.dim, kShape.keys, groups_of(kShape, kGeneral), kShape.turns, kGeneral>;
+  constexpr FlashTiles kShape = kFlashSm90Tiles[kTiles];
+  using Config = FlashConfig<T, kShape.dim, kShape.keys, kShape.groups[kGeneral], kFlashTurns[kTiles], kGeneral>;
   const cuda::Grid grid{dim3(static_cast<unsigned>(l.blocks)), dim3(Config::kThreads), sizeof(FlashShared<Config>)};
   cuda::launch("attention", flash_sm90<Config>, grid, l.device, l.maps, l.shape);
 }

@@ -1,4 +1,4 @@
-// Which problems the tensor-core kernel takes, and how they are laid before it.
+// How problems are laid before the tensor-core kernels: the Hopper one, and those of every device since Ampere.
 #include <algorithm>
 
 #include "src/core/modes.h"
@@ -6,9 +6,11 @@
 #include "src/cuda/tensor_map.h"
 #include "src/ops/attention/attention_cuda.h"
 #include "src/ops/attention/flash_join.h"
+#include "src/ops/attention/flash_launch.h"
 #include "src/ops/attention/flash_sm90_launch.cuh"
 
 namespace tenor::attn {
+
 namespace {
 
 /// q, k or v as a batch of heads.
@@ -17,20 +19,23 @@ struct Operand {
   int64_t batch, heads, rows, columns;
 };
 
-/// Whether TMA can walk it: contiguous rows, and strides of positive multiples of 16 bytes (0, for what is shared by
-/// all heads or the whole batch, only there).
-bool tma_walks(const Operand& x) {
-  const auto fits = [](int64_t stride, int64_t size) {
-    return size == 1 || (stride > 0 && stride % 8 == 0 && stride < (int64_t{1} << 38));
+/// Elements of sixteen bytes.
+int64_t wide_of(DType dtype) { return 16 / static_cast<int64_t>(item_size(dtype)); }
+
+/// Whether TMA, or cp.async sixteen bytes at a time, can walk it: contiguous rows, and strides of positive multiples of
+/// 16 bytes (0, for what is shared by all heads or the whole batch, only there).
+bool walks(const Operand& x) {
+  const auto fits = [wide = wide_of(x.plane.dtype)](int64_t stride, int64_t size) {
+    return size == 1 || (stride > 0 && stride % wide == 0 && stride < (int64_t{1} << 38));
   };
   return (x.plane.col == 1 || x.columns == 1) && reinterpret_cast<uintptr_t>(x.plane.data) % 16 == 0 &&
          fits(x.plane.row, x.rows) && (x.plane.head == 0 || fits(x.plane.head, x.heads)) &&
          (x.plane.batch == 0 || fits(x.plane.batch, x.batch));
 }
 
-/// A copy that TMA can walk, where the operand itself is none.
+/// A copy that can be walked, where the operand itself cannot.
 Tensor walkable(Operand& x, Device device) {
-  if (x.rows == 0 || tma_walks(x)) return {};
+  if (x.rows == 0 || walks(x)) return {};
   const int64_t padded = (x.columns + 7) / 8 * 8;
   const Dims shape{x.batch, x.heads, x.rows, x.columns};
   const Tensor from =
@@ -105,67 +110,117 @@ int split_of(const FlashShape& s, int rows, int keys) {
 }
 
 bool wide_rows(const Plane& x, int64_t columns) {
-  return x.col == 1 && columns % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.row % 8 == 0 &&
-         x.head % 8 == 0 && x.batch % 8 == 0;
+  return x.col == 1 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0 &&
+         (columns | x.row | x.head | x.batch) % wide_of(x.dtype) == 0;
+}
+
+thread_local int portable_scopes = 0;
+
+/// A problem as both kernels take it.
+struct Flash {
+  const Problem& problem;
+  Operand q, k, v, out;
+  int tiles = 0;  ///< which of the kernel's
+  FlashTiles shape;
+  bool general;
+  FlashShape s{};
+  Tensor copies[3], partial, partial_lse;
+
+  Flash(const Problem& x, const FlashTiles* all)
+      : problem(x),
+        q{x.q, x.batch, x.heads, x.queries, x.dim},
+        k{x.k, x.batch, x.kv_heads, x.keys, x.dim},
+        v{x.v, x.batch, x.kv_heads, x.keys, x.value_dim},
+        out{x.out, x.batch, x.heads, x.queries, x.value_dim},
+        general(x.mask.data || x.bias.data || x.softcap > 0) {
+    s.p = device_problem(x);
+    while (all[tiles].dim < std::max(x.dim, x.value_dim)) ++tiles;
+    shape = all[tiles];
+  }
+  int rows() const { return 64 * shape.groups[general]; }
+
+  /// Operands that can be walked, and the cut into tasks.
+  void prepare() {
+    copies[0] = walkable(q, problem.device), copies[1] = walkable(k, problem.device);
+    copies[2] = walkable(v, problem.device);
+    s.p.q = q.plane, s.p.k = k.plane, s.p.v = v.plane;
+    s.pack = pack_of(s.p, rows());
+    set_band(s);
+    s.scale_log2 = general ? kLog2E : static_cast<float>(s.p.scale * 1.4426950408889634);
+    s.mask_pairs = reads_pairs(s.p.mask);
+    s.wide_out = wide_rows(s.p.out, s.p.value_dim);
+    s.section = section_of(s, s.p.causal != Causal::kOff);
+    split();
+    s.tasks = s.splits * static_cast<int>(slots_of(s.p, rows() / s.pack, 1) * problem.heads / s.pack);
+  }
+  void join() const {
+    if (s.splits > 1) join_parts(problem, s.p, partial, partial_lse);
+  }
+
+ private:
+  void split() {
+    s.split = split_of(s, rows(), shape.keys);
+    const int64_t part = int64_t{s.split} * shape.keys;
+    s.splits = s.split ? static_cast<int>((s.p.keys + part - 1) / part) : 1;
+    if (s.splits == 1) return;
+    partial = Tensor::empty({s.splits, problem.batch, problem.heads, problem.queries, problem.value_dim}, float32,
+                            problem.device);
+    partial_lse = Tensor::empty({s.splits, problem.batch, problem.heads, problem.queries}, float32, problem.device);
+    s.partial = partial.data<float>(), s.partial_lse = partial_lse.data<float>();
+  }
+};
+
+void make_maps(FlashMaps& maps, Flash& f) {
+  FlashShape& s = f.s;
+  if (f.problem.keys == 0)  // the maps want something to describe, which nothing reads
+    for (Plane* x : {&f.k.plane, &f.v.plane}) x->data = f.q.plane.data, x->head = x->batch = 0;
+  const Operand bias{f.problem.bias, f.problem.batch, f.problem.heads, f.problem.queries, f.problem.keys};
+  s.bias_tiles =
+      f.shape.dim < 256 && s.pack == 1 && bias.plane.data && bias.plane.dtype == f.problem.q.dtype && walks(bias);
+  s.tma_out = s.pack == 1 && s.splits == 1 && !s.p.cu_q.data && walks(f.out);
+  bool shared_head, shared_batch;
+  if (!make_map(&maps.q, f.q, f.rows(), s.pack, s.shared_head[0], s.shared_batch[0]) ||
+      !make_map(&maps.k, f.k, f.shape.keys, 1, s.shared_head[1], s.shared_batch[1]) ||
+      !make_map(&maps.v, f.v, f.shape.keys, 1, s.shared_head[2], s.shared_batch[2]) ||
+      (s.bias_tiles && !make_map(&maps.bias, bias, f.rows(), 1, s.shared_head[3], s.shared_batch[3])) ||
+      (s.tma_out && !make_map(&maps.out, f.out, 64, 1, shared_head, shared_batch)))
+    cuda::check(cudaErrorInvalidValue, "attention: tensor map");
+}
+
+void run_sm90(Flash& f) {
+  FlashLaunch l{};
+  l.device = f.problem.device;
+  make_maps(l.maps, f);
+  l.blocks = std::min(cuda::multiprocessors(l.device), f.s.tasks);
+  Tensor counter;
+  if (f.s.tasks > l.blocks) {
+    counter = Tensor::empty({1}, int32, l.device);
+    cuda::check(cudaMemsetAsync(counter.raw(), 0, sizeof(int), cuda::stream_of(counter)), "attention");
+    f.s.counter = counter.data<int>();
+  }
+  l.shape = f.s;
+  (f.problem.q.dtype == bfloat16 ? launch_flash_bfloat16 : launch_flash_float16)(l, f.tiles, f.general);
 }
 
 }  // namespace
 
+PortableFlash::PortableFlash() { ++portable_scopes; }
+PortableFlash::~PortableFlash() { --portable_scopes; }
+
 void run_flash_tensorcore(const Problem& problem) {
-  FlashLaunch l{};
-  FlashShape& s = l.shape;
-  const int64_t batch = problem.batch, heads = problem.heads;
-  s.p = device_problem(problem), l.device = problem.device;
-  if (s.p.queries == 0 || heads == 0 || s.p.sequences == 0) return;
-  const cuda::DeviceGuard guard(l.device);
-  Operand q{problem.q, batch, heads, problem.queries, problem.dim},
-      k{problem.k, batch, problem.kv_heads, problem.keys, problem.dim},
-      v{problem.v, batch, problem.kv_heads, problem.keys, problem.value_dim};
-  const Tensor copies[] = {walkable(q, l.device), walkable(k, l.device), walkable(v, l.device)};
-  s.p.q = q.plane, s.p.k = k.plane, s.p.v = v.plane;
-  if (problem.keys == 0)  // the maps want something to describe, which nothing reads
-    for (Plane* x : {&k.plane, &v.plane}) x->data = q.plane.data, x->head = x->batch = 0;
-
-  int tiles = 0;
-  while (kFlashTiles[tiles].dim < std::max(problem.dim, problem.value_dim)) ++tiles;
-  const FlashTiles& shape = kFlashTiles[tiles];
-  const bool general = s.p.mask.data || s.p.bias.data || s.p.softcap > 0;
-  const int rows = 64 * groups_of(shape, general);
-  s.pack = pack_of(s.p, rows);
-  const Operand bias{problem.bias, batch, heads, problem.queries, problem.keys};
-  s.bias_tiles =
-      shape.dim < 256 && s.pack == 1 && bias.plane.data && bias.plane.dtype == problem.q.dtype && tma_walks(bias);
-  FlashMaps& maps = l.maps;
-  if (!make_map(&maps.q, q, rows, s.pack, s.shared_head[0], s.shared_batch[0]) ||
-      !make_map(&maps.k, k, shape.keys, 1, s.shared_head[1], s.shared_batch[1]) ||
-      !make_map(&maps.v, v, shape.keys, 1, s.shared_head[2], s.shared_batch[2]) ||
-      (s.bias_tiles && !make_map(&maps.bias, bias, rows, 1, s.shared_head[3], s.shared_batch[3])))
-    cuda::check(cudaErrorInvalidValue, "attention: tensor map");
-
-  set_band(s);
-  s.scale_log2 = general ? kLog2E : static_cast<float>(s.p.scale * 1.4426950408889634);
-  s.mask_pairs = reads_pairs(s.p.mask);
-  s.wide_out = wide_rows(s.p.out, s.p.value_dim);
-  s.section = section_of(s, s.p.causal != Causal::kOff);
-  s.split = split_of(s, rows, shape.keys);
-  s.splits = s.split ? static_cast<int>((s.p.keys + s.split * shape.keys - 1) / (s.split * shape.keys)) : 1;
-  Tensor partial, partial_lse;
-  if (s.splits > 1) {
-    partial = Tensor::empty({s.splits, batch, heads, problem.queries, problem.value_dim}, float32, l.device);
-    partial_lse = Tensor::empty({s.splits, batch, heads, problem.queries}, float32, l.device);
-    s.partial = partial.data<float>(), s.partial_lse = partial_lse.data<float>();
-  }
-  s.tasks = s.splits * static_cast<int>(slots_of(s.p, rows / s.pack, 1) * heads / s.pack);
-  const int blocks = cuda::multiprocessors(l.device);
-  l.blocks = std::min(blocks, s.tasks);
-  Tensor counter;
-  if (s.tasks > l.blocks) {
-    counter = Tensor::empty({1}, int32, l.device);
-    cuda::check(cudaMemsetAsync(counter.raw(), 0, sizeof(int), cuda::stream_of(counter)), "attention");
-    s.counter = counter.data<int>();
-  }
-  (problem.q.dtype == bfloat16 ? launch_flash_bfloat16 : launch_flash_float16)(l, tiles, general);
-  if (s.splits > 1) join_parts(problem, s.p, partial, partial_lse);
+  const DType dtype = problem.q.dtype;
+  const bool hopper = dtype != float32 && cuda::capability(problem.device).hopper && portable_scopes == 0;
+  Flash f(problem, hopper ? kFlashSm90Tiles : dtype == float32 ? kFlashTf32Tiles : kFlashSm80Tiles);
+  if (problem.queries == 0 || problem.heads == 0 || f.s.p.sequences == 0) return;
+  const cuda::DeviceGuard guard(problem.device);
+  f.prepare();
+  if (hopper)
+    run_sm90(f);
+  else
+    (dtype == float32    ? launch_flash_tf32
+     : dtype == bfloat16 ? launch_flash_sm80_bfloat16
+                         : launch_flash_sm80_float16)(f.s, problem.device, f.tiles, f.general);
+  f.join();
 }
 
 }  // namespace tenor::attn

@@ -40,15 +40,25 @@ struct alignas(16) UnitShared {
   int low[U::kRows], high[U::kRows];  // keys [low, high) are not hidden by the diagonal or window
 };
 
+/// A thread's place among the 16 x 8: neighbours in a warp share one or the other, which lets shared memory answer two
+/// at once.
+__device__ __forceinline__ int lane_x() { return threadIdx.x / 2 % 8; }
+__device__ __forceinline__ int lane_y() { return threadIdx.x / 32 * 4 + threadIdx.x / 16 % 2 * 2 + threadIdx.x % 2; }
+/// The largest, or the sum, over the eight threads of a row.
+template <class C, class F>
+__device__ __forceinline__ C over_row(C x, F join) {
+#pragma unroll
+  for (int lane = 2; lane < 16; lane *= 2) x = join(x, __shfl_xor_sync(~0u, x, lane));
+  return x;
+}
+
 /// Item i of a lane that holds `kCount` of them: fours, `kLanes` lanes side by side.
 template <int kCount, int kLanes>
 __device__ __forceinline__ constexpr int place(int i, int lane) {
   return kCount < 4 ? lane * kCount + i : i / 4 * (4 * kLanes) + lane * 4 + i % 4;
 }
 
-__device__ __forceinline__ float exponential(float x) {
-  return cuda::ptx::exp2_approximate(x * 1.4426950408889634f);
-}
+__device__ __forceinline__ float exponential(float x) { return cuda::ptx::exp2_approximate(x * 1.4426950408889634f); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
 /// The state of a thread's rows.
@@ -58,7 +68,7 @@ struct UnitRows {
 };
 template <class U>
 __device__ __forceinline__ int row_of(int i) {
-  return place<U::kR, 16>(i, threadIdx.x / 8);
+  return place<U::kR, 16>(i, lane_y());
 }
 
 /// What a block works on.
@@ -164,7 +174,7 @@ __device__ __forceinline__ bool load_values(UnitShared<U>& shared, const DeviceP
 /// d[i][j] += sum over n of a[n][row i] * b[n][column j].
 template <int kRows, int kColumns, class C, int kPitchA, int kPitchB>
 __device__ __forceinline__ void multiply(C (&d)[kRows][kColumns], const C (*a)[kPitchA], const C (*b)[kPitchB], int n) {
-  const int ty = threadIdx.x / 8, tx = threadIdx.x % 8;
+  const int ty = lane_y(), tx = lane_x();
 #pragma unroll 4
   for (int k = 0; k < n; ++k) {
     C x[kRows], y[kColumns];
@@ -210,7 +220,7 @@ __device__ __forceinline__ void finish_scores(C (&s)[U::kR][U::kK], const UnitSh
                   bias = task.n * p.bias.batch + head * p.bias.head + query * p.bias.row;
 #pragma unroll
     for (int j = 0; j < U::kK; ++j) {
-      const int64_t key = tile + place<U::kK, 8>(j, threadIdx.x % 8);
+      const int64_t key = tile + place<U::kK, 8>(j, lane_x());
       bool visible = key >= low && key < high;
       if (visible && p.mask.data) visible = static_cast<const bool*>(p.mask.data)[mask + key * p.mask.col];
       if (visible && p.bias.data) s[i][j] += bias_at<U>(p, bias + key * p.bias.col);
@@ -227,9 +237,7 @@ __device__ __forceinline__ void weigh(C (&s)[U::kR][U::kK], UnitRows<U>& rows) {
     C top = s[i][0];
 #pragma unroll
     for (int j = 1; j < U::kK; ++j) top = fmax(top, s[i][j]);
-#pragma unroll
-    for (int lane = 1; lane < 8; lane *= 2) top = fmax(top, __shfl_xor_sync(~0u, top, lane));
-    top = fmax(top, rows.top[i]);
+    top = fmax(over_row(top, [](C a, C b) { return fmax(a, b); }), rows.top[i]);
     const C base = top == -static_cast<C>(INFINITY) ? C(0) : top;
     rows.shrink[i] = exponential(rows.top[i] - base);
     rows.top[i] = top;
@@ -239,9 +247,7 @@ __device__ __forceinline__ void weigh(C (&s)[U::kR][U::kK], UnitRows<U>& rows) {
       s[i][j] = s[i][j] == -static_cast<C>(INFINITY) ? -C(0) : exponential(s[i][j] - base);
       sum += s[i][j];
     }
-#pragma unroll
-    for (int lane = 1; lane < 8; lane *= 2) sum += __shfl_xor_sync(~0u, sum, lane);
-    rows.sum[i] = fma(rows.sum[i], rows.shrink[i], sum);
+    rows.sum[i] = fma(rows.sum[i], rows.shrink[i], over_row(sum, [](C a, C b) { return a + b; }));
   }
 }
 
@@ -252,7 +258,7 @@ __device__ __noinline__ void add_poisoned(C (&o)[U::kR][U::kC], const UnitShared
   const T* data = static_cast<const T*>(p.v.data) + at;
   for (int key = 0; key < U::kKeys && tile + key < task.sequence.keys; ++key)
     for (int c = 0; c < U::kC; ++c) {
-      const int64_t column = task.column + place<U::kC, 8>(c, threadIdx.x % 8);
+      const int64_t column = task.column + place<U::kC, 8>(c, lane_x());
       if (column >= p.value_dim) continue;
       const C x = cuda::widen(data[(tile + key) * p.v.row + column * p.v.col]);
       if (isfinite(x)) continue;
@@ -284,10 +290,10 @@ __device__ __forceinline__ void store_rows(const C (&o)[U::kR][U::kC], const Uni
         static_cast<T*>(p.out.data) + origin(p, p.out, task.n, task.sequence.q) + head * p.out.head + query * p.out.row;
 #pragma unroll
     for (int c = 0; c < U::kC; ++c) {
-      const int64_t column = task.column + place<U::kC, 8>(c, threadIdx.x % 8);
+      const int64_t column = task.column + place<U::kC, 8>(c, lane_x());
       if (column < p.value_dim) out[column * p.out.col] = cuda::convert<T>(none ? C(0) : o[i][c] / whole);
     }
-    if (p.lse.data && task.column == 0 && threadIdx.x % 8 == 0)
+    if (p.lse.data && task.column == 0 && lane_x() == 0)
       static_cast<float*>(
           p.lse.data)[origin(p, p.lse, task.n, task.sequence.q) + head * p.lse.head + query * p.lse.row] =
           none ? -INFINITY : static_cast<float>(rows.top[i] + log(rows.sum[i]));
@@ -335,7 +341,7 @@ __device__ __forceinline__ void attend(UnitShared<U>& shared, const DeviceProble
 #pragma unroll
     for (int j = 0; j < U::kK; ++j)
 #pragma unroll
-      for (int i = 0; i < U::kR; ++i) shared.p[place<U::kK, 8>(j, threadIdx.x % 8)][row_of<U>(i)] = s[i][j];
+      for (int i = 0; i < U::kR; ++i) shared.p[place<U::kK, 8>(j, lane_x())][row_of<U>(i)] = s[i][j];
 #pragma unroll
     for (int i = 0; i < U::kR; ++i)
 #pragma unroll

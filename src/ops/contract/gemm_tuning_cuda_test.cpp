@@ -1,14 +1,14 @@
 // Autotuning of contractions on CUDA: what is measured, kept, taken, and when nothing is.
 #include <cuda_runtime_api.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
-#include "src/core/tuning.h"
+#include "src/core/tuning_testing.h"
 #include "src/cuda/testing.h"
 #include "src/ops/contract/gemm.h"
 #include "tenor/autotune.h"
@@ -26,17 +26,10 @@ class GemmTuningCuda : public testing::CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
-    folder_ = ::testing::TempDir() + "/tenor-cuda-tuning-" + std::to_string(getpid());
-    std::filesystem::remove_all(folder_);
-    setenv("TENOR_CACHE_DIR", folder_.c_str(), 1);
-    core::forget_tunings("");
-    autotune(true);
+    fresh_.emplace();
+    folder_ = fresh_->folder();
   }
-  void TearDown() override {
-    autotune(false);
-    unsetenv("TENOR_CACHE_DIR");
-    std::filesystem::remove_all(folder_);
-  }
+  std::optional<testing::FreshTuning> fresh_;
   std::string folder_;
 };
 

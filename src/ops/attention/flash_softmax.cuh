@@ -1,9 +1,9 @@
-// The computing warpgroups' arithmetic between the two products: scores to weights, in the registers where wgmma leaves
-// and takes them. A thread holds two rows, eight apart; the four threads of a row lie side by side.
+// flash_tensorcore's arithmetic between the two products: scores to weights, in the registers where the tensor cores
+// leave and take them. A thread holds two rows, eight apart; the four threads of a row lie side by side.
 #pragma once
 
 #include "src/cuda/ptx/float.cuh"
-#include "src/ops/attention/flash_sm90.cuh"
+#include "src/ops/attention/flash_task.cuh"
 
 namespace tenor::attn {
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ void flash_softmax(float (&s)[kCount], FlashRows& row
     // An unchanged maximum shrinks by exactly 1. General scores reach the lowest float: differences come first.
     const float known = top == -INFINITY ? 0.0f : top, base = __fmul_rn(known, scale_log2);
     rows.shrink[r] = ptx::exp2_approximate(kGeneral ? __fmul_rn(__fadd_rn(rows.top[r], -known), kLog2E)
-                                        : __fadd_rn(__fmul_rn(rows.top[r], scale_log2), -base));
+                                                    : __fadd_rn(__fmul_rn(rows.top[r], scale_log2), -base));
     rows.top[r] = top;
     float sum = __fmul_rn(rows.sum[r], rows.shrink[r]);
 #pragma unroll
@@ -103,16 +103,20 @@ struct FlashPlanes {
   }
 };
 
-/// Adds a tile of bias that TMA has laid into shared memory, lines of 64 columns, swizzled.
+/// A tile of bias in shared memory, as TMA lays it: blocks of 64 columns, swizzled.
 template <class Config>
-__device__ __forceinline__ void flash_add_tile(float (&s)[Config::kKeys / 2], const FlashShared<Config>& shared,
-                                               int stage, int place) {
+using FlashBiasTile =
+    typename Config::T[Config::kBiasTiles ? Config::kKeys / 64 : 1][Config::kBiasTiles ? Config::kRows * 64 : 64];
+
+template <class Config>
+__device__ __forceinline__ void flash_add_tile(float (&s)[Config::kKeys / 2], const FlashBiasTile<Config>& tile,
+                                               int place) {
   using T = typename Config::T;
 #pragma unroll
   for (int i = 0; i < Config::kKeys / 8; ++i)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const T* line = shared.bias[stage][i / 8] + (place + 8 * r) * 64;
+      const T* line = tile[i / 8] + (place + 8 * r) * 64;
       const uint32_t two = *reinterpret_cast<const uint32_t*>(line + ((i % 8) ^ (place & 7)) * 8 + threadIdx.x % 4 * 2);
       s[4 * i + 2 * r] += low_half<T>(two), s[4 * i + 2 * r + 1] += high_half<T>(two);
     }
@@ -172,11 +176,11 @@ __device__ __forceinline__ void flash_mask(float (&s)[Config::kKeys / 2], const 
   }
 }
 
-/// Products to final scores: scale, softcap, bias, mask and place.
+/// Products to final scores: scale, softcap, bias (from `tile` where shape.bias_tiles), mask and place.
 template <class Config>
 __device__ __forceinline__ void flash_finish_scores(float (&s)[Config::kKeys / 2], const FlashShape& shape,
-                                                    const FlashShared<Config>& shared, const FlashPlanes& planes,
-                                                    const FlashTask& t, int2 query, int place, int stage, int n) {
+                                                    const FlashBiasTile<Config>& tile, const FlashPlanes& planes,
+                                                    const FlashTask& t, int2 query, int place, int n) {
   const DeviceProblem& p = shape.p;
   const float scale = static_cast<float>(p.scale);
 #pragma unroll
@@ -187,7 +191,7 @@ __device__ __forceinline__ void flash_finish_scores(float (&s)[Config::kKeys / 2
     for (float& x : s) x = soft_cap(x, cap, factor);
   }
   if (Config::kBiasTiles && shape.bias_tiles)
-    flash_add_tile<Config>(s, shared, stage, place);
+    flash_add_tile<Config>(s, tile, place);
   else if (p.bias.data)
     flash_add_bias<Config>(s, shape, planes, t, n);
   if (p.mask.data) flash_mask<Config>(s, shape, planes, t, n);
