@@ -18,10 +18,9 @@ struct Grid {
       false;  ///< may start before the kernel in front ends, for whose results it waits (ptx::wait_for_previous)
 };
 
-/// Launches on the current stream of `device`, which the caller has made current (DeviceGuard).
-/// @throws CudaError naming the operator
-template <class... Params, class... Args>
-void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device device, Args&&... args) {
+/// Lets the kernel have the shared memory and the cluster of the grid, where that must be asked for.
+template <class... Params>
+void allow(const char* op, void (*kernel)(Params...), const Grid& grid) {
   constexpr size_t kWithoutAsking = 24 << 10;  // of 48 KiB, which a kernel's own arrays share
   if (grid.shared > kWithoutAsking)
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -31,6 +30,13 @@ void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device 
     check(
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
         op);
+}
+
+/// Launches on the current stream of `device`, which the caller has made current (DeviceGuard).
+/// @throws CudaError naming the operator
+template <class... Params, class... Args>
+void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device device, Args&&... args) {
+  allow(op, kernel, grid);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (grid.cluster > 1) {
@@ -49,6 +55,24 @@ void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device 
   config.attrs = attributes;
   config.numAttrs = count;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), op);
+}
+
+/// Clusters of that grid that run on the current device at once; 1 at least.
+template <class... Params>
+int clusters_at_once(const char* op, void (*kernel)(Params...), const Grid& grid) {
+  allow(op, kernel, grid);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.cluster));
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int count = 0;
+  check(cudaOccupancyMaxActiveClusters(&count, kernel, &config), op);
+  return std::max(count, 1);
 }
 
 /// Blocks for `count` items, `per_block` a block: at most `waves` blocks a multiprocessor, whose threads then loop.

@@ -33,12 +33,6 @@ bool is_row_aligned(const Tensor& x, int row_dims) {
   return fits;
 }
 
-/// Whether the kernels of rows in registers take that tensor.
-bool fits_registers(const RowPlan& plan, const Tensor& x, int row_dims, int64_t step) {
-  if (plan.columns) return true;
-  return step == 1 && (!plan.wide || is_row_aligned(x, row_dims));
-}
-
 }  // namespace
 
 std::string RowPlan::explain() const {
@@ -46,31 +40,28 @@ std::string RowPlan::explain() const {
   return number(threads) + (columns ? " warps of neighbouring rows, " : " threads a row, ") +
          (wide ? "16 bytes" : "one element") + " an access, " + number(rows) + " rows a block, cluster of " +
          number(cluster) +
-         (registers ? ", row held in registers"
-          : held    ? ", row held in shared memory"
-                    : ", row read again by each pass");
+         (registers && split && aligned ? ", rows in turn"
+          : registers                   ? ", row held in registers"
+          : held                        ? ", row held in shared memory"
+                                        : ", row read again by each pass");
 }
 
 RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int most_blocks) {
-  constexpr int kWarp = 32, kMost = kRowThreads / kWarp;
+  constexpr int kWarp = 32;
   length = std::max<int64_t>(length, 1);  // empty rows have a plan that never runs
-  const bool in_vectors = !columns && dense && length * static_cast<int64_t>(item) % kVectorBytes == 0;
-  const bool is_long = in_vectors && length > kRowThreads * held_elements(item);
-  const int64_t share = held_elements(item, is_long);
-  const int64_t by_warp = columns ? share : share * kWarp, warps = (length + by_warp - 1) / by_warp;
-  RowPlan plan{.columns = columns,
-               .held = warps <= kMost * most_blocks * held_elements(item) / share,
-               .cluster = std::min(kLoopCluster, most_blocks)};
-  plan.is_long = is_long;
-  plan.share = static_cast<int>(share);
-  plan.wide = plan.held && in_vectors;
-  if (plan.held) plan.cluster = static_cast<int>(round_up((warps + kMost - 1) / kMost));
-  const int in_block = plan.held ? static_cast<int>((warps + plan.cluster - 1) / plan.cluster) : kMost;
+  const bool held = length <= int64_t{kRowThreads} / (columns ? kWarp : 1) * held_elements(item) * most_blocks;
+  RowPlan plan{.columns = columns, .held = held, .wide = held && !columns && dense};
+  plan.split = plan.wide && length > kRowThreads * held_elements(item);
+  plan.share = held_elements(item, plan.split);
+  const int most = kRowThreads / kWarp / (plan.split ? 2 : 1), by_warp = columns ? plan.share : plan.share * kWarp;
+  const int64_t warps = (length + by_warp - 1) / by_warp;
+  plan.cluster = held ? static_cast<int>(round_up((warps + most - 1) / most)) : std::min(kLoopCluster, most_blocks);
+  const int in_block = held ? static_cast<int>((warps + plan.cluster - 1) / plan.cluster) : most;
   if (columns) {
     plan.threads = in_block;
     plan.rows = in_block == 1 ? kBlock : kWarp;
   } else {
-    plan.threads = warps == 1 ? static_cast<int>(round_up((length + share - 1) / share)) : in_block * kWarp;
+    plan.threads = warps == 1 ? static_cast<int>(round_up((length + plan.share - 1) / plan.share)) : in_block * kWarp;
     plan.rows = plan.threads <= kWarp ? kBlock / plan.threads : 1;
   }
   return plan;
@@ -92,11 +83,13 @@ bool plan_problem(const char* op, const Tensor* tensors, int n, int row_dims, Ro
   plan = plan_rows(length, ndim < 2, item_size(x.dtype()), ndim == 1 && lies_in_columns(x, row_dims, stride[0][0]),
                    cluster_of(kRowCluster, x.device()));
   plan.registers = plan.held && ndim < 2;
+  plan.aligned = length * static_cast<int64_t>(item_size(x.dtype())) % kVectorBytes == 0;
   for (int t = 0; t < n; ++t) {
     spans[t] = {nullptr, ndim == 2 ? stride[t][0] : 0, ndim == 0 ? 1 : stride[t][ndim - 1]};
     if (!tensors[t].defined()) continue;
     spans[t].data = tensors[t].raw();
-    plan.registers = plan.registers && fits_registers(plan, tensors[t], row_dims, spans[t].step);
+    plan.registers = plan.registers && (plan.columns || spans[t].step == 1);
+    plan.aligned = plan.aligned && is_row_aligned(tensors[t], row_dims);
   }
   return true;
 }

@@ -16,11 +16,9 @@ inline constexpr int kRowThreads = 512;  ///< of a block, at most: two or three 
 inline constexpr int kRowCluster = 16;   ///< blocks of a cluster, at most; more than 8 need a kernel attribute
 inline constexpr int kLoopCluster = 8;   ///< blocks that share a row too long to hold
 
-/// Elements of a row that one thread holds: 128 bytes of a long row of 16-bit elements, to spare it blocks, else half
-/// of that.
-constexpr int held_elements(size_t item, bool is_long = false) {
-  return item == 8 ? 16 : item == 2 && is_long ? 64 : 32;
-}
+/// Elements of a row that one thread holds. Blocks that share a row have half the threads with twice the elements,
+/// since what costs is that they wait for one another.
+constexpr int held_elements(size_t item, bool shared = false) { return (item == 8 ? 16 : 32) * (shared ? 2 : 1); }
 
 /// How rows are computed. All but `registers` follows from their length, element size and layout class.
 struct RowPlan {
@@ -28,7 +26,8 @@ struct RowPlan {
       columns;  ///< neighbouring threads take neighbouring rows (whose elements lie strided), not neighbouring elements
   bool held;    ///< the row stays on the chip between its passes; else every pass reads it from memory again
   bool wide;    ///< a thread takes 16 bytes of neighbouring elements, not one element, at a time
-  bool is_long;    ///< more than a block of threads with the usual share would hold
+  bool aligned;    ///< every row begins at a multiple of 16 bytes and is a multiple of them long. Changes no bits
+  bool split;      ///< wide and of several blocks
   int share;       ///< elements of a row that a thread holds
   int threads;     ///< that share a row, in one block; of columns: warps, each taking 32 rows
   int rows;        ///< rows of a block
@@ -49,12 +48,27 @@ struct RowProblem {
   int64_t length;   ///< elements of a row
   int64_t run;      ///< of them that lie evenly; length % run == 0
   Divider run_divider;
-  int64_t run_stride[N];        ///< from run to run
-  int64_t step[N];              ///< from element to element in a run
-  int share;                    ///< as in the plan
-  int chunks;                   ///< what a row takes of what its threads hold: 1 where it is held
-  bool wide, is_long, columns;  ///< as in the plan
+  int64_t run_stride[N];  ///< from run to run
+  int64_t step[N];        ///< from element to element in a run
+  int share;              ///< as in the plan
+  int chunks;             ///< what a row takes of what its threads hold: 1 where it is held
+  bool wide, columns;     ///< as in the plan
 };
+
+/// Rows of one run each, of elements that lie side by side, spaced evenly: what the fastest kernels need to know of
+/// them. It is small, since a kernel waits for its parameters too.
+template <int N>
+struct EvenRows {
+  void* data[N];
+  int64_t stride[N];  ///< from row to row
+  int64_t count, length;
+};
+template <int N>
+EvenRows<N> even_rows(const RowProblem<N>& p) {
+  EvenRows<N> out{.count = p.outer.count, .length = p.length};
+  for (int t = 0; t < N; ++t) out.data[t] = p.data[t], out.stride[t] = p.outer.ndim == 0 ? 0 : p.outer.stride[t][0];
+  return out;
+}
 
 /// One tensor's rows.
 struct RowSpan {
@@ -91,7 +105,6 @@ bool make_rows(const char* op, const Tensor (&tensors)[N], int row_dims, bool or
   out.chunks = plan.held ? 1 : static_cast<int>((out.length + capacity - 1) / capacity);
   out.share = plan.share;
   out.wide = plan.wide;
-  out.is_long = plan.is_long && plan.held;
   out.columns = plan.columns;
   return true;
 }

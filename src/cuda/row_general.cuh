@@ -18,7 +18,7 @@ class GeneralRow {
   using C = core::Compute<T>;
   using Threads = RowThreads<C, RowShape::kAny, true>;
   static constexpr int kGroup = 1, kPacks = 1;
-  static constexpr bool kDense = false;
+  static constexpr bool kDense = false, kWhole = true;
 
   __device__ GeneralRow(const RowProblem<N>& problem, typename Threads::Scratch& scratch, T* held)
       : problem_(problem),
@@ -27,7 +27,7 @@ class GeneralRow {
         between_(blockDim.x * blockDim.y * blockDim.z) {
     held_ = held + (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     place_elements();
-    row_ = threads_.row();
+    row_ = threads_.row(threads_.group());
     length_ = row_ < problem_.outer.count ? problem_.length : 0;
     int64_t at[N] = {};
     if (length_ > 0) offsets(problem_.outer, row_, at);
@@ -54,16 +54,23 @@ class GeneralRow {
 
   template <class F>
   __device__ C sum(F f) {
-    return sums<1>([&](C v, C(&out)[1]) { out[0] = f(v); }).at[0];
+    return threads_.reduce(own_sums<1>([&](C v, C(&part)[1], int) { f(v, part[0]); }), Pack<C, 1>{}, Each<Sum>()).at[0];
   }
-  template <int K, class F>
-  __device__ Pack<C, K> sums(F f) {
-    return threads_.reduce(own_sums<K>(f), Pack<C, K>{}, Each<Sum>());
-  }
-  __device__ bool meets_late() const { return problem_.is_long; }
   template <int K, class Combine>
-  __device__ Pack<C, K> meet(const Pack<C, K>& own, const Pack<C, K>& neutral, Combine combine) {
-    return threads_.reduce(own, neutral, combine);
+  __device__ Pack<C, K> near(const Pack<C, K>& own, Combine combine) {
+    return threads_.reduce_near(own, combine);
+  }
+  /// Of rows that are not held, of all chunks.
+  __device__ int64_t near_count() const {
+    const int64_t length = problem_.length;
+    if (problem_.columns) return max((length - threads_.place() + threads_.count() - 1) / threads_.count(), int64_t{0});
+    const int64_t piece = int64_t{problem_.share} * threads_.near(), begin = threads_.place() / threads_.near() * piece;
+    const int64_t whole = problem_.chunks == 1 ? 0 : length / chunk_;
+    return whole * piece + min(max(length - whole * chunk_ - begin, int64_t{0}), piece);
+  }
+  template <int K, class Join>
+  __device__ Pack<C, K> join(const Pack<C, K>& found, Join join) {
+    return threads_.join(found, join);
   }
   template <int K, class F>
   __device__ Pack<C, K> own_sums(F f) {
@@ -72,13 +79,7 @@ class GeneralRow {
     for_chunks([&](int64_t chunk) {
       C part[kChains][K] = {};
 #pragma unroll 1
-      for (int b = 0; b < blocks_; ++b)
-        each(chunk, b, [&](int j, int64_t) {
-          C more[K];
-          f(widen(at(b, j)), more);
-#pragma unroll
-          for (int k = 0; k < K; ++k) part[j][k] += more[k];
-        });
+      for (int b = 0; b < blocks_; ++b) each(chunk, b, [&](int j, int64_t) { f(widen(at(b, j)), part[j], 0); });
 #pragma unroll
       for (int width = kChains / 2; width > 0; width /= 2)
 #pragma unroll

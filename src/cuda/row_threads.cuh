@@ -32,13 +32,55 @@ struct Each {
   }
 };
 
-/// Where the threads of a block or cluster leave what they reduced, up to two values each. Two sets in turn: a set is
-/// written again only after a barrier that everyone passes after reading it.
-template <class C, bool kMayBeColumns>
-struct RowScratch {
-  static constexpr int kWarps = kRowThreads / kWarp;
-  C value[2][2][kWarps * (kMayBeColumns ? kWarp : kRowCluster)];
-  C shared[2][2][kMayBeColumns ? kRowCluster * kWarp : 1];
+/// What the parts of a row were found to be, as one thread sees them: each() calls it for some of them, and combined()
+/// combines what the threads made of theirs. kPacked: a part's values lie side by side.
+template <class C, int K, bool kPacked>
+struct RowParts {
+  static constexpr int kFew = 4;  ///< parts that every thread takes, rather than one a lane and then five shuffles
+  using Part = Pack<C, K>;
+  const C* values;  ///< the k-th value of part i at values[i * K + k], or values[k * between + i * pitch]
+  int between, pitch;
+  int count, lane;  ///< kPacked: this thread's lane
+
+  __device__ __forceinline__ Part part(int i) const {
+    if constexpr (kPacked) {
+      return reinterpret_cast<const Part*>(values)[i];
+    } else {
+      Part out;
+#pragma unroll
+      for (int k = 0; k < K; ++k) out.at[k] = values[k * between + i * pitch];
+      return out;
+    }
+  }
+  template <class F>
+  __device__ __forceinline__ void each(F f) const {
+    if (!kPacked) {
+      for (int i = 0; i < count; ++i) f(part(i));
+    } else if (count <= kFew) {
+#pragma unroll
+      for (int i = 0; i < kFew; ++i)
+        if (i < count) f(part(i));
+    } else if (lane < count) {  // never more than lanes
+      f(part(lane));
+    }
+  }
+  template <class V, class Combine>
+  __device__ __forceinline__ V combined(V mine, Combine combine) const {
+    return !kPacked || count <= kFew ? mine : warp_reduce(mine, combine);
+  }
+};
+
+/// Joins parts two by two. combine(neutral, v) is v.
+template <class V, class Combine>
+struct InPairs {
+  V neutral;
+  Combine combine;
+  template <class Parts>
+  __device__ __forceinline__ V operator()(const Parts& parts) const {
+    V all = neutral;
+    parts.each([&](const V& part) { all = combine(all, part); });
+    return parts.combined(all, combine);
+  }
 };
 
 /// How the threads of a row lie, where that is known when compiling: it saves registers.
@@ -49,14 +91,34 @@ enum class RowShape : uint8_t {
   kAny,
 };
 
+/// Where the threads of a block or cluster leave what they reduced, up to kMost values each.
+template <class C, RowShape kShape, bool kCluster>
+struct RowScratch {
+  static constexpr int kMost = 4, kWarps = kRowThreads / kWarp;
+  static constexpr bool kColumns = kShape == RowShape::kColumns || kShape == RowShape::kAny;
+  /// Two in turn where rows are computed one after the other: a set is written again only after a barrier that everyone
+  /// passes after reading it.
+  static constexpr int kSets = kColumns ? 1 : 2;
+  alignas(4 * sizeof(C)) C value[kSets][kMost][kWarps * (kColumns ? kWarp : 1)];
+  alignas(4 * sizeof(C)) C shared[kSets][kMost][kCluster ? kRowCluster * (kColumns ? kWarp : 1) : 1];
+  uint64_t arrived[kSets];  ///< barriers that count what other blocks send
+};
+
 /// A thread's place among those of its row. kCluster: whether several blocks may share a row.
 template <class C, RowShape kShape, bool kCluster>
 class RowThreads {
  public:
-  using Scratch = RowScratch<C, kShape == RowShape::kColumns || kShape == RowShape::kAny>;
+  using Scratch = RowScratch<C, kShape, kCluster>;
 
   __device__ RowThreads(Scratch& scratch, bool columns) : scratch_(scratch), columns_(columns) {
-    if (cluster() > 1) ptx::cluster_arrive();  // the other blocks must run before one writes to their memory
+    if constexpr (kCluster && ptx::kHasClusters) {
+      if (cluster() == 1) return;
+      if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+        for (uint64_t& barrier : scratch_.arrived) ptx::mbarrier_init(&barrier, 1);
+        ptx::mbarrier_init_fence();
+      }
+      ptx::cluster_arrive();  // the other blocks must run before one writes to their memory
+    }
   }
 
   __device__ bool columns() const { return kShape == RowShape::kAny ? columns_ : kShape == RowShape::kColumns; }
@@ -70,99 +132,108 @@ class RowThreads {
   }
   __device__ int threads() const { return columns() ? blockDim.y : blockDim.x; }  ///< of a row, in this block
   __device__ int rows() const { return columns() ? blockDim.z * kWarp : blockDim.y; }
-  /// Rows are taken in groups of rows() by a block or cluster: this thread's row.
-  __device__ int64_t row() const {
-    const unsigned group = blockIdx.x / static_cast<unsigned>(cluster());
-    return int64_t{group} * rows() + (columns() ? threadIdx.z * kWarp + threadIdx.x : threadIdx.y);
+  /// Rows are taken in groups of rows() by a block or cluster: which group.
+  __device__ int64_t group() const { return blockIdx.x / static_cast<unsigned>(cluster()); }
+  /// This thread's row of that group.
+  __device__ int64_t row(int64_t group) const {
+    return group * rows() + (columns() ? threadIdx.z * kWarp + threadIdx.x : threadIdx.y);
   }
   __device__ int place() const {
     return rank() * threads() + (columns() ? threadIdx.y : threadIdx.x);
   }                                                               ///< among the row's
   __device__ int count() const { return threads() * cluster(); }  ///< of them
+  /// Threads of the row that combine what they found without waiting: lanes of a warp, of columns each for itself.
+  __device__ int near() const { return columns() ? 1 : min(count(), kWarp); }
 
-  /// The combination of all the row's threads' values (K numbers each), in each of them, in a fixed order. Every thread
-  /// of the cluster calls. combine(neutral, v) is v.
+  /// Over those threads, in each of them.
+  template <class V, class Combine>
+  __device__ __forceinline__ V reduce_near(V value, Combine combine) const {
+    if (columns()) return value;
+    if constexpr (kShape == RowShape::kWarps) {
+      return warp_reduce(value, combine);
+    } else {
+      for (int mask = near() / 2; mask > 0; mask /= 2) value = combine(value, shuffle_xor(value, mask));
+      return value;
+    }
+  }
+  /// What `join` makes of the values that all near groups found (K numbers each), in every thread, in a fixed order. Of
+  /// columns it is called again with what it made in each block of the cluster. Every thread of the cluster calls.
+  template <int K, class Join>
+  __device__ Pack<C, K> join(const Pack<C, K>& found, Join join) {
+    static_assert(K <= Scratch::kMost);
+    if (kShape == RowShape::kLanes || count() <= near()) return found;
+    turn();
+    return columns() ? join_columns(found, join) : join_warps(found, join);
+  }
+  /// The combination of all the row's threads' values, likewise.
   template <int K, class Combine>
   __device__ Pack<C, K> reduce(Pack<C, K> value, const Pack<C, K>& neutral, Combine combine) {
-    static_assert(K <= 2);
-    set_ ^= 1;
-    if (columns()) return reduce_columns(value, combine);
-    if constexpr (kShape == RowShape::kWarps)
-      value = warp_reduce(value, combine);
-    else
-      for (int mask = min(threads(), kWarp) / 2; mask > 0; mask /= 2) value = combine(value, shuffle_xor(value, mask));
-    return kShape != RowShape::kLanes && count() > kWarp ? reduce_warps(value, neutral, combine) : value;
+    return join(reduce_near(value, combine), InPairs<Pack<C, K>, Combine>{neutral, combine});
   }
 
  private:
-  /// Over the warps of the block or cluster: every warp leaves its value in every block, and combines all of them.
-  template <int K, class Combine>
-  __device__ Pack<C, K> reduce_warps(const Pack<C, K>& value, const Pack<C, K>& neutral, Combine combine) {
+  /// Over the warps of the block, then over the blocks.
+  template <int K, class Join>
+  __device__ Pack<C, K> join_warps(Pack<C, K> value, Join join) {
+    static_assert(Scratch::kWarps <= kWarp && kRowCluster <= kWarp);
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = threads() / kWarp, blocks = cluster();
-    auto& values = scratch_.value[set_];
-    if (blocks == 1) {
-#pragma unroll
-      for (int k = 0; k < K; ++k)
-        if (lane == 0) values[k][warp] = value.at[k];
-      __syncthreads();
-    } else {
-      meet();
-#pragma unroll
-      for (int k = 0; k < K; ++k)
-        if (lane < blocks) ptx::store_remote(values[k] + rank() * warps + warp, lane, value.at[k]);
-      ptx::cluster_sync();
-    }
-    const auto found_by = [&](int i) {
-      Pack<C, K> v;
-#pragma unroll
-      for (int k = 0; k < K; ++k) v.at[k] = values[k][i];
-      return v;
+    const auto all_of = [&](const C* values, int parts) {
+      return join(RowParts<C, K, true>{values, 0, 0, parts, lane});
     };
-    const int found = warps * blocks;
-    if (found <= kRowThreads / kWarp) {  // few: every thread reads them all
-      Pack<C, K> all = found_by(0);
-      for (int i = 1; i < found; ++i) all = combine(all, found_by(i));
-      return all;
+    if (warps > 1) {
+      C* values = scratch_.value[set()][0];
+      if (lane == 0) reinterpret_cast<Pack<C, K>*>(values)[warp] = value;
+      __syncthreads();
+      value = all_of(values, warps);
     }
-    Pack<C, K> all = lane < found ? found_by(lane) : neutral;
-    for (int i = lane + kWarp; i < found; i += kWarp) all = combine(all, found_by(i));
-    return warp_reduce(all, combine);
+    if constexpr (kCluster && ptx::kHasClusters) {
+      if (blocks == 1) return value;
+      C* values = scratch_.shared[set()][0];
+      uint64_t* arrived = scratch_.arrived + set();
+      meet();
+      if (threadIdx.x == 0) ptx::mbarrier_arrive_expect(arrived, blocks * K * static_cast<uint32_t>(sizeof(C)));
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        if (threadIdx.x < blocks) ptx::store_remote_async(values + rank() * K + k, threadIdx.x, value.at[k], arrived);
+      ptx::mbarrier_wait(arrived, (turns_ - 1) / Scratch::kSets & 1);
+      value = all_of(values, blocks);
+    }
+    return value;
   }
 
   /// Over the warps of the block, then over the blocks, lane by lane.
-  template <int K, class Combine>
-  __device__ Pack<C, K> reduce_columns(Pack<C, K> value, Combine combine) {
+  template <int K, class Join>
+  __device__ Pack<C, K> join_columns(Pack<C, K> value, Join join) {
     const int lane = threadIdx.x, warps = threads(), blocks = cluster();
-    const auto combined = [&](auto& values, int found) {
-      Pack<C, K> all;
-      for (int s = 0; s < found; ++s) {
-        Pack<C, K> v;
-#pragma unroll
-        for (int k = 0; k < K; ++k) v.at[k] = values[k][s * kWarp + lane];
-        all = s == 0 ? v : combine(all, v);
-      }
-      return all;
+    const auto all_of = [&](auto& values, int parts) {
+      return join(RowParts<C, K, false>{values[0] + lane, sizeof(values[0]) / sizeof(C), kWarp, parts, lane});
     };
     if (warps > 1) {
-      auto& values = scratch_.value[set_];
+      auto& values = scratch_.value[set()];
 #pragma unroll
       for (int k = 0; k < K; ++k) values[k][threadIdx.y * kWarp + lane] = value.at[k];
       __syncthreads();
-      value = combined(values, warps);
+      value = all_of(values, warps);
     }
     if (blocks > 1) {
-      auto& values = scratch_.shared[set_];
+      auto& values = scratch_.shared[set()];
       meet();
 #pragma unroll
       for (int k = 0; k < K; ++k)
         for (int b = threadIdx.y; b < blocks; b += warps)
           ptx::store_remote(values[k] + rank() * kWarp + lane, b, value.at[k]);
       ptx::cluster_sync();
-      value = combined(values, blocks);
+      value = all_of(values, blocks);
     }
     return value;
   }
 
+  /// On to the next set, which nobody reads any more.
+  __device__ void turn() {
+    if (Scratch::kSets == 1 && turns_ > 0) cluster() > 1 ? ptx::cluster_sync() : __syncthreads();
+    ++turns_;
+  }
+  __device__ int set() const { return turns_ % Scratch::kSets; }
   /// Before the first store to another block: all blocks have started.
   __device__ void meet() {
     if (!met_) ptx::cluster_wait();
@@ -170,7 +241,7 @@ class RowThreads {
   }
 
   Scratch& scratch_;
-  int set_ = 0;
+  int turns_ = 0;
   bool columns_, met_ = false;
 };
 

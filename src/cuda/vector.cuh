@@ -56,6 +56,18 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& x) {
   using W = Word<sizeof(T) * N>;
   *reinterpret_cast<W*>(p) = *reinterpret_cast<const W*>(&x);
 }
+/// Likewise to global memory, and certainly as one access: the compiler takes some of 16 bytes apart.
+template <int N, class T>
+__device__ __forceinline__ void store_whole(T* p, const Pack<T, N>& x) {
+  if constexpr (sizeof(T) * N == kVectorBytes) {
+    const uint4 words = *reinterpret_cast<const uint4*>(&x);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(words.x), "r"(words.y), "r"(words.z),
+                 "r"(words.w)
+                 : "memory");
+  } else {
+    store_pack(p, x);
+  }
+}
 /// For results that no kernel reads soon.
 template <int N, class T>
 __device__ __forceinline__ void store_once(T* p, const Pack<T, N>& x) {

@@ -58,4 +58,28 @@ __device__ __forceinline__ void store_remote(double* p, uint32_t rank, double va
         : "memory");
 }
 
+/// Likewise, asynchronously: block `rank`'s barrier counts the bytes. Unlike a barrier of the cluster it does not wait for
+/// what this block wrote to memory before. PTX ISA, "st.async".
+template <class T>
+__device__ __forceinline__ void store_remote_async(T* p, uint32_t rank, T value, uint64_t* barrier) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  if constexpr (!kHasClusters) *p = value;
+  if constexpr (kHasClusters && sizeof(T) == 4)
+    asm volatile(
+        "{\n.reg .b32 remote, counter;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2;\n"
+        "mapa.shared::cluster.u32 counter, %1, %2;\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [remote], %3, [counter];\n}" ::"r"(shared_address(p)),
+        "r"(shared_address(barrier)), "r"(rank), "r"(__float_as_uint(value))
+        : "memory");
+  if constexpr (kHasClusters && sizeof(T) == 8)
+    asm volatile(
+        "{\n.reg .b32 remote, counter;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2;\n"
+        "mapa.shared::cluster.u32 counter, %1, %2;\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [remote], %3, [counter];\n}" ::"r"(shared_address(p)),
+        "r"(shared_address(barrier)), "r"(rank), "l"(__double_as_longlong(value))
+        : "memory");
+}
+
 }  // namespace tenor::cuda::ptx

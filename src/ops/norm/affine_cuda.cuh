@@ -1,7 +1,10 @@
 // gamma and beta in kernels: vectors of float32 or x's dtype, loaded beside the elements that they scale.
 #pragma once
 
+#include <algorithm>
+
 #include "src/cuda/convert.cuh"
+#include "src/cuda/ptx/async_copy.cuh"
 #include "src/cuda/vector.cuh"
 #include "tenor/tensor.h"
 
@@ -55,59 +58,103 @@ struct Affine {
   int64_t groups;  ///< row r's parameters begin at r % groups * channels
   int64_t channels;
   int64_t places;  ///< elements of a row in one channel side by side; 0: an element's place in its run is its channel
+  bool in_vectors = false;  ///< a row's vectors meet one parameter each, or vectors of them
   bool few_rows = false;  ///< then a block's time is the memory's latency, which the vectors should not wait for twice
 
-  /// Whether the accesses of HeldRow, `width` elements wide, meet one parameter each, or dense and aligned ones.
+  /// in_vectors, for vectors of `width` elements.
   bool fits(int width) const {
     const auto aligned = [](const ParameterVector& v) { return !v.data || v.vector; };
     return places > 0 ? places % width == 0 : aligned(gamma) && aligned(beta) && channels % width == 0;
   }
 };
 
-/// gamma for this thread's elements, on its way while the row is reduced. It is of the elements' own 16-bit type, and
-/// dense.
-template <class Row>
-class ShortGamma {
+/// gamma and (kShifts) beta of the elements' own 16-bit type, dense. gamma alone is held from before the row is
+/// reduced; both would take too many registers. Of rows in turn they are kept for all of them.
+template <class Row, bool kShifts>
+class ShortVectors {
  public:
   using T = typename Row::Element;
   using C = typename Row::C;
 
-  __device__ __forceinline__ ShortGamma(const Row& row, const Affine& a)
+  __device__ __forceinline__ ShortVectors(Row& row, const Affine& a)
       : gamma_(static_cast<const T*>(a.gamma.data)), beta_(static_cast<const T*>(a.beta.data)) {
-    if constexpr (kHolds)
-      row.for_accesses([&](int64_t i, int k) { held_[k] = *reinterpret_cast<const uint4*>(gamma_ + i); });
-    if (a.few_rows && beta_)
-      row.for_accesses([&](int64_t i, int) { asm volatile("prefetch.global.L2 [%0];" ::"l"(beta_ + i)); });
-  }
-  /// values[j] = values[j] * (gamma + offset) + beta for this thread's k-th kGroup, which begins at element i.
-  __device__ __forceinline__ void scale_and_shift(int64_t i, int k, C offset, C (&values)[Row::kGroup]) const {
-    Pack<T, Row::kGroup> gamma;
-    if constexpr (kHolds) {
-      uint4 words = held_[k];
-      asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));  // unpacked here and not before
-      memcpy(&gamma, &words, sizeof(gamma));
-    } else {
-      gamma = load_pack<Row::kGroup>(gamma_ + i);
+    if constexpr (kKeeps) {
+      row.keep(0, gamma_);
+      if (kShifts) row.keep(1, beta_);
+    } else if constexpr (kHolds) {
+      row.for_accesses([&](int64_t i, int k) { held_[k] = words_at(gamma_, i); });
+    } else if constexpr (kFetches) {
+      if (a.few_rows) fetch_to_shared(row);
     }
-    C scale[Row::kGroup];
-    widen_pack(gamma, scale);
-    if (offset != C(0))
+  }
+  /// Before the first use.
+  __device__ __forceinline__ void wait() const {
+    if constexpr (kFetches) ptx::async_copy_wait<0>();
+  }
+  /// values[j] = values[j] * (gamma + offset) + beta, as one operation, for this thread's k-th kGroup, which begins at
+  /// element i.
+  __device__ __forceinline__ void scale_and_shift(const Row& row, int64_t i, int k, C offset,
+                                                  C (&values)[Row::kGroup]) const {
+    C scale[Row::kGroup], shift[Row::kGroup];
+    widen_words(vector<0>(row, gamma_, i, k), scale);
+    if constexpr (kShifts) {
+      constexpr uint32_t kNone = 0x80008000;  // two of -0: v + -0 is v
+      widen_words(beta_ ? vector<1>(row, beta_, i, k) : make_uint4(kNone, kNone, kNone, kNone), shift);
 #pragma unroll
-      for (C& g : scale) g += offset;
+      for (int j = 0; j < Row::kGroup; ++j) values[j] = fma(values[j], scale[j], shift[j]);
+    } else {
 #pragma unroll
-    for (int j = 0; j < Row::kGroup; ++j) values[j] *= scale[j];
-    if (!beta_) return;
-    C shift[Row::kGroup];
-    widen_pack(load_pack<Row::kGroup>(beta_ + i), shift);
-#pragma unroll
-    for (int j = 0; j < Row::kGroup; ++j) values[j] += shift[j];
+      for (int j = 0; j < Row::kGroup; ++j) values[j] *= scale[j] + offset;
+    }
   }
 
  private:
-  static constexpr bool kHolds = Row::kPacks <= 4;
+  static constexpr bool kKeeps = requires { Row::kKept; }
+  , kHolds = !kKeeps && !kShifts;
+  static constexpr bool kFetches = !kKeeps && !kHolds && Row::kIsFull;
+
+  /// Both vectors on their way to shared memory (shared_bytes), each thread's part, which is what it reads.
+  __device__ __forceinline__ void fetch_to_shared(const Row& row) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    T* const vectors = reinterpret_cast<T*>(memory) + threadIdx.y * 2 * row.length();  // each row of the block its own
+    row.for_accesses([&](int64_t i, int) {
+      ptx::async_copy_16(vectors + i, gamma_ + i, true);
+      if (beta_) ptx::async_copy_16(vectors + row.length() + i, beta_ + i, true);
+    });
+    ptx::async_copy_commit();
+    gamma_ = vectors;
+    if (beta_) beta_ = vectors + row.length();
+  }
+  static __device__ __forceinline__ uint4 words_at(const T* v, int64_t i) {
+    return *reinterpret_cast<const uint4*>(v + i);
+  }
+  template <int kWhich>
+  __device__ __forceinline__ uint4 vector(const Row& row, const T* v, int64_t i, int k) const {
+    if constexpr (kKeeps) {
+      return row.kept(kWhich, k);
+    } else if constexpr (kHolds) {
+      uint4 words = held_[k];
+      asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));  // unpacked here and not before
+      return words;
+    } else {
+      return words_at(v, i);
+    }
+  }
+  static __device__ __forceinline__ void widen_words(const uint4& words, C (&out)[Row::kGroup]) {
+    Pack<T, Row::kGroup> pack;
+    memcpy(&pack, &words, sizeof(pack));
+    widen_pack(pack, out);
+  }
+
   const T *gamma_, *beta_;
   uint4 held_[kHolds ? Row::kPacks : 1];
 };
+
+/// Shared memory that a block of full rows of 16-bit elements needs for ShortVectors that shift: two vectors a row, of
+/// one row or of several that are 4096 elements together.
+inline size_t shared_bytes(const Affine& a, int64_t length) {
+  return a.few_rows ? 2 * 2 * static_cast<size_t>(std::max<int64_t>(length, 4096)) : 0;
+}
 
 /// Starts bringing the vectors to L2 while the row is on its way.
 template <class Row>
@@ -140,6 +187,14 @@ __device__ __forceinline__ void gather_parameters(const ParameterVector& v, cons
   }
 }
 
+/// Whether the kGroup that begins at element i meets vectors of parameters, or one. Aligned rows run where all do.
+template <class Row>
+__device__ __forceinline__ bool meets_vectors(const Row& row, const Affine& a, int64_t i) {
+  if constexpr (!Row::kDense) return false;
+  if constexpr (Row::kWhole) return true;
+  return a.in_vectors && i + Row::kGroup <= row.length();
+}
+
 /// Those of the channels of elements i, i + spacing, ... of the row.
 template <class Row, int N, class C = typename Row::C>
 __device__ __forceinline__ void channel_parameters(const Row& row, const Affine& a, int64_t i, int64_t spacing,
@@ -151,14 +206,16 @@ __device__ __forceinline__ void channel_parameters(const Row& row, const Affine&
     return first +
            (row.length() <= UINT32_MAX ? static_cast<uint32_t>(e) / static_cast<uint32_t>(a.places) : e / a.places);
   };
-  if (Row::kDense && a.places == 0) {
-    parameters<T>(a.gamma, first + i, gamma, C(1));
-    parameters<T>(a.beta, first + i, beta, C(-0.0));  // v + -0 is v
-  } else if constexpr (Row::kDense) {
-    const int64_t c = channel(i);
-    const C scale = parameter<T>(a.gamma, c, C(1)), shift = parameter<T>(a.beta, c, C(-0.0));
+  if (meets_vectors(row, a, i)) {
+    if (a.places == 0) {
+      parameters<T>(a.gamma, first + i, gamma, C(1));
+      parameters<T>(a.beta, first + i, beta, C(-0.0));  // v + -0 is v
+    } else {
+      const int64_t c = channel(i);
+      const C scale = parameter<T>(a.gamma, c, C(1)), shift = parameter<T>(a.beta, c, C(-0.0));
 #pragma unroll
-    for (int j = 0; j < N; ++j) gamma[j] = scale, beta[j] = shift;
+      for (int j = 0; j < N; ++j) gamma[j] = scale, beta[j] = shift;
+    }
   } else {
     int64_t at[N];
 #pragma unroll
@@ -169,8 +226,8 @@ __device__ __forceinline__ void channel_parameters(const Row& row, const Affine&
   }
 }
 
-/// values[j] = values[j] * (gamma + offset) + beta for the elements i, i + spacing, ... of the row. kGrouped: gamma and
-/// beta belong to channels.
+/// values[j] = values[j] * (gamma + offset) + beta, as one operation, for the elements i, i + spacing, ... of the row.
+/// kGrouped: gamma and beta belong to channels.
 template <bool kGrouped, class Row, int N, class C = typename Row::C>
 __device__ __forceinline__ void scale_and_shift(const Row& row, const Affine& a, int64_t i, int64_t spacing, C offset,
                                                 C (&values)[N]) {
@@ -178,7 +235,7 @@ __device__ __forceinline__ void scale_and_shift(const Row& row, const Affine& a,
   C gamma[N], beta[N];
   if constexpr (kGrouped) {
     channel_parameters(row, a, i, spacing, gamma, beta);
-  } else if constexpr (Row::kDense) {
+  } else if (meets_vectors(row, a, i)) {
     parameters<T>(a.gamma, i, gamma, C(1));
     parameters<T>(a.beta, i, beta, C(-0.0));  // v + -0 is v
   } else {
@@ -190,10 +247,7 @@ __device__ __forceinline__ void scale_and_shift(const Row& row, const Affine& a,
     gather_parameters<T>(a.beta, at, beta, C(-0.0));
   }
 #pragma unroll
-  for (int j = 0; j < N; ++j) values[j] *= offset == C(0) ? gamma[j] : gamma[j] + offset;
-  if (!a.beta.data) return;
-#pragma unroll
-  for (int j = 0; j < N; ++j) values[j] += beta[j];
+  for (int j = 0; j < N; ++j) values[j] = fma(values[j], gamma[j] + offset, beta[j]);
 }
 
 }  // namespace tenor::cuda

@@ -8,7 +8,7 @@
 namespace tenor::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kAtOnce = 4;
 constexpr int kTable = 2048;  // channels whose parameters a block keeps in shared memory
 
 struct Channels {
@@ -50,40 +50,52 @@ class Lines {
   const Line<C>* table_;
 };
 
-/// x and y dense in one dim order: flat runs of `places` elements of each channel, or (places == 1) the channels innermost.
+/// One vector of flat_kernel, which begins at element i. All of it is there but at the end of x.
+template <class T, int N>
+__device__ __forceinline__ void normalize_vector(const T* x, T* y, int64_t i, int64_t count, int64_t places,
+                                                 const Channels& p, const Lines<T>& lines, Pack<T, N> pack) {
+  const int64_t run = count <= UINT32_MAX ? static_cast<uint32_t>(i) / static_cast<uint32_t>(places) : i / places;
+  int64_t left = places - (i - run * places);  // of the run that i lies in
+  int64_t channel = count <= UINT32_MAX ? static_cast<uint32_t>(run) % static_cast<uint32_t>(p.count) : run % p.count;
+  auto line = lines[channel];
+  const int n = static_cast<int>(min(int64_t{N}, count - i));
+  if (n == N && left >= N) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) pack.at[j] = convert<T>(line.at(widen(pack.at[j])));
+    return store_pack(y + i, pack);
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (j >= n) break;
+    if (left == 0) {
+      channel = channel + 1 == p.count ? 0 : channel + 1;
+      line = lines[channel];
+      left = places;
+    }
+    --left;
+    pack.at[j] = convert<T>(line.at(widen(n == N ? pack.at[j] : x[i + j])));
+    if (n < N) y[i + j] = pack.at[j];
+  }
+  if (n == N) store_pack(y + i, pack);
+}
+
+/// x and y dense in one dim order: flat runs of `places` elements of each channel, or (places == 1) the channels
+/// innermost. A thread has kAtOnce vectors on their way before it needs the first.
 template <class T>
-__global__ void __launch_bounds__(kThreads) flat_kernel(const T* x, T* y, int64_t count, int64_t places, const __grid_constant__ Channels p) {
+__global__ void __launch_bounds__(kThreads)
+    flat_kernel(const T* x, T* y, int64_t count, int64_t places, const __grid_constant__ Channels p) {
   extern __shared__ uint4 memory[];
-  constexpr int kWidth = kVector<T>;
+  constexpr int kWidth = kVector<T>, kApart = kThreads * kWidth;
   const Lines<T> lines(p, reinterpret_cast<Line<core::Compute<T>>*>(memory));
-  const int64_t step = int64_t{gridDim.x} * kThreads * kWidth;
-  for (int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth; i < count; i += step) {
-    const int64_t run = count <= UINT32_MAX ? static_cast<uint32_t>(i) / static_cast<uint32_t>(places) : i / places;
-    int64_t left = places - (i - run * places);  // of the run that i lies in
-    int64_t channel = count <= UINT32_MAX ? static_cast<uint32_t>(run) % static_cast<uint32_t>(p.count) : run % p.count;
-    auto line = lines[channel];
-    const int n = static_cast<int>(min(int64_t{kWidth}, count - i));
-    Pack<T, kWidth> pack;
-    if (n == kWidth) pack = load_once<kWidth>(x + i);
-    if (n == kWidth && left >= kWidth) {
+  const int64_t step = int64_t{gridDim.x} * kApart * kAtOnce;
+  for (int64_t i = int64_t{blockIdx.x} * kApart * kAtOnce + threadIdx.x * kWidth; i < count; i += step) {
+    Pack<T, kWidth> packs[kAtOnce];
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) pack.at[j] = convert<T>(line.at(widen(pack.at[j])));
-      store_once(y + i, pack);
-      continue;
-    }
+    for (int k = 0; k < kAtOnce; ++k)
+      if (i + k * kApart + kWidth <= count) packs[k] = load_pack<kWidth>(x + i + k * kApart);
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) {
-      if (j >= n) break;
-      if (left == 0) {
-        channel = channel + 1 == p.count ? 0 : channel + 1;
-        line = lines[channel];
-        left = places;
-      }
-      --left;
-      pack.at[j] = convert<T>(line.at(widen(n == kWidth ? pack.at[j] : x[i + j])));
-      if (n < kWidth) y[i + j] = pack.at[j];
-    }
-    if (n == kWidth) store_once(y + i, pack);
+    for (int k = 0; k < kAtOnce; ++k)
+      if (i + k * kApart < count) normalize_vector<T, kWidth>(x, y, i + k * kApart, count, places, p, lines, packs[k]);
   }
 }
 
@@ -96,10 +108,10 @@ __global__ void __launch_bounds__(kThreads) channels_kernel(const T* x, T* y, in
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) lines[j] = line_of<T>(p, (first + j) % p.count);
   for (int64_t i = first; i < count; i += step) {
-    Pack<T, kWidth> pack = load_once<kWidth>(x + i);
+    Pack<T, kWidth> pack = load_pack<kWidth>(x + i);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) pack.at[j] = convert<T>(lines[j].at(widen(pack.at[j])));
-    store_once(y + i, pack);
+    store_pack(y + i, pack);
   }
 }
 
@@ -136,7 +148,7 @@ void run(const Tensor& x, const Channels& p, const Tensor& y) {
       return launch("batch_norm", channels_kernel<T>, grid, x.device(), x.data<T>(), y.data<T>(), layout.count, p);
     }
     const int64_t places = single ? layout.count : inner ? 1 : layout.size[n - 1];
-    const Grid grid{blocks_for(layout.count, kThreads * kVector<T>, x.device(), 8), kThreads, shared};
+    const Grid grid{blocks_for(layout.count, kThreads * kVector<T> * kAtOnce, x.device(), 32), kThreads, shared};
     launch("batch_norm", flat_kernel<T>, grid, x.device(), x.data<T>(), y.data<T>(), layout.count, places, p);
   } else {
     const Grid grid{blocks_for(layout.count, kThreads, x.device(), 8), kThreads, shared};

@@ -100,6 +100,31 @@ TEST_F(NormCuda, VeryLongRows) {
     }
 }
 
+/// Rows of several blocks, more of them than clusters of blocks run at once, so that a cluster computes several: each as if alone.
+TEST_F(NormCuda, LongRowsInTurn) {
+  Draw draw(14);
+  const std::vector<double> pool = draw.normals(65521);
+  for (DType dtype : {bfloat16, float32})
+    for (int64_t length : {32768, 20000}) {
+      const int64_t rows = 400;
+      const Tensor x = filled({rows, length}, dtype, [&](int64_t i) { return pool[static_cast<size_t>(i % 65521)]; }), g = on_gpu(x);
+      const Tensor gamma = draw.dense({length}, dtype), beta = draw.dense({length}, dtype), scale = on_gpu(gamma), shift = on_gpu(beta);
+      const auto check = [&](const char* what, auto fn, auto reference) {
+        const Tensor all = on_cpu(fn(g));
+        for (int64_t r : {int64_t{0}, int64_t{1}, rows / 2, rows - 1}) {
+          const Tensor row = narrow(all, 0, r, 1);
+          EXPECT_TRUE(same_bits(on_cpu(fn(narrow(g, 0, r, 1))), row)) << what << name(dtype) << length << " row " << r;
+          expect_close(row.contiguous(), by_row(narrow(x, 0, r, 1), reference), what + std::string(name(dtype)) + std::to_string(length), 1, kFloor);
+        }
+      };
+      check("layer_norm", [&](const Tensor& t) { return layer_norm(t, scale, {.beta = shift}); }, [&](const Row& r) { return reference::layer_norm(r, values(gamma), values(beta), 1e-5); });
+      check("rms_norm", [&](const Tensor& t) { return rms_norm(t, scale); }, [&](const Row& r) { return reference::rms_norm(r, values(gamma), 1e-6, 0); });
+      check("softmax", [&](const Tensor& t) { return softmax(t); }, [&](const Row& r) { return reference::softmax(r, false); });
+      check("add_rms_norm", [&](const Tensor& t) { return add_rms_norm(t, t, scale).y; },
+            [&](Row r) { for (double& v : r) v *= 2; return reference::rms_norm(r, values(gamma), 1e-6, 0); });
+    }
+}
+
 TEST_F(NormCuda, RowsWithoutADistribution) {
   const Tensor x = tensor_of({6, 3}, float32, {-kInf, -kInf, -kInf, -kInf, 2, -kInf, 0, kInf, 0, 0, kNan, -kInf, kNan, -kInf, -kInf, 1e4, 1e4, -1e4});
   const std::vector<double> want = {kNan, kNan, kNan, 0, 1, 0, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, 0.5, 0.5, 0};
@@ -162,7 +187,7 @@ TEST_F(NormCuda, LargeMeansAndSmallNumbers) {
 TEST_F(NormCuda, ARowsBitsAreItsOwn) {
   Draw draw(16);
   for (DType dtype : kFloats)
-    for (int64_t length : {24, 777, 776, 4096, 4104, 40000}) {
+    for (int64_t length : {24, 99, 777, 776, 4096, 4104, 40000, 40001}) {
       const Tensor x = draw.dense({9, length}, dtype), g = on_gpu(x), gamma = on_gpu(draw.dense({length}, float32)), beta = on_gpu(draw.dense({length}, dtype));
       const Tensor wide = Tensor::empty({9, length + 1}, dtype);  // the same rows, spaced oddly and beginning anywhere
       assign(narrow(wide, 1, 1, length), values(x));
@@ -305,7 +330,8 @@ TEST(RowPlan, FollowsFromTheRowAlone) {
         if (!plan.held) continue;
         EXPECT_GE(int64_t{plan.threads} * plan.cluster * plan.share, length);
         EXPECT_LE(plan.cluster, cuda::kRowCluster);
-        EXPECT_EQ(plan.wide, !columns && length * static_cast<int64_t>(item) % 16 == 0);
+        EXPECT_EQ(plan.wide, !columns);
+        EXPECT_EQ(plan.split, plan.wide && plan.cluster > 1);
       }
   EXPECT_FALSE(cuda::plan_rows(262145, true, 2, false).held);
   EXPECT_EQ(cuda::plan_rows(4096, true, 2, false).explain(), "128 threads a row, 16 bytes an access, 1 rows a block, cluster of 1, row held in shared memory");

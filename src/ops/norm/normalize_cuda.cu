@@ -47,22 +47,26 @@ struct Normalize {
     const auto magnitude = [](C v) { return v < C(0) ? -v : v; };
     switch (p.order) {
       case Order::kTwo:
-        return sqrt(row.sum([](C v) { return v * v; }));
+        return sqrt(row.sum([](C v, C& part) { part = fma(v, v, part); }));
       case Order::kOne:
-        return row.sum(magnitude);
+        return row.sum([=](C v, C& part) { part += magnitude(v); });
       case Order::kGreatest:
         return row.combine(C(0), magnitude, Extreme<true>());
       case Order::kLeast:
         return row.combine(std::numeric_limits<C>::infinity(), magnitude, Extreme<false>());
       case Order::kCount:
-        return row.sum([](C v) { return v == C(0) ? C(0) : C(1); });
+        return row.sum([](C v, C& part) { part += v == C(0) ? C(0) : C(1); });
       default:
-        return power(row.sum([&](C v) { return power(magnitude(v), p.p); }), 1 / p.p);
+        return power(row.sum([&](C v, C& part) { part += power(magnitude(v), p.p); }), 1 / p.p);
     }
   }
 
+  template <class Row>
+  static __device__ int prepare(Row&, const Parameters&) {
+    return 0;
+  }
   template <class Row, class C = typename Row::C>
-  static __device__ void run(Row& row, const Parameters& p) {
+  static __device__ void run(Row& row, const Parameters& p, int) {
     // An epsilon below C's range still keeps a row of zeros at zero.
     const C epsilon = static_cast<C>(p.least);
     const C least = p.least > 0 && epsilon == C(0) ? std::numeric_limits<C>::denorm_min() : epsilon;

@@ -1,8 +1,8 @@
 // softmax and log_softmax.
 #include <cmath>
 
-#include "src/cuda/row.cuh"
 #include "src/cuda/ptx/float.cuh"
+#include "src/cuda/row.cuh"
 #include "src/ops/norm/norm_cuda.h"
 
 namespace tenor::cuda {
@@ -22,53 +22,66 @@ __device__ __forceinline__ core::Compute<T> exponential(core::Compute<T> v) {
 __device__ __forceinline__ float logarithm(float v) { return logf(v); }
 __device__ __forceinline__ double logarithm(double v) { return log(v); }
 
-/// The maximum and the sum of exponentials about it, of two parts of a row. A part without a maximum has the sum 0, or
-/// NaN.
+/// Joins the maxima of parts of a row and the sums of exponentials about them. A part without a maximum has the sum 0,
+/// or NaN.
 template <class T, class C = core::Compute<T>>
 struct JoinExponentials {
-  __device__ __forceinline__ Pack<C, 2> operator()(const Pack<C, 2>& a, const Pack<C, 2>& b) const {
-    const C top = Max()(a.at[0], b.at[0]), about = finite_or_zero(top);
-    return {top, a.at[1] * exponential<T>(a.at[0] - about) + b.at[1] * exponential<T>(b.at[0] - about)};
+  template <class Parts>
+  __device__ __forceinline__ Pack<C, 2> operator()(const Parts& parts) const {
+    Pack<C, 1> top{C(-INFINITY)};
+    parts.each([&](const Pack<C, 2>& part) { top.at[0] = Max()(top.at[0], part.at[0]); });
+    top = parts.combined(top, Each<Max>());
+    const C about = finite_or_zero(top.at[0]);
+    Pack<C, 1> sum{};
+    parts.each([&](const Pack<C, 2>& part) { sum.at[0] += part.at[1] * exponential<T>(part.at[0] - about); });
+    return {top.at[0], parts.combined(sum, Each<Sum>()).at[0]};
   }
   /// What exponentials are taken about where the maximum is -inf, so that they are 0 and not NaN.
   static __device__ __forceinline__ C finite_or_zero(C top) { return top == C(-INFINITY) ? C(0) : top; }
 };
 
 /// A NaN is passed over by the maximum; then it makes the sum NaN, and with it the row.
+template <bool kLog>
 struct Softmax {
   static constexpr int kTensors = 2;
-  struct Parameters {
-    bool log;
-  };
+  struct Parameters {};
 
+  template <class Row>
+  static __device__ int prepare(Row&, const Parameters&) {
+    return 0;
+  }
   template <class Row, class C = typename Row::C, class T = typename Row::Element>
-  static __device__ void run(Row& row, const Parameters& p) {
-    const auto itself = [](C v) { return v; };
-    C top, sum;
-    if (row.meets_late()) {
-      using Join = JoinExponentials<T>;
-      top = row.own_combine(C(-INFINITY), itself, Max());
-      const C about = Join::finite_or_zero(top);
-      sum = row.template own_sums<1>([=](C v, C(&out)[1]) { out[0] = exponential<T>(v - about); }).at[0];
-      const Pack<C, 2> all = row.meet(Pack<C, 2>{top, sum}, Pack<C, 2>{C(-INFINITY), C(0)}, Join());
-      top = all.at[0], sum = all.at[1];
-    } else {
-      top = row.combine(C(-INFINITY), itself, Max());
-      sum = row.sum([=](C v) { return exponential<T>(v - top); });
-    }
-    if (p.log) {
-      const C log_sum = logarithm(sum);
-      row.write(1, [=](C(&values)[Row::kGroup], int64_t, int64_t, int) {
+  static __device__ void run(Row& row, const Parameters&, int) {
+    constexpr bool kShort = sizeof(T) == 2;
+    constexpr bool kKeeps = !kLog && kShort && Row::kDense;  // the exponentials, until the sum is known
+    C kept[kKeeps ? Row::kPacks * Row::kGroup : 1];
+    const Pack<C, 1> own{row.own_combine(
+        C(-INFINITY), [](C v) { return v; }, Max())};
+    // About the maximum of this thread's near group first.
+    const C near_top = row.near(own, Each<Max>()).at[0], about = JoinExponentials<T>::finite_or_zero(near_top);
+    const Pack<C, 1> near_sum = row.near(row.template own_sums<1>([&](C v, C(&part)[1], int i) {
+      const C e = exponential<T>(v - about);
+      if constexpr (kKeeps) kept[i] = e;
+      part[0] += e;
+    }),
+                                         Each<Sum>());
+    const Pack<C, 2> all = row.join(Pack<C, 2>{near_top, near_sum.at[0]}, JoinExponentials<T>());
+    const C top = all.at[0], sum = all.at[1], log_sum = kLog ? logarithm(sum) : C(0);
+    // A group without a maximum has exponentials of 0, or NaN, which no scale changes.
+    const C scale = (near_top == C(-INFINITY) ? C(1) : exponential<T>(about - top)) / sum;
+    row.write(1, [&](C(&values)[Row::kGroup], int64_t, int64_t, int k) {
 #pragma unroll
-        for (C& v : values) v = v - top - log_sum;
-      });
-    } else {
-      const C inverse = C(1) / sum;
-      row.write(1, [=](C(&values)[Row::kGroup], int64_t, int64_t, int) {
-#pragma unroll
-        for (C& v : values) v = sizeof(T) == 2 ? exponential<T>(v - top) * inverse : exponential<T>(v - top) / sum;
-      });
-    }
+      for (int j = 0; j < Row::kGroup; ++j) {
+        if constexpr (kLog)
+          values[j] = values[j] - top - log_sum;
+        else if constexpr (kKeeps)
+          values[j] = kept[k * Row::kGroup + j] * scale;
+        else if constexpr (kShort)
+          values[j] = exponential<T>(values[j] - about) * scale;
+        else
+          values[j] = exponential<T>(values[j] - top) / sum;
+      }
+    });
   }
 };
 
@@ -79,7 +92,10 @@ void softmax_rows(const char* op, const Tensor& x, const Tensor& y, bool log) {
   RowPlan plan;
   RowProblem<2> problem;
   make_rows(op, {x, y}, 1, false, plan, problem);
-  core::visit_float(x.dtype(), [&]<class T>() { launch_rows<Softmax, T>(op, plan, problem, {log}, x.device()); });
+  core::visit_float(x.dtype(), [&]<class T>() {
+    log ? launch_rows<Softmax<true>, T>(op, plan, problem, {}, x.device())
+        : launch_rows<Softmax<false>, T>(op, plan, problem, {}, x.device());
+  });
 }
 
 }  // namespace tenor::cuda
