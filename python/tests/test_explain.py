@@ -85,6 +85,12 @@ COUNTS = [
     ("cummax(x, 1)", dict(x="f32[4,8]"), (32, 128, 128 + 256)),
     ("rope_tables(16, 8)", {}, (2 * 16 * 4, 0, 2 * 16 * 4 * 4)),
     ("gelu_mul(x)", dict(x="f32[4,16]"), (32, 256, 128)),
+    # the gated delta rule: 7 for each of the K x V elements of a state a step and value head; two results
+    ("gated_delta_rule(q, k, v, b, g)", dict(q="f32[1,2,3,4]", k="f32[1,2,3,4]", v="f32[1,2,3,5]", b="f32[1,2,3]", g="f32[1,2,3]"),
+     (7 * 4 * 5 * 3 * 2, 96 + 96 + 120 + 24 + 24, 120 + 160)),
+    ("causal_conv1d(x, w)", dict(x="f32[2,3,5]", w="f32[3,4]"), (2 * 30 * 4, 120 + 48, 120 + 72)),
+    # mixture of experts: every row meets one weight
+    ("moe.grouped_matmul(x, w, o)", dict(x="f32[6,4]", w="f32[3,5,4]", o="i64[4]"), (2 * 6 * 4 * 5, 96 + 240 + 32, 120)),
 ]
 
 
