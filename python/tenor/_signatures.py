@@ -72,9 +72,19 @@ def _read(text, defaults):
 
 def misfit(function, args, kwargs):
     """The exception for a call that fits no overload: which argument, and how to mend it. The module calls this."""
-    name = function.__name__
+    name = _called(function)
     found = [problem(name, s, args, kwargs) for s in overloads(function)]
     return _tenor.DTypeError(next(filter(None, found), f"{name}: the arguments do not fit: it takes {_shown(overloads(function)[0])}"))
+
+
+def _called(function):
+    """What people call: moe.route, where the compiled module has _moe_route; paged.HostPlan, where it has _PagedHostPlan.__init__."""
+    name = function.__name__ if function.__name__ != "__init__" else function.__qualname__.split(".")[0]
+    for module in ("moe", "paged"):
+        for prefix in (f"_{module}_", f"_{module.capitalize()}"):
+            if name.startswith(prefix):
+                return f"{module}.{name[len(prefix):]}"
+    return name
 
 
 def problem(name, signature, args, kwargs):

@@ -26,6 +26,9 @@ MISFITS = [
     (lambda: tn.asarray(X).clone(3), "clone: takes 0 arguments, got 1"),
     (lambda: tn.asarray(X).equal(X), "equal: other must be a tenor.Tensor, got ndarray of shape (3, 4)"),
     (lambda: tn.zeros(3, foo=1), "zeros: no argument 'foo'; it takes dtype, device, out"),
+    (lambda: tn.moe.route(X, top=1), "moe.route: no argument 'top'; did you mean 'top_k'?"),
+    (lambda: tn.moe.route(X, True), "moe.route: top_k must be an int, got True"),
+    (lambda: tn.paged.HostPlan(4, "x"), "HostPlan: pages must be an int, got 'x'"),
 ]
 
 
