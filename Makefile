@@ -18,7 +18,7 @@ setup:
 
 # The library and the Python package alone, without the tests.
 package: setup
-	bash tools/quiet.sh build/build.log "building the library and the Python package (the first time up to 25 minutes on two cores)" $(INSTALL) .
+	bash tools/quiet.sh build/build.log "building the library and the Python package (the first time up to half an hour on two cores)" $(INSTALL) .
 
 demo: package
 	$(BIN)/python examples/sentence_embedding/main.py --check
