@@ -104,7 +104,9 @@ def test_closed_stdout_and_stdin():
 
 
 def test_interrupt_is_one_line():
-    process = subprocess.Popen([sys.executable, "-m", "tenor", "check", "--draws=10000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # which a shell's background jobs, this one perhaps, are told to ignore
+    process = subprocess.Popen([sys.executable, "-m", "tenor", "check", "--draws=10000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, preexec_fn=heed)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
