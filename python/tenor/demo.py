@@ -294,9 +294,13 @@ def measure(case, limits):
             "bound": None if not floor else "memory" if case.moved / limits.copy_bytes >= case.flops / flops else "compute"}
 
 
+COLUMNS = "{:12}{:23}{:24}{:10}{:16}{:>9}{:>11}  {}"
+TITLES = ("family", "operator", "shape", "dtype", "strategy", "error", "ms", "share of limit")
+
+
 def show(row):
     share = "no data moves" if row["share"] is None else f"{100 * row['share']:4.0f}% of {'copy' if row['bound'] == 'memory' else 'FLOPs'}"
-    return f"{row['family']:12}{row['op']:17}{row['shape']:24}{row['dtype']:10}{row['strategy']:16}{row['error']:9.1e}{row['ms']:11.4f}  {share}"
+    return COLUMNS.format(row["family"], row["op"], row["shape"], row["dtype"], row["strategy"], f"{row['error']:.1e}", f"{row['ms']:.4f}", share)
 
 
 def wrong(row):

@@ -64,5 +64,5 @@ def _limits(silent):
         where = count(tenor.get_num_threads(), "thread") if demo.PLACE == "cpu" else demo.PLACE
         print(f"{where}; limits: copy {limits.copy_bytes / 1e9:.1f} GB/s, float32 "
               f"{limits.float32_flops / 1e9:.0f} GFLOP/s, bfloat16 {limits.bfloat16_flops / 1e9:.0f} GFLOP/s")
-        print(paint(f"{'family':12}{'operator':17}{'shape':24}{'dtype':10}{'strategy':16}{'error':>9}{'ms':>11}  share of limit", "1"))
+        print(paint(demo.COLUMNS.format(*demo.TITLES), "1"))
     return limits
