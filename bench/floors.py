@@ -23,9 +23,9 @@ CASES = [
     ("x + y", "bf16", "x y"), ("silu(x)", "bf16", "x"), ("x.sum(-1)", "f32", "x"), ("x.amax(-1)", "bf16", "x"), ("softmax(x, -1)", "f32", "x"),
     ("rms_norm(x, w)", "bf16", "x w"), ("x.T.contiguous()", "f32", "x"), ("x.to(float32)", "bf16", "x"), ("cat([x, y])", "f32", "x y"),
     ("x / y", "f32", "x y"), ("x.relu()", "bf16", "x"), ("x.to(bfloat16)", "f32", "x"), ("x.mean(-1)", "bf16", "x"), ("gelu(x)", "bf16", "x"),
-    ("silu_mul(x)", "bf16", "x"), ("x.T + y.T", "f32", "x y"),
+    ("silu_mul(x)", "bf16", "x"), ("x.T + y.T", "f32", "x y"), ("layer_norm(x, w, w)", "f32", "x w"), ("x.tanh()", "f32", "x"), ("x.sum(0)", "f32", "x"),
+    ("x.sum(0)", "bf16", "x"), ("x.cumsum(-1)", "f32", "x"), ("x.argmax(-1)", "f32", "x"), ("x.var(-1)", "f32", "x"), ("log(x)", "f32", "x"),
 ]
-# Not among them, since their kernels take 2.2 to 2.6 times the floor: layer_norm and tanh of float32, sums of columns.
 ROWS = (1024, 8192, 32768)
 
 

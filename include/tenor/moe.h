@@ -21,7 +21,8 @@ class RoutingPlan {
   /// From any router: expert_indices [T,k] of an integer dtype, 0..experts-1, and weights [T,k] of a float dtype. A
   /// slot whose id is -1 (padding, another rank's expert) is not dispatched and adds nothing.
   /// @throws IndexError for another id (on CUDA it becomes -1 and raises the stream's flag); ValueError unless experts
-  /// >= 1; ShapeError, DTypeError, DeviceError
+  /// >= 1; ShapeError (more than 2^31 - 2 slots, too), DTypeError, DeviceError; UnsupportedError on CUDA beyond 16384
+  /// experts
   RoutingPlan(const Tensor& expert_indices, const Tensor& weights, int64_t experts);
 
   int64_t tokens() const;
@@ -75,14 +76,14 @@ struct RouteOptions {
 /// softmax(logits [T,E]) over all experts in float32 (float64 for float64), its top_k, weights rounded to logits'
 /// dtype. Slots stand in descending order, the lower expert on ties. A row with NaN or +inf, or of -inf alone, has NaN
 /// weights; its experts are the first by its logits, NaN below -inf, and distinct. The CPU and CUDA give the same bits.
-/// @throws ValueError unless 1 <= top_k <= E; ShapeError, DTypeError
+/// @throws ValueError unless 1 <= top_k <= E; ShapeError, DTypeError; UnsupportedError on CUDA for E beyond 16384
 RoutingPlan route(const Tensor& logits, int64_t top_k, const RouteOptions& options = {});
 
 struct SigmoidGroupedOptions {
   int64_t top_k;            ///< 1 to 64, at most the experts of the selected groups
   int64_t groups;           ///< 1 to 128, divides E
   int64_t selected_groups;  ///< 1 to groups
-  bool group_top_two = true;
+  bool group_top_two = true;  ///< a group's score is its two largest, which takes two experts a group; else its largest
   bool renormalize = true;
   double scale = 1;  ///< finite, > 0
 };
@@ -129,11 +130,12 @@ class SwiGluExperts {
   const Tensor& down() const { return down_; }
 
   /// route(logits [T,E], top_k), then forward_routed. x [T,H] has the weights' dtype.
+  /// @throws as both
   Tensor forward(const Tensor& x, const Tensor& logits, int64_t top_k, const ForwardOptions& options = {}) const;
-  /// route_sigmoid_grouped(logits, bias, ...), then forward_routed.
+  /// route_sigmoid_grouped(logits, bias, ...), then forward_routed. @throws as both
   Tensor forward_sigmoid_grouped(const Tensor& x, const Tensor& logits, const Tensor& bias,
                                  const SigmoidGroupedForwardOptions& options) const;
-  /// dispatch, forward_dispatched and combine, bit for bit, in one call.
+  /// dispatch, forward_dispatched and combine, bit for bit, in one call. @throws as they do
   Tensor forward_routed(const Tensor& x, const RoutingPlan& plan, const ForwardRoutedOptions& options = {}) const;
   /// Each row of the tokens through its expert: [T k, H]; rows past the last expert's are 0.
   /// @throws ShapeError, DTypeError, DeviceError; ValueError for an unknown strategy, UnsupportedError for one that

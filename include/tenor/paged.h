@@ -123,7 +123,7 @@ class DevicePlan {
   /// depend on its own query and keys alone, unless it is one of 128 or more of a sequence outside of
   /// batch_invariant(): on CUDA those take attention's prefill kernel where the host knows the schedule. Cost: 2 (D +
   /// Dv) FLOPs a visible pair; the keys and values seen are read once a group of rows.
-  /// @throws ShapeError, DTypeError, DeviceError, ValueError
+  /// @throws ShapeError, DTypeError, DeviceError, ValueError; UnsupportedError for a strategy that cannot do it
   AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
                             const AttentionOptions& options = {}) const;
 

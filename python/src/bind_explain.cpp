@@ -1,7 +1,6 @@
 // explain: recording in Python's hands, planning in C++. python/tenor/_explain*.py is written over this.
 #include <algorithm>
 #include <climits>
-#include <set>
 
 #include "call.h"
 #include "src/core/text.h"
@@ -21,21 +20,7 @@ struct PyRecorder {
   std::unique_ptr<core::TracerGuard> guard = {};
 };
 
-/// The text of a step's operator must outlive the step.
-const char* kept(const std::string& name) {
-  static auto* names = new std::set<std::string>;
-  return names->insert(name).first->c_str();
-}
-
 Dims dims_of(nb::handle sizes) { return Call("explain").dims("shape", {sizes}); }
-
-/// A step that no operator of this build states: its result's shape is given.
-Tensor state(PyRecorder& r, const std::string& op, int op_class, const std::vector<Tensor>& inputs, nb::handle shape,
-             DTypeLike dtype, int64_t flops) {
-  const Tensor out = Tensor::empty(dims_of(shape), to_dtype(dtype.object), {DeviceType::kMeta, 0});
-  r.recorder->record({kept(op), static_cast<core::OpClass>(op_class), inputs, {out}, flops});
-  return out;
-}
 
 nb::list op_names(const fusion::Recorder& recorder) {
   nb::list names;
@@ -162,7 +147,6 @@ void bind_explain(nb::module_& m) {
       .def_prop_ro("ops", [](const PyRecorder& r) { return op_names(*r.recorder); })
       .def_prop_ro("shapes", &shapes_of)
       .def_prop_ro("seconds", [](const PyRecorder& r) { return r.recorder->seconds; })
-      .def("state", &state, "op"_a, "op_class"_a, "inputs"_a, "shape"_a, "dtype"_a, "flops"_a)
       .def("step_of", &step_of, "x"_a)
       .def(
           "explain",

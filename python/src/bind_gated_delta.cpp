@@ -121,7 +121,9 @@ void bind_gated_delta(nb::module_& m) {
       "log_decay, float32, from a [B,Hv,T] or [B,Hv,T,K]: -exp(A_log) * softplus(a + dt_bias), or with lower_bound (< "
       "0) "
       "lower_bound *\n"
-      "sigmoid(exp(A_log) * (a + dt_bias)). A_log [Hv]; dt_bias [Hv], or [Hv,K] where a has K; float32 or a's dtype.");
+      "sigmoid(exp(A_log) * (a + dt_bias)). A_log [Hv]; dt_bias [Hv], or [Hv,K] where a has K; float32 or a's dtype.\n"
+      "Source: arXiv 2412.06464, 2510.26692. Raises ShapeError, DTypeError, DeviceError, ValueError for a lower_bound that is not "
+      "finite and < 0.");
   const nb::object type = named_tuple("CausalConvResult", {"y", "final_state"});
   m.def(
       "causal_conv1d",
@@ -153,7 +155,8 @@ void bind_gated_delta(nb::module_& m) {
       "[C] (float32 or x's\n"
       "dtype), initial_state [B,C,W-1] (x's dtype; None is zeros), activation None or 'silu'. cu_seqlens, state, "
       "state_indices and\n"
-      "has_initial_state as for gated_delta_rule, states being of x's dtype.");
+      "has_initial_state as for gated_delta_rule, states being of x's dtype. Raises ShapeError, DTypeError, DeviceError,\n"
+      "IndexError for a slot out of range, ValueError for another activation, a slot named twice, other cu_seqlens.");
   m.def(
       "gated_rms_norm",
       [](Array x, Array gate, Array gamma, Real epsilon, Out out) {
@@ -166,7 +169,7 @@ void bind_gated_delta(nb::module_& m) {
       "x / sqrt(mean(x^2) + epsilon) * gamma * silu(gate) over the last axis, rounded once. gate has x's shape and "
       "dtype; "
       "gamma [H],\n"
-      "float32 or x's dtype.");
+      "float32 or x's dtype. Raises ShapeError, DTypeError, DeviceError, ValueError unless epsilon is finite and > 0.");
 }
 
 }  // namespace tenor::python

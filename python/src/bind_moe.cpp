@@ -216,7 +216,8 @@ void bind_moe(nb::module_& m) {
 
 Slots stand in descending order, the lower expert on ties; renormalize divides the chosen weights by their sum; weights have logits'
 dtype. A row with NaN or +inf, or of -inf alone, keeps NaN weights; its experts are the first by its logits, NaN below -inf, and
-distinct. The CPU and CUDA give the same bits. Raises ValueError unless 1 <= top_k <= E, ShapeError, DTypeError.)");
+distinct. The CPU and CUDA give the same bits. Raises ValueError unless 1 <= top_k <= E, ShapeError, DTypeError, UnsupportedError for more than 16384
+experts on CUDA.)");
   m.def(
       "_moe_route_sigmoid_grouped",
       [](Array logits, OptionalArray bias, Int top_k, Int groups, Int selected_groups, bool group_top_two,

@@ -305,7 +305,7 @@ window: (left, right) extra keys each side of its position, -1 unlimited. softca
 SplitWorkspace asks for that many splits; a uint8 array of workspace_size() bytes saves the allocation. A padding row gives 0
 and lse -inf; what lies beyond a length, NaN or not, never reaches a result.
 
-Raises ShapeError, DTypeError, DeviceError, ValueError.)");
+Raises ShapeError, DTypeError, DeviceError, ValueError (for an unknown strategy, too), UnsupportedError for a strategy that cannot do it.)");
 }
 
 void bind_mla(PlanClass& c) {
@@ -332,7 +332,7 @@ q [queries, H, R], qp [queries, H, P], latent [pages, page_size, 1, R], kp [page
 1024, P 1 to 256. scale is the model's own, of its query-key size before absorption. Returns the compressed context
 [queries, H, R], with return_lse=True AttentionResult(out, lse).
 
-Raises ShapeError, DTypeError, DeviceError, ValueError.)");
+Raises ShapeError, DTypeError, DeviceError, ValueError (for an unknown strategy, too), UnsupportedError for a strategy that cannot do it.)");
 }
 
 void bind_append(PlanClass& c) {

@@ -121,10 +121,6 @@ class Calls:
             return x.strides[args[0]] if args else x.strides
         return {"dim": x.ndim, "numel": x.size, "nelement": x.size, "is_contiguous": x.is_contiguous()}[name]
 
-    def state(self, op, op_class, inputs, shape, dtype, flops):
-        out = self.recorder.state(op, op_class, inputs, shape, dtype, flops)
-        return out if self.traced else _tenor.zeros(shape, dtype=dtype, device=self.device)
-
     def guarded(self, node, op, run, operands):
         """run(), its errors told with what was written and the usual mend."""
         try:

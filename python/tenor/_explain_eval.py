@@ -241,7 +241,7 @@ class Evaluator(Calls):
             return self.tensor_attribute(node, x)
         if isinstance(x, names.Namespace):
             return names.lookup(f"{x.name}.{node.attr}")
-        if names.is_plan(x) and node.attr in names.PAGED and hasattr(x, node.attr):
+        if names.is_plan(x) and node.attr in names.MODULES["paged"] and hasattr(x, node.attr):
             return Method(x, node.attr)
         if isinstance(x, tuple) and node.attr in getattr(x, "_fields", ()):
             return getattr(x, node.attr)

@@ -1,6 +1,7 @@
 """The names that explained text may use: Tenor's operators under the names that PyTorch, NumPy and F give them."""
 import difflib
 import functools
+import importlib
 import math
 
 from tenor import _tenor
@@ -17,7 +18,7 @@ class Namespace:
 
 NAMESPACES = {n: Namespace(n, inner) for n, inner in [
     ("torch", ("nn", "functional", "linalg", "special", "Tensor")), ("nn", ("functional",)), ("F", ()), ("np", ("linalg",)),
-    ("numpy", ("linalg",)), ("tenor", ("paged", "moe")), ("tn", ("paged", "moe")), ("math", ()), ("jnp", ()), ("T", ()), ("paged", ()), ("moe", ())]}
+    ("numpy", ("linalg",)), ("tenor", ("moe", "paged")), ("tn", ("moe", "paged")), ("math", ()), ("jnp", ()), ("T", ()), ("paged", ()), ("moe", ())]}
 
 RENAMED = {  # another library's name: Tenor's
     "mm": "matmul", "mv": "matmul", "concat": "cat", "concatenate": "cat", "swapaxes": "swapdims", "moveaxis": "movedim", "absolute": "abs",
@@ -72,12 +73,8 @@ def is_operator(name):
     """Whether text may call T.name: an operator, or an in-place form. What sets or reads the process's state is neither."""
     plain = name.removesuffix("_")
     known = plain in _registered() or name in ("astype", "copy_", "fill_", "promote_types")
-    return known and callable(_function(name)) and not isinstance(_function(name), type)
-
-
-def _function(name):
-    """T.name, or the function of a module of the package that takes arrays alone: moe.grouped_matmul."""
-    return getattr(T, name if name != "moe.grouped_matmul" else "_moe_grouped_matmul", None)
+    fn = getattr(T, name, None)
+    return known and callable(fn) and not isinstance(fn, type)
 
 
 def operator_names():
@@ -281,6 +278,10 @@ def lookup(path):
         if hasattr(math, name) and not name.startswith("_"):
             return getattr(math, name)
         raise unknown(path, dir(math))
+    if where in MODULES:
+        if name not in MODULES[where]:
+            raise unknown(path, MODULES[where], f"; {where} has {', '.join(MODULES[where])} here")
+        return Function(name, where)
     if where and name in NAMESPACES and name in NAMESPACES.get(where, Namespace("")).inner:
         return NAMESPACES[name]
     if where and (name in ("functional", "linalg", "special")):
@@ -291,14 +292,10 @@ def lookup(path):
         return getattr(math, name)
     if name == "newaxis":
         return None
-    if where == "paged":
-        if name not in PAGED:
-            raise unknown(path, [f"paged.{n}" for n in PAGED])
-        return Function(name, where)
     found = getattr(T, name, None)
     if isinstance(found, T.DType):
         return found
-    target = f"moe.{name}" if where == "moe" else RENAMED.get(name, name)
+    target = RENAMED.get(name, name)
     if name in ADAPTED or (where in TORCH and name in OF_TORCH):
         return Function(name, where)
     if is_operator(target):
@@ -311,7 +308,8 @@ def resolvable():
     return operator_names() + list(ADAPTED) + [name for name, target in RENAMED.items() if is_operator(target)]
 
 
-PAGED = ("attention", "mla", "append", "append_", "copy_pages", "copy_pages_")  # of tenor.paged; all but the last two also methods of a plan
+MODULES = {  # of the package, and what text may call of them; all of paged but copy_pages are methods of a plan too
+    "paged": ("attention", "mla", "append", "append_", "copy_pages", "copy_pages_"), "moe": ("grouped_matmul",)}
 
 
 def is_plan(x):
@@ -323,14 +321,14 @@ class Function:
         self.name, self.where = name, where
 
     def resolve(self):
-        if self.where == "paged":
-            from tenor import paged
-            return lambda _, *args, **kwargs: getattr(paged, self.name)(*args, **kwargs)
+        if self.where in MODULES:
+            fn = getattr(importlib.import_module(f"tenor.{self.where}"), self.name)
+            return lambda _, *args, **kwargs: fn(*args, **kwargs)
         if self.where in TORCH and self.name in OF_TORCH:
             return checked(self.name, OF_TORCH[self.name])
         if self.name in ADAPTED:
             return checked(self.name, ADAPTED[self.name])
         if not is_operator(self.name):
             raise unknown(self.name, operator_names())
-        fn = _function(self.name)
+        fn = getattr(T, self.name)
         return lambda _, *args, **kwargs: fn(*args, **kwargs)

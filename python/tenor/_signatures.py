@@ -78,13 +78,9 @@ def misfit(function, args, kwargs):
 
 
 def _called(function):
-    """What people call: moe.route, where the compiled module has _moe_route; paged.HostPlan, where it has _PagedHostPlan.__init__."""
+    """What people call: moe.route, where the compiled module has _moe_route; HostPlan, where it has HostPlan.__init__."""
     name = function.__name__ if function.__name__ != "__init__" else function.__qualname__.split(".")[0]
-    for module in ("moe", "paged"):
-        for prefix in (f"_{module}_", f"_{module.capitalize()}"):
-            if name.startswith(prefix):
-                return f"{module}.{name[len(prefix):]}"
-    return name
+    return re.sub("^_(moe|paged)_", r"\1.", name)
 
 
 def problem(name, signature, args, kwargs):
@@ -160,14 +156,15 @@ def _is_int(value):
 
 
 def _is_number(value):
-    if _is_int(value):
-        return True
+    if isinstance(value, (str, bytes)):
+        return False
     try:
-        return not isinstance(value, (str, bytes)) and float(value) is not None
+        float(value)
     except OverflowError:
         return True
     except Exception:  # of arrays of several elements, each library raises its own
         return False
+    return True
 
 
 _CHECKS = {"int": _is_int, "float": _is_number, "bool": lambda v: isinstance(v, bool), "None": lambda v: v is None,

@@ -11,7 +11,7 @@ def workspace_size(op, *args, **options):
     and where the arguments are not looked at further. On CUDA UnsupportedError for operators that wait for the device, and the operator's own
     errors for arguments that it refuses. ValueError for a name that is no operator's."""
     fn = _function(op) if isinstance(op, str) else None
-    if fn is None or isinstance(fn, type):
+    if fn is None:
         raise _tenor.ValueError(f"workspace_size: no operator is called {op!r}")
     options.pop("workspace", None)
     args, options = [_as_tenor(a) for a in args], {name: _as_tenor(a) for name, a in options.items()}
@@ -39,11 +39,11 @@ def workspace_size(op, *args, **options):
 
 
 def _function(op):
-    """The operator of that name, those of the package's modules (moe.forward) as functions of their object."""
-    found = _tenor
-    for part in op.split("."):
-        found = None if part.startswith("_") else getattr(found, part, None) or (getattr(sys.modules["tenor"], part, None) if found is _tenor else None)
-    return found if callable(found) else None
+    """The operator of that name or its in-place form; those of the package's modules (moe.forward) as functions of their object."""
+    if op.removesuffix("_") not in {known[0] for known in _tenor._operators()}:
+        return None
+    module, _, name = op.rpartition(".")
+    return getattr(sys.modules[f"tenor.{module}"] if module else _tenor, name, None)
 
 
 def _as_tenor(value):

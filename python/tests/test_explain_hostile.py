@@ -88,3 +88,9 @@ def test_little_memory_is_enough():
             "print('done')")
     done = subprocess.run([sys.executable, "-c", code, __file__.rpartition("/")[0]], capture_output=True, text=True, timeout=120)
     assert done.stdout == "done\n", done.stderr[-500:]
+
+
+@pytest.mark.parametrize("text", ["x + paged.pi", "x + moe.inf", "x.to(moe.float)"])
+def test_a_module_of_the_package_has_its_own_names_alone(text):
+    with pytest.raises(tn.ValueError, match="unknown name"):
+        tn.explain(text, x="f32[2]")

@@ -60,3 +60,9 @@ def test_on_a_gpu_it_is_exact(op):
     if size:
         with pytest.raises(tn.ShapeError, match=f"{op}: workspace has {size - 1} bytes"):
             getattr(tn, op)(*args, **options, out=out, workspace=tn.empty(size - 1, dtype="uint8", device="cuda"))
+
+
+@pytest.mark.parametrize("name", ["strategies", "explain", "set_num_threads", "moe.RoutingPlan", "moe", ""])
+def test_a_name_that_is_no_operator_is_refused(name):
+    with pytest.raises(tn.ValueError, match="no operator is called"):
+        tn.workspace_size(name, 3)

@@ -104,6 +104,7 @@ Tensor DispatchedTokens::combine(const Tensor& y, const CombineOptions& options)
   core::StepScope step([&] {
     Step s{kOp, OpClass::kIndex, {y, plan.weights, plan.rows, options.shared}, {out.target()}};
     state_dense_rows(s, "y", y);
+    if (options.shared.defined()) state_dense_rows(s, "shared", options.shared);
     return s;
   });
   if (step.shape_only(out.target())) return out.target();
