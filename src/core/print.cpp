@@ -27,7 +27,7 @@ void append_values(std::string& out, const Tensor& x, int dim, int64_t at, int64
     return;
   }
   const int64_t size = x.shape(dim);
-  const bool shortened = size / 2 > edge || (size > 2 * edge && size % 2 != 0);
+  const bool shortened = size / 2 > edge || (size / 2 == edge && size % 2 != 0);
   out += '[';
   for (int64_t i = 0; i < size; ++i) {
     if (i > 0) out += ", ";

@@ -173,10 +173,11 @@ void busy(const Problem&) {
 }
 std::string only_small(const Problem& p) { return p.size < 10 ? "" : "too large"; }
 
-const Candidate<Problem> kList[] = {{"first", always<Problem>, busy<3000>},
+// Far enough apart that a machine at work elsewhere does not turn them about.
+const Candidate<Problem> kList[] = {{"first", always<Problem>, busy<9000>},
                                     {"small", only_small, busy<100>},
                                     {"coarse", always<Problem>, busy<1>, 1},
-                                    {"second", always<Problem>, busy<1000>},
+                                    {"second", always<Problem>, busy<5000>},
                                     {"reference", always<Problem>, busy<1>, kNeverTuned}};
 
 std::string chosen(const Problem& p, bool may_run = true, const char* strategy = "auto") {

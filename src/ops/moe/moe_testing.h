@@ -30,7 +30,9 @@ class MoeDraw : public Draw {
     if (device_ == kCpu || there.numel() == 0) return there.to(device_);
     int64_t reach = 1;  // gaps included
     for (int d = 0; d < there.ndim(); ++d) reach += (there.shape(d) - 1) * there.stride(d);
-    return there.with_layout({there.offset() + reach}, {1}, 0).to(device_).with_layout(shape, there.strides(), there.offset());
+    return there.with_layout({there.offset() + reach}, {1}, 0)
+        .to(device_)
+        .with_layout(shape, there.strides(), there.offset());
   }
   Tensor normal(const Dims& shape, DType dtype, double scale = 1, bool any = true) {
     std::vector<double> elements = normals(product(shape));
@@ -105,7 +107,8 @@ inline std::vector<double> experts_reference(const SwiGluExperts& e, const Tenso
   };
   for (int64_t n = 0; n < E; ++n)
     for (int64_t r = offsets[n]; r < offsets[n + 1]; ++r) {
-      const auto y = moe::reference::expert(&g[n * I * H], &u[n * I * H], &d[n * I * H], &rows[r * H], I, H, round);
+      const auto y = moe::reference::expert(g.data() + n * I * H, u.data() + n * I * H, d.data() + n * I * H,
+                                            rows.data() + r * H, I, H, round);
       std::copy(y.begin(), y.end(), out.begin() + r * H);
     }
   return out;
