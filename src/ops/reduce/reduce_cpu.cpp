@@ -56,7 +56,7 @@ class Runner {
   }
 
   void run_all() const {
-    const int64_t width = driver_.segment_width(passes_), n = cpu::segments(layout_, width);
+    const int64_t width = driver_.segment_width(passes_, first_.converts), n = cpu::segments(layout_, width);
     const int64_t item = static_cast<int64_t>(item_size(p_.x.dtype()));
     if (enough_segments(n, layout_)) {
       cpu::parallel_for(n, cpu::grain_of(width * layout_.count * item), [&](int64_t begin, int64_t end) {
