@@ -97,8 +97,13 @@ class Runner {
       case Op::kVar:
       case Op::kStd: {
         for (int64_t i = 0; i < s.width; ++i) shift[i] = value[i] / count;
-        driver_.reduce(second_, s, shift, 0, parallel, correction);
-        driver_.reduce(third_, s, shift, 0, parallel, value);
+        if (is_float(p_.x.dtype()) && driver_.dense_rows() && (!parallel || driver_.blocks() == 1)) {
+          const int64_t stride = layout_.inner.in;
+          deviations(p_.x.dtype())(driver_.data(s.in), stride, s.width, layout_.count, shift, correction, value);
+        } else {
+          driver_.reduce(second_, s, shift, 0, parallel, correction);
+          driver_.reduce(third_, s, shift, 0, parallel, value);
+        }
         variances(value, correction, s.width);
         break;
       }

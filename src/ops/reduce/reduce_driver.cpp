@@ -107,7 +107,7 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
                          double power, char* results) const {
   const Kernels& k = *reader.kernels;
   const size_t step = item_size(k.accumulator), item = item_size(reader.dtype);
-  const bool direct = !reader.converts && layout_.reduced.size() == 1 && layout_.reduced[0].in == 1;
+  const bool direct = !reader.converts && dense_rows();
   if (direct) {
     const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
     for (int64_t b = begin; b < end; b += kBlock, results += static_cast<size_t>(s.width) * step)
@@ -116,7 +116,7 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
   }
   const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
   const auto [run, run_step, unused] = layout_.reduced.back();
-  if (is_float(reader.dtype) && !reader.converts && !shifts && run_step == 1 && run % core::kReductionLanes == 0)
+  if (k.runs && !reader.converts && !shifts && run_step == 1 && run % core::kReductionLanes == 0)
     return runs_blocks(reader, s, begin, end, power, results);
   thread_local std::vector<double> memory;
   if (memory.size() < static_cast<size_t>(end - begin)) memory.resize(static_cast<size_t>(end - begin));
@@ -134,17 +134,20 @@ void Driver::runs_blocks(const Reader& reader, const cpu::Segment& s, int64_t be
                          char* results) const {
   const Kernels& k = *reader.kernels;
   const size_t step = item_size(k.accumulator);
-  double lanes[core::kReductionLanes];
-  for (int64_t b = begin; b < end; b += kBlock)
+  thread_local Accumulators accumulators;
+  char* lanes = static_cast<char*>(accumulators.reserve(core::kReductionLanes * s.width));
+  for (int64_t b = begin; b < end; b += kBlock) {
+    const int64_t stop = std::min(b + kBlock, end);
+    k.start(lanes, core::kReductionLanes * s.width);
+    cpu::for_runs(layout_, b, stop, [&](int64_t offset, int64_t, int64_t n) {
+      k.runs(data(s.in + offset), layout_.inner.in, s.width, n, power, lanes);
+    });
     for (int64_t r = 0; r < s.width; ++r, results += step) {
-      const int64_t stop = std::min(b + kBlock, end);
-      k.start(lanes, core::kReductionLanes);
-      cpu::for_runs(layout_, b, stop, [&](int64_t offset, int64_t first, int64_t n) {
-        k.columns(data(s.in + r * layout_.inner.in + offset), 1, n, first - b, 1, nullptr, power, lanes, 1);
-      });
-      k.finish(lanes, stop - b, 1, 1);
-      std::memcpy(results, lanes, step);
+      void* own = lanes + static_cast<size_t>(r * core::kReductionLanes) * step;
+      k.finish(own, stop - b, 1, 1);
+      std::memcpy(results, own, step);
     }
+  }
 }
 
 void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts,

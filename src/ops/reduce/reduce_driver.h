@@ -61,6 +61,8 @@ class Driver {
   void for_column_tiles(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, F&& fn) const;
 
   const char* data(int64_t offset) const { return data_ + offset * item_; }
+  /// Whether an output's elements lie densely, and are read as a row.
+  bool dense_rows() const { return by_rows_ && layout_.reduced.size() == 1 && layout_.reduced[0].in == 1; }
   const cpu::ReducedLayout& layout() const { return layout_; }
   /// Blocks of the order in an output's sequence.
   int64_t blocks() const { return (layout_.count + core::kReductionBlock - 1) / core::kReductionBlock; }

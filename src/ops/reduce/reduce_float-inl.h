@@ -94,6 +94,22 @@ struct FloatKernels {
     }
   }
 
+  static void runs(const void* data, int64_t stride, int64_t outputs, int64_t n, double power, void* lanes) {
+    const D d;
+    constexpr int64_t kVectors = kLanes / static_cast<int64_t>(hn::MaxLanes(D()));
+    const int64_t width = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t r = 0; r < outputs; ++r) {
+      const T* x = static_cast<const T*>(data) + r * stride;
+      C* own = static_cast<C*>(lanes) + r * kLanes;
+      V acc[kVectors];
+      for (int64_t v = 0; v < kVectors; ++v) acc[v] = hn::LoadU(d, own + v * width);
+      for (int64_t i = 0; i < n; i += kLanes)
+        for (int64_t v = 0; v < kVectors; ++v)
+          acc[v] = Combine::combine(d, acc[v], Op::map(d, load(d, x + i + v * width), hn::Zero(d), power));
+      for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(acc[v], d, own + v * width);
+    }
+  }
+
   /// acc[c] takes the elements x[j * stride + c], j < count, in order. `ahead`: where the elements of the next call
   /// lie, for which this one asks: the hardware's prefetchers follow neither several rows nor vectors that cross cache
   /// lines.
@@ -219,8 +235,14 @@ struct FloatKernels {
     return nullptr;
   }
 
-  static constexpr Kernels kTable{
-      sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64, rows, columns, start, finish, combine, short_kernel()};
+  static constexpr Kernels kTable{sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64,
+                                  rows,
+                                  columns,
+                                  start,
+                                  finish,
+                                  combine,
+                                  short_kernel(),
+                                  Op::kShifted ? nullptr : runs};
 };
 
 }  // namespace tenor::reduce::HWY_NAMESPACE
