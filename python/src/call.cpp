@@ -128,7 +128,15 @@ bool read_int(nb::handle x, Int& to) {
   return true;
 }
 
+/// Python's complex numbers, and NumPy's, whose conversion to a float only warns that it drops the imaginary part.
+static bool is_complex(nb::handle x) {
+  if (PyFloat_CheckExact(x.ptr()) || PyLong_CheckExact(x.ptr())) return false;
+  if (PyComplex_Check(x.ptr())) return true;
+  return kind_of(x) == ArrayKind::kNumPy && x.attr("dtype").attr("kind").equal(nb::str("c"));
+}
+
 bool read_real(nb::handle x, double& value) {
+  if (is_complex(x)) return false;
   value = PyFloat_AsDouble(x.ptr());
   if (value != -1 || !PyErr_Occurred()) return true;
   nb::python_error error;

@@ -156,8 +156,8 @@ def _is_int(value):
 
 
 def _is_number(value):
-    if isinstance(value, (str, bytes)):
-        return False
+    if isinstance(value, (str, bytes, complex)) or getattr(getattr(value, "dtype", None), "kind", None) == "c":
+        return False  # float() of NumPy's complex numbers only warns
     try:
         float(value)
     except OverflowError:

@@ -115,3 +115,14 @@ def test_workspace_size_knows_operators_alone():
     for name in ("Tensor", "_operators", "nothing"):
         with pytest.raises(tn.ValueError, match="workspace_size: no operator"):
             tn.workspace_size(name)
+
+
+@pytest.mark.parametrize("value", [np.complex64(1 + 2j), np.complex128(1), np.array(1 + 2j), 1j])
+def test_a_complex_number_is_no_number(value):
+    x = np.ones(3, np.float32)
+    with pytest.raises(tn.DTypeError, match="leaky_relu: negative_slope must be a number, got"):
+        tn.leaky_relu(x, value)
+    with pytest.raises(tn.DTypeError, match="rms_norm: epsilon must be a number, got"):
+        tn.rms_norm(x, x, epsilon=value)
+    with pytest.raises(tn.DTypeError, match="full: fill_value"):
+        tn.full((2,), value)

@@ -27,8 +27,6 @@ Dims broadcast_strides(const Tensor& x, const Dims& shape);
 /// Dense strides of `shape` in the dimension order of `like`'s strides when `like` has that rank and is dense or
 /// permuted dense; row-major otherwise. The contract's "result strides".
 Dims result_strides(const Dims& shape, const Tensor& like);
-/// `dims` of x, those of larger strides in a result of x's shape (result_strides) first.
-Dims in_memory_order(const Tensor& x, Dims dims);
 /// `dims` of x, those of larger strides in a result of x's shape (result_strides) first: the order in which floats
 /// meet.
 Dims in_memory_order(const Tensor& x, Dims dims);

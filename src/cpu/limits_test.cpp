@@ -23,17 +23,6 @@ TEST(Limits, WorkIsCounted) {
   EXPECT_EQ(cpu::amx_products(3), 3 * 4 * 2 * 16 * 16 * 32);
 }
 
-TEST(Limits, ArithmeticIsCounted) {
-  EXPECT_EQ(cpu::multiply_adds64(20), 2 * cpu::multiply_adds64(10));
-  using cpu::Arithmetic;
-  for (const Arithmetic what :
-       {Arithmetic::kExponentials32, Arithmetic::kExponentials64, Arithmetic::kDivisions32, Arithmetic::kDivisions64,
-        Arithmetic::kWidenFloat16, Arithmetic::kWidenBFloat16, Arithmetic::kRoundFloat16, Arithmetic::kRoundBFloat16}) {
-    EXPECT_GT(cpu::run_arithmetic(what, 1), 0);
-    EXPECT_EQ(cpu::run_arithmetic(what, 6), 3 * cpu::run_arithmetic(what, 2));
-  }
-}
-
 TEST(Limits, EveryRateIsKnown) {
   const DeviceLimits l = cpu::measure_limits();
   for (const MemoryRate& m : l.memory) EXPECT_GT(std::min({m.read_bytes, m.copy_bytes, m.turned_bytes}), 1e8) << m.size;

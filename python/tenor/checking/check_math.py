@@ -45,8 +45,12 @@ def asarray_of(f, x):
     return np.asarray(f(x))
 
 
+# Of two operands: the formula, and how many units of the dtype's tolerance.
+PAIRS = {"atan2": (np.arctan2, 2), "pow": (np.power, 10)}
+
+
 def two_operands(tn, draw):
-    name, shape, t = draw.pick(["atan2", "fmod", "pow", "lerp"]), draw.shape(), draw.pick(FLOATS)
+    name, shape, t = draw.pick([*PAIRS, "fmod", "lerp"]), draw.shape(), draw.pick(FLOATS)
     x, y = draw.array(draw.broadcastable(shape), t, special=0), draw.array(draw.broadcastable(shape), t, special=0)
     if name == "lerp":
         w = draw.array(draw.broadcastable(shape), t, special=0, scale=0.5)
@@ -56,8 +60,8 @@ def two_operands(tn, draw):
         x, y = asarray_of(np.round, x), asarray_of(np.round, y)
         return Same(tn.fmod(x, y), np.fmod(wide(x), wide(y)))
     x = asarray_of(np.abs, x) if name == "pow" else x
-    want = np.asarray((np.arctan2 if name == "atan2" else np.power)(wide(x), wide(y))).astype(t)
-    return Same(getattr(tn, name)(x, y), want, (10 if name == "pow" else 2) * tolerance(t))
+    formula, units = PAIRS[name]
+    return Same(getattr(tn, name)(x, y), np.asarray(formula(wide(x), wide(y))).astype(t), units * tolerance(t))
 
 
 def logic(tn, draw):

@@ -10,7 +10,7 @@
 #include "src/core/step.h"
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_cuda.h"
-#include "src/ops/index/index_mask_cuda.h"
+#include "src/ops/index/index_plan.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
 #include "tenor/view.h"
@@ -22,92 +22,17 @@ using core::check_given;
 using core::fail;
 using core::OpClass;
 using core::Step;
+using index::make_plan;
+using index::Plan;
 
 const core::OpRegistration kOps({
     {"index_get", "index", OpClass::kIndex, "x[indices]: index arrays and masks, one a dim"},
     {"index_put", "index", OpClass::kIndex, "x with x[indices] = values, or += values"},
 });
 
-/// What the arrays name, whatever the memory of x.
-struct Plan {
-  Dims before, after;          ///< dims of x in front of and behind the indexed ones, in the result's order
-  Dims indexed;                ///< dims that the arrays index
-  std::vector<Tensor> arrays;  ///< their entries, 0..n-1; on CUDA as they were given
-  std::vector<bool> resolved;  ///< by array: 0..n-1, or -1 for an entry to drop
-  Dims place_shape;            ///< their broadcast shape
-
-  Dims shape_for(const Dims& sizes) const {
-    Dims out;
-    for (int64_t d : before) out.push_back(sizes[d]);
-    for (int64_t n : place_shape) out.push_back(n);
-    for (int64_t d : after) out.push_back(sizes[d]);
-    return out;
-  }
-};
-
 Dims pick(const Dims& from, const Dims& dims) {
   Dims out;
   for (int64_t d : dims) out.push_back(from[d]);
-  return out;
-}
-
-/// Entries as integer arrays or undefined ones, one a dim of x; `resolved` as in Plan.
-struct Arrays {
-  std::vector<Tensor> list;
-  std::vector<bool> resolved;
-
-  void add(const Tensor& entries, bool is_resolved) {
-    list.push_back(entries);
-    resolved.push_back(is_resolved);
-  }
-};
-
-/// The true places of a mask on CUDA without asking how many there are: `count` of them, the rest -1.
-Tensor padded_places(const char* op, const Tensor& mask, int64_t count) {
-  const Tensor places = Tensor::empty({mask.ndim(), count}, int64, mask.device());
-  const int64_t none = -1;
-  core::backend(mask.device()).fill(places, &none);
-  if constexpr (core::kHasCuda) {
-    const Tensor starts = index::device_true_starts(op, mask);
-    index::write_places_on_device(op, mask, starts, places.with_layout({count, mask.ndim()}, {1, count}, 0));
-    if (count != mask.numel()) index::expect_count_on_device({op, "values for a mask"}, starts, count);
-  }
-  return places;
-}
-
-/// Masks as the index arrays of their true places, so that every entry is an integer array or undefined, one a dim.
-/// `writes`: on CUDA how many there are is not asked for; `mask_count` places are taken, or without it as many as the
-/// mask has elements.
-Arrays without_masks(const char* op, const Tensor& x, const std::vector<Tensor>& indices, bool writes,
-                     std::optional<int64_t> mask_count) {
-  Arrays out;
-  size_t covered = 0;
-  for (const Tensor& entry : indices) covered += entry.defined() && entry.dtype() == boolean ? entry.ndim() : 1;
-  if (covered > x.shape().size())
-    fail<IndexError>("{}: too many indices: {} for x of shape {}", op, covered, x.shape());
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const Tensor& entry = indices[i];
-    const std::string name = "indices[" + std::to_string(i) + "]";
-    if (entry.defined()) core::check_same_device(op, {{"x", x}, {name.c_str(), entry}});
-    if (!entry.defined() || entry.dtype() != boolean) {
-      if (entry.defined()) core::check_index_dtype(op, {name.c_str(), entry});
-      out.add(entry, false);
-      continue;
-    }
-    for (int d = 0; d < entry.ndim(); ++d)
-      if (entry.shape(d) != x.shape()[out.list.size() + d])
-        fail<ShapeError>("{}: mask {} has shape {}, which does not fit x of shape {} at dim {}", op, name,
-                         entry.shape(), x.shape(), out.list.size() + d);
-    if (entry.device().type == DeviceType::kMeta)
-      fail<UnsupportedError>("{}: the size of a boolean read depends on data", op);
-    const bool padded = writes && core::on_cuda(entry);
-    if (!padded && core::on_cuda(entry)) core::backend(entry.device()).check_may_wait(op, entry.device());
-    const Tensor where = padded ? padded_places(op, entry, mask_count.value_or(entry.numel()))
-                                : transpose(nonzero(entry), 0, 1);
-    for (int d = 0; d < entry.ndim(); ++d) out.add(select(where, 0, d), padded);
-  }
-  out.list.resize(x.shape().size());
-  out.resolved.resize(x.shape().size());
   return out;
 }
 
@@ -125,28 +50,6 @@ void add_places(const Tensor& entries, const Dims& shape, int64_t stride, int64_
     }
     for (int64_t j = 0; j < last; ++j) offsets[i + j] += from[base + j * step] * stride;
   }
-}
-
-Plan make_plan(const char* op, const Tensor& x, const std::vector<Tensor>& indices, bool writes = false,
-               std::optional<int64_t> mask_count = {}) {
-  const Arrays entries = without_masks(op, x, indices, writes, mask_count);
-  const std::vector<Tensor>& arrays = entries.list;
-  Plan plan;
-  Dims free;
-  for (size_t d = 0; d < arrays.size(); ++d)
-    (arrays[d].defined() ? plan.indexed : free).push_back(static_cast<int64_t>(d));
-  const Dims& indexed = plan.indexed;
-  for (int64_t d : indexed) plan.place_shape = core::broadcast_shapes(op, plan.place_shape, arrays[d].shape());
-  // Neighbours keep their place, others go to the front.
-  const bool adjacent = indexed.empty() || indexed.back() - indexed[0] + 1 == static_cast<int64_t>(indexed.size());
-  for (int64_t d : free) (adjacent && !indexed.empty() && d < indexed[0] ? plan.before : plan.after).push_back(d);
-  for (int64_t d : indexed) {
-    const std::string name = indexed.size() == 1 ? "index" : "index array " + std::to_string(plan.arrays.size());
-    const bool meta = x.device().type == DeviceType::kMeta;
-    plan.resolved.push_back(entries.resolved[d]);
-    plan.arrays.push_back(meta ? arrays[d] : index::checked_indices(op, name.c_str(), arrays[d], x.shape()[d]));
-  }
-  return plan;
 }
 
 /// A move between `x` and `dense`, with the memory that it points into.
@@ -316,17 +219,19 @@ Step step_of(const char* op, const Tensor& x, const Tensor& values, const std::v
 }
 
 /// A write in place, at that many places at most.
-Step put_step(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices, int64_t places, bool adds) {
+Step put_step(const char* op, const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices, int64_t places,
+              bool adds) {
   const Step all = step_of(op, x, values, indices, x);
   return index::write_step(op, all.inputs, x, places, adds);
 }
 
 bool has_mask(const std::vector<Tensor>& indices) {
-  return std::any_of(indices.begin(), indices.end(), [](const Tensor& i) { return i.defined() && i.dtype() == boolean; });
+  return std::any_of(indices.begin(), indices.end(),
+                     [](const Tensor& i) { return i.defined() && i.dtype() == boolean; });
 }
 
-/// x[mask] = values of a traced x: how many places the mask names is not known, x's shape does not depend on it. One value
-/// is checked as at run time, several are not counted.
+/// x[mask] = values of a traced x: how many places the mask names is not known, x's shape does not depend on it. One
+/// value is checked as at run time, several are not counted.
 Tensor put_at_mask(const char* op, const Tensor& x, const std::vector<Tensor>& indices, const Operand& values,
                    const IndexPutOptions& options) {
   size_t dim = 0;
@@ -335,7 +240,8 @@ Tensor put_at_mask(const char* op, const Tensor& x, const std::vector<Tensor>& i
     if (dim + covers > x.shape().size()) fail<IndexError>("{}: too many indices for x of shape {}", op, x.shape());
     for (size_t d = 0; covers > 0 && entry.defined() && entry.dtype() == boolean && d < covers; ++d)
       if (entry.shape()[d] != x.shape()[dim + d])
-        fail<ShapeError>("{}: mask has shape {}, which does not fit x of shape {} at dim {}", op, entry.shape(), x.shape(), dim + d);
+        fail<ShapeError>("{}: mask has shape {}, which does not fit x of shape {} at dim {}", op, entry.shape(),
+                         x.shape(), dim + d);
     dim += covers;
   }
   const Tensor from = values.is_tensor() ? values.tensor() : Tensor::empty({}, x.dtype(), x.device());

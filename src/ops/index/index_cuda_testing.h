@@ -1,24 +1,12 @@
-// What the tests of index operators on CUDA share: small integers of any layout, and parity with the CPU.
+// What the tests of index operators on CUDA share: sizes of any layout, and parity with the CPU.
 #pragma once
 
 #include <functional>
 
 #include "src/cuda/testing.h"
-#include "tenor/index.h"
+#include "src/ops/index/index_testing.h"
 
 namespace tenor::testing {
-
-inline constexpr DType kIndexTypes[] = {int64, int32, int16, int8, uint8, uint16, uint32, uint64};
-inline constexpr DType kMoved[] = {boolean, int8,     uint16,  int32,   int64,
-                                   float16, bfloat16, float32, float64, float8_e4m3fn};
-
-inline Tensor small(Draw& draw, const Dims& shape, DType dtype, int64_t least = 0, int64_t most = 5) {
-  const Tensor x = draw.any_layout(shape, dtype);
-  std::vector<double> v(static_cast<size_t>(product(shape)));
-  for (double& e : v) e = static_cast<double>(least + draw.upto(most - least));
-  assign(x, v);
-  return x;
-}
 
 /// Sizes 1 to most; the last one now and then long enough for whole rows, odd ones included.
 inline Dims shape_of(Draw& draw, int64_t rank, int64_t most) {

@@ -12,7 +12,8 @@
 namespace tenor::index {
 namespace {
 
-constexpr int64_t kPiece = 1024;  // columns summed at a time, on the stack
+constexpr int64_t kPiece = 1024;   // columns summed at a time, on the stack
+constexpr int64_t kFar = 4 << 20;  // bytes of rows that the nearer caches do not hold
 
 bool is_dense(const Dims& shape, const Dims& strides) {
   int64_t step = 1;
@@ -52,6 +53,7 @@ Groups group_by_place(const int64_t* places, int64_t count) {
 struct Adder {
   DType dtype;
   float alpha;
+  bool far;  // rows come from memory, not from a cache
   cpu::Converter widen{dtype, float32}, narrow{float32, dtype};
 
   void add(float* sums, const float* from, int64_t n) const {
@@ -61,20 +63,29 @@ struct Adder {
       for (int64_t j = 0; j < n; ++j) sums[j] += alpha * from[j];
     }
   }
+  /// `after`: the row that follows the last one. Each next row is asked for while one is added: rows come from
+  /// anywhere, so the hardware does not foresee them.
   void operator()(char* table, const char* dense, int64_t stride, const int64_t* first, const int64_t* last,
-                  int64_t n) const {
+                  const char* after, int64_t n) const {
+    const auto next = [&] { return first + 1 != last ? dense + first[1] * stride : after; };
     if (dtype == float32) {
-      for (; first != last; ++first)
+      for (; first != last; ++first) {
+        ask_for(next(), n);
         add(reinterpret_cast<float*>(table), reinterpret_cast<const float*>(dense + *first * stride), n);
+      }
       return;
     }
     float sums[kPiece], from[kPiece];
     widen(table, sums, static_cast<size_t>(n));
     for (; first != last; ++first) {
+      ask_for(next(), n);
       widen(dense + *first * stride, from, static_cast<size_t>(n));
       add(sums, from, n);
     }
     narrow(sums, table, static_cast<size_t>(n));
+  }
+  void ask_for(const char* row, int64_t n) const {
+    for (int64_t at = 0; far && at < n * static_cast<int64_t>(item_size(dtype)); at += 64) __builtin_prefetch(row + at);
   }
 };
 
@@ -88,17 +99,22 @@ bool add_rows_grouped(const RowMove& m, DType dtype, const Scalar& alpha) {
   const Groups groups = group_by_place(m.places, m.count);
   const auto places = static_cast<int64_t>(groups.starts.size()) - 1;
   const int64_t pieces = (columns + kPiece - 1) / kPiece;
-  const Adder add{dtype, static_cast<float>(alpha.as_double())};
+  const Adder add{dtype, static_cast<float>(alpha.as_double()), outer * m.count * columns * item >= kFar};
   const int64_t bytes = 8 * std::min(columns, kPiece) * (m.count / places + 1);
-  cpu::parallel_for(outer * pieces * places, cpu::grain_of(bytes), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
+  const int64_t* end = groups.rows.data() + m.count;
+  cpu::parallel_for(outer * pieces * places, cpu::grain_of(bytes), [&](int64_t begin, int64_t stop) {
+    for (int64_t i = begin; i < stop; ++i) {
       const int64_t c = i % pieces, g = i / pieces % places, o = i / pieces / places;
       const int64_t* rows = groups.rows.data() + groups.starts[static_cast<size_t>(g)];
       const int64_t* past = groups.rows.data() + groups.starts[static_cast<size_t>(g) + 1];
       const int64_t to = offset_at(o, m.outer, m.table_outer) + m.places[*rows] * m.place_stride + c * kPiece;
       const int64_t from = offset_at(o, m.outer, m.dense_outer) + c * kPiece;
+      // This place's next piece, or the next place's first one.
+      const int64_t following = c + 1 < pieces ? *rows : past == end ? *rows : *past;
+      const int64_t at = following * m.dense_stride + (c + 1 < pieces ? from + kPiece : from - c * kPiece);
+      const char* after = static_cast<const char*>(m.dense) + at * item;
       add(static_cast<char*>(m.table) + to * item, static_cast<const char*>(m.dense) + from * item,
-          m.dense_stride * item, rows, past, std::min(kPiece, columns - c * kPiece));
+          m.dense_stride * item, rows, past, after, std::min(kPiece, columns - c * kPiece));
     }
   });
   return true;

@@ -35,6 +35,12 @@ void state_dense_rows(Step& step, const char* name, const Tensor& x) {
         {name, x.numel() * static_cast<int64_t>(item_size(x.dtype())), "a row's elements are read side by side"});
 }
 
+void state_unit_strides(Step& step, const char* name, const Tensor& matrices) {
+  if (matrices.shape(-1) > 1 && matrices.stride(-1) != 1)
+    step.copies.push_back({name, matrices.numel() * static_cast<int64_t>(item_size(matrices.dtype())),
+                           "kernels read matrices with a unit stride along what is summed"});
+}
+
 void dispatch_into(const RoutingPlan::State& plan, const Tensor& x, const Tensor& tokens) {
   if (tokens.numel() == 0) return;
   if constexpr (core::kHasCuda) {

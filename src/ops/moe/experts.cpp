@@ -95,11 +95,9 @@ Step stated(const char* op, const SwiGluExperts& e, const Tensor& x, int64_t row
   step.reads = {-1, used, used, used};
   step.reads.resize(step.inputs.size(), -1);
   state_dense_rows(step, "x", x);
-  for (const auto& [name, w] :
-       {std::pair<const char*, const Tensor&>{"gate", e.gate()}, {"up", e.up()}, {"down", e.down()}})
-    if (w.shape(2) > 1 && w.stride(2) != 1)
-      step.copies.push_back({name, w.numel() * static_cast<int64_t>(item_size(w.dtype())),
-                             "kernels read matrices with a unit stride along what is summed"});
+  state_unit_strides(step, "gate", e.gate());
+  state_unit_strides(step, "up", e.up());
+  state_unit_strides(step, "down", e.down());
   return step;
 }
 
@@ -163,8 +161,10 @@ Tensor forward_with(const Forward& f, int64_t top_k, std::vector<Tensor> read, F
   const ExpertCandidate& taken = core::choose<ExpertRows>(f.op, kCandidates, described, f.strategy);
   if (f.shared.defined()) read.push_back(f.shared);
   core::StepScope step([&] {
-    return stated(f.op, f.experts, f.x, core::count_product(shape[0], top_k), std::move(read), out.target(),
-                  strategy_text(described, taken));
+    core::Step made = stated(f.op, f.experts, f.x, core::count_product(shape[0], top_k), std::move(read), out.target(),
+                             strategy_text(described, taken));
+    if (f.shared.defined()) state_dense_rows(made, "shared", f.shared);
+    return made;
   });
   const RoutingPlan routed = plan();
   if (step.shape_only(out.target())) return out.target();

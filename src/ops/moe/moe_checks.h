@@ -17,6 +17,9 @@ Tensor dense_rows(const Tensor& x);
 /// States the copy that dense_rows() makes, if it makes one.
 void state_dense_rows(core::Step& step, const char* name, const Tensor& x);
 
+/// States the copy of matrices [..,N,K] whose K does not have a unit stride.
+void state_unit_strides(core::Step& step, const char* name, const Tensor& matrices);
+
 /// dispatch and combine on x's device, everything checked; results are contiguous.
 void dispatch_into(const RoutingPlan::State& plan, const Tensor& x, const Tensor& tokens);
 void combine_into(const RoutingPlan::State& plan, const Tensor& y, const Tensor& shared, const Tensor& out);

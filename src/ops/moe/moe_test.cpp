@@ -241,15 +241,17 @@ TEST(Moe, ExpertErrors) {
         moe::grouped_matmul(x, of({2, 3, 4}), offsets({0, 1}));
       },
       grouped + "offsets must have shape (3,), got (2,)");
-  for (const auto& [at, where] : {std::pair<std::vector<double>, std::string>{{1, 1, 2}, "1 at 0"},
-                                  {{0, 3, 2}, "3 at 1"},
-                                  {{0, 2, 1}, "1 at 2"},
-                                  {{0, 1, -1}, "-1 at 2"}})
+  for (const auto& [at, where] :
+       {std::pair<std::vector<double>, std::string>{{1, 1, 2}, "start at 0 and never decrease, got 1 at 0"},
+        {{0, 3, 2}, "start at 0 and never decrease, got 2 at 2"},
+        {{0, 2, 1}, "start at 0 and never decrease, got 1 at 2"},
+        {{0, 1, 3}, "end at 2 at most, got 3"},
+        {{0, 1, -1}, "start at 0 and never decrease, got -1 at 2"}})
     expect_error<ValueError>(
         [&] {
           moe::grouped_matmul(x, of({2, 3, 4}), offsets(at));
         },
-        grouped + "offsets must rise from 0 to at most 2, got " + where);
+        grouped + "offsets must " + where);
   expect_error<DTypeError>(
       [&] {
         moe::grouped_matmul(x, of({2, 3, 4}), of({3}, int16));

@@ -61,7 +61,9 @@ inline std::vector<double> row_of(const std::vector<double>& x, int64_t row, int
 template <class Choice>
 void expect_routes(const RoutingPlan& plan, DType dtype, bool exactly, Choice&& choice, const std::string& what) {
   const std::vector<double> ids = on_host(plan.expert_indices(int32)), weights = on_host(plan.weights());
-  const double relative = dtype == bfloat16 ? 0.005 : dtype == float16 ? 0.0006 : 4e-6;
+  const bool wide = dtype == float64;
+  const double relative = dtype == bfloat16 ? 0.005 : dtype == float16 ? 0.0006 : wide ? 1e-13 : 4e-6;
+  const double absolute = wide ? 1e-16 : 1e-7;
   for (int64_t t = 0; t < plan.tokens(); ++t) {
     const moe::reference::Choice want = choice(t);
     for (int64_t k = 0; k < plan.top_k(); ++k) {
@@ -72,7 +74,7 @@ void expect_routes(const RoutingPlan& plan, DType dtype, bool exactly, Choice&& 
       if (std::isnan(want.weights[k])) {
         ASSERT_TRUE(std::isnan(weight)) << what << " row " << t;
       } else {
-        ASSERT_NEAR(weight, want.weights[k], relative * std::abs(want.weights[k]) + 1e-7)
+        ASSERT_NEAR(weight, want.weights[k], relative * std::abs(want.weights[k]) + absolute)
             << what << " row " << t << " slot " << k;
       }
     }

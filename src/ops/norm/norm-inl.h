@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/cpu/deviations-inl.h"
 #include "src/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,20 +34,13 @@ struct Moments {
 
 template <class T, class C = core::Compute<T>>
 HWY_INLINE Moments<C> row_moments(const T* x, size_t n, double epsilon) {
-  const ComputeTag<T> d;
   const auto itself = [](auto, auto v) HWY_ATTR { return v; };
   const C mean = static_cast<C>(static_cast<double>(reduce_row(x, n, C(0), itself, AddOp())) / static_cast<double>(n));
-  const auto m = hn::Set(d, mean);
-  const auto deviation = [m](auto, auto v) HWY_ATTR { return hn::Sub(v, m); };
-  const C shift =
-      static_cast<C>(static_cast<double>(reduce_row(x, n, C(0), deviation, AddOp())) / static_cast<double>(n));
-  const auto s = hn::Set(d, shift);
-  const auto squared = [m, s](auto, auto v) HWY_ATTR {
-    const auto e = hn::Sub(hn::Sub(v, m), s);
-    return hn::Mul(e, e);
-  };
-  const double sum = static_cast<double>(reduce_row(x, n, C(0), squared, AddOp()));
-  return {mean, shift, inverse_root<C>(sum / static_cast<double>(n), epsilon)};
+  const Deviations<C> sums = row_deviations(x, n, mean);
+  const double count = static_cast<double>(n), rest = static_cast<double>(sums.sum) / count;
+  // The squares are about `mean`: what it left over drops out (Chan, Golub and LeVeque 1983).
+  const double variance = static_cast<double>(sums.squares) / count - rest * rest;
+  return {mean, static_cast<C>(rest), inverse_root<C>(variance < 0 ? 0 : variance, epsilon)};
 }
 
 /// y = (x - mean - shift) * inverse * gamma + beta, where `gamma` and `beta` are callables io, i -> vector. Each step

@@ -16,27 +16,30 @@ using namespace tenor::cpu::HWY_NAMESPACE;
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
+/// The first place where `hit(d, v)` holds, or n: of four vectors at once, then of one.
+template <class T, class Hit>
+HWY_INLINE int64_t find_first(const T* HWY_RESTRICT x, int64_t n, Hit hit) {
+  const ComputeTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto at = [&](int64_t i) HWY_ATTR { return hit(d, load(d, x + i)); };
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes)
+    if (!hn::AllFalse(d, hn::Or(hn::Or(at(i), at(i + lanes)), hn::Or(at(i + 2 * lanes), at(i + 3 * lanes))))) break;
+  for (; i + lanes <= n; i += lanes)
+    if (const intptr_t place = hn::FindFirstTrue(d, at(i)); place >= 0) return i + place;
+  if (i == n) return n;
+  const size_t rest = static_cast<size_t>(n - i);
+  const intptr_t place = hn::FindFirstTrue(d, hn::And(hn::FirstN(d, rest), hit(d, load_n(d, x + i, rest))));
+  return place >= 0 ? i + place : n;
+}
+
 template <class T>
 int64_t find_float(const void* data, int64_t n, const void* value) {
   using C = core::Compute<T>;
-  const ComputeTag<T> d;
   const T* x = static_cast<const T*>(data);
   const C wanted = *static_cast<const C*>(value);
-  const bool nan = std::isnan(wanted);
-  const auto target = hn::Set(d, wanted);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto v = load(d, x + i);
-    const auto hit = nan ? hn::IsNaN(v) : hn::Eq(v, target);
-    const intptr_t at = hn::FindFirstTrue(d, hit);
-    if (at >= 0) return i + at;
-  }
-  for (; i < n; ++i) {
-    const C v = core::widen(x[i]);
-    if (nan ? std::isnan(v) : v == wanted) return i;
-  }
-  return n;
+  if (std::isnan(wanted)) return find_first(x, n, [](auto, auto v) HWY_ATTR { return hn::IsNaN(v); });
+  return find_first(x, n, [wanted](auto d, auto v) HWY_ATTR { return hn::Eq(v, hn::Set(d, wanted)); });
 }
 
 template <class T>

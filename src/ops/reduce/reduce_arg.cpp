@@ -47,7 +47,8 @@ class ArgRunner {
   }
 
   void run_all() const {
-    const int64_t width = driver_.segment_width(1), n = cpu::segments(layout_, width);
+    // Threads share columns, not the blocks of a column, so segments are as narrow as converted ones.
+    const int64_t width = driver_.segment_width(1, true), n = cpu::segments(layout_, width);
     const int64_t item = static_cast<int64_t>(item_size(p_.x.dtype()));
     const bool parallel = driver_.by_rows() && n < 2 * num_threads() && layout_.count >= 2 * kBlock;
     const auto some = [&](int64_t begin, int64_t end) {

@@ -17,6 +17,8 @@ bool enough_segments(int64_t segments, const cpu::ReducedLayout& layout) {
   return segments >= 2 * num_threads() || layout.count < 2 * core::kReductionBlock;
 }
 
+/// The first pass, which for most is the only one. Without a default, so that the compiler tells of a forgotten
+/// operator.
 Pass pass_of(const Problem& p) {
   switch (p.op) {
     case Op::kSum:
@@ -32,7 +34,12 @@ Pass pass_of(const Problem& p) {
     case Op::kAll:
     case Op::kCount:
       return Pass::kCount;
-    default:
+    case Op::kVar:
+    case Op::kStd:
+      return Pass::kSum;  // the mean first
+    case Op::kLogSumExp:
+      return Pass::kMax;
+    case Op::kNorm:
       break;
   }
   if (p.power == 0) return Pass::kCount;
@@ -46,7 +53,7 @@ class Runner {
   explicit Runner(const Problem& p)
       : p_(p), layout_(cpu::make_layout(p.x, core::in_memory_order(p.x, p.dims), p.out)), driver_(p.x, layout_) {
     const bool staged = p.op == Op::kVar || p.op == Op::kStd || p.op == Op::kLogSumExp;
-    first_ = reader(p.op == Op::kLogSumExp ? Pass::kMax : staged ? Pass::kSum : pass_of(p));
+    first_ = reader(pass_of(p));
     if (p.op == Op::kLogSumExp)
       second_ = reader(Pass::kSumExp);
     else if (staged)
@@ -56,7 +63,7 @@ class Runner {
   }
 
   void run_all() const {
-    const int64_t width = driver_.segment_width(passes_), n = cpu::segments(layout_, width);
+    const int64_t width = driver_.segment_width(passes_, first_.converts), n = cpu::segments(layout_, width);
     const int64_t item = static_cast<int64_t>(item_size(p_.x.dtype()));
     if (enough_segments(n, layout_)) {
       cpu::parallel_for(n, cpu::grain_of(width * layout_.count * item), [&](int64_t begin, int64_t end) {
@@ -97,8 +104,13 @@ class Runner {
       case Op::kVar:
       case Op::kStd: {
         for (int64_t i = 0; i < s.width; ++i) shift[i] = value[i] / count;
-        driver_.reduce(second_, s, shift, 0, parallel, correction);
-        driver_.reduce(third_, s, shift, 0, parallel, value);
+        if (is_float(p_.x.dtype()) && driver_.dense_rows() && (!parallel || driver_.blocks() == 1)) {
+          const int64_t stride = layout_.inner.in;
+          deviations(p_.x.dtype())(driver_.data(s.in), stride, s.width, layout_.count, shift, correction, value);
+        } else {
+          driver_.reduce(second_, s, shift, 0, parallel, correction);
+          driver_.reduce(third_, s, shift, 0, parallel, value);
+        }
         variances(value, correction, s.width);
         break;
       }

@@ -6,6 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/reduce/reduce_cpu_shifted.cpp"
 #include "hwy/foreach_target.h"
+#include "src/cpu/deviations-inl.h"
 #include "src/cpu/math-inl.h"
 #include "src/ops/reduce/reduce_float-inl.h"
 
@@ -64,6 +65,32 @@ const Kernels* find(Pass pass) {
   }
 }
 
+/// Both sums of var in one reading.
+template <class T>
+void deviations(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, void* sums, void* squares) {
+  using C = core::Compute<T>;
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* row = static_cast<const T*>(x) + r * stride;
+    const auto found =
+        cpu::HWY_NAMESPACE::row_deviations(row, static_cast<size_t>(n), static_cast<const C*>(shifts)[r]);
+    static_cast<C*>(sums)[r] = found.sum;
+    static_cast<C*>(squares)[r] = found.squares;
+  }
+}
+
+DeviationsFn find_deviations(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return deviations<Float16>;
+    case DType::kBFloat16:
+      return deviations<BFloat16>;
+    case DType::kFloat32:
+      return deviations<float>;
+    default:
+      return deviations<double>;
+  }
+}
+
 const Kernels* find_shifted_kernels(Pass pass, DType dtype) {
   if (dtype == float32) return find<float>(pass);
   return dtype == float64 ? find<double>(pass) : nullptr;
@@ -76,8 +103,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tenor::reduce {
 HWY_EXPORT(find_shifted_kernels);
+HWY_EXPORT(find_deviations);
 const Kernels* shifted_kernels(Pass pass, DType dtype) {
   return HWY_DYNAMIC_DISPATCH(find_shifted_kernels)(pass, dtype);
 }
+DeviationsFn deviations(DType dtype) { return HWY_DYNAMIC_DISPATCH(find_deviations)(dtype); }
 }  // namespace tenor::reduce
 #endif

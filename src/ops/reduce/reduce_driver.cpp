@@ -9,8 +9,8 @@ namespace tenor::reduce {
 namespace {
 
 constexpr int64_t kBlock = core::kReductionBlock;
-constexpr int kGroupLevel = 5;
-constexpr int64_t kGroup = 1 << kGroupLevel;  // blocks computed by one thread in a go
+constexpr int kGroupLevel = 5;                // 2^this blocks are computed by one thread in a go, or fewer
+constexpr int64_t kGroup = 1 << kGroupLevel;  // where there are few
 
 bool has_own_accumulator(Pass pass) { return pass == Pass::kMax || pass == Pass::kMin || pass == Pass::kCount; }
 
@@ -74,7 +74,7 @@ Driver::Driver(const Tensor& x, const cpu::ReducedLayout& layout)
                 layout.inner.in >= run.size;
 }
 
-int64_t Driver::segment_width(int passes) const {
+int64_t Driver::segment_width(int passes, bool converts) const {
   const cpu::ReducedLayout::Dim& inner = layout_.inner;
   const int64_t pieces = 4 * num_threads(), share = (layout_.outers * inner.size + pieces - 1) / pieces;
   if (short_rows_ && passes == 1) return std::min(inner.size, std::clamp<int64_t>(share / 64 * 64, 64, 2048));
@@ -82,9 +82,15 @@ int64_t Driver::segment_width(int passes) const {
     const int64_t resident = (256 << 10) / std::max<int64_t>(layout_.count * item_, 1) + 1;
     return std::min({inner.size, share, passes > 1 ? std::min<int64_t>(resident, 64) : 64});
   }
-  const bool direct = inner.in == 1;
-  const int64_t most = direct && passes == 1 ? 512 : 64;
-  return std::min(inner.size, std::clamp<int64_t>(share * 2 / 64 * 64, 64, most));
+  if (inner.in != 1 || passes > 1) return std::min(inner.size, int64_t{64});
+  const int64_t wide = item_ >= 4 ? 1024 : 512;
+  if (converts) return std::min(inner.size, std::clamp<int64_t>(share * 2 / 64 * 64, 64, 512));
+  // Rows are best read in runs of 4 kilobytes, 16-bit ones, whose accumulators are twice their size, of one. Threads
+  // share the blocks where there are enough, else the columns: two segments a thread, or one where that keeps runs
+  // long.
+  if (blocks() >= 2 * num_threads()) return std::min(inner.size, wide);
+  const int64_t width = share * 2 >= wide / 2 ? share * 2 : std::min(share * 4, wide / 2);
+  return std::min(inner.size, std::clamp<int64_t>(width / 64 * 64, 64, wide));
 }
 
 void Driver::gather_row(const Reader& reader, int64_t in, int64_t begin, int64_t end, void* buffer) const {
@@ -101,7 +107,7 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
                          double power, char* results) const {
   const Kernels& k = *reader.kernels;
   const size_t step = item_size(k.accumulator), item = item_size(reader.dtype);
-  const bool direct = !reader.converts && layout_.reduced.size() == 1 && layout_.reduced[0].in == 1;
+  const bool direct = !reader.converts && dense_rows();
   if (direct) {
     const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
     for (int64_t b = begin; b < end; b += kBlock, results += static_cast<size_t>(s.width) * step)
@@ -110,7 +116,7 @@ void Driver::rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t fi
   }
   const int64_t begin = first * kBlock, end = std::min(last * kBlock, layout_.count);
   const auto [run, run_step, unused] = layout_.reduced.back();
-  if (is_float(reader.dtype) && !reader.converts && !shifts && run_step == 1 && run % core::kReductionLanes == 0)
+  if (k.runs && !reader.converts && !shifts && run_step == 1 && run % core::kReductionLanes == 0)
     return runs_blocks(reader, s, begin, end, power, results);
   thread_local std::vector<double> memory;
   if (memory.size() < static_cast<size_t>(end - begin)) memory.resize(static_cast<size_t>(end - begin));
@@ -128,17 +134,20 @@ void Driver::runs_blocks(const Reader& reader, const cpu::Segment& s, int64_t be
                          char* results) const {
   const Kernels& k = *reader.kernels;
   const size_t step = item_size(k.accumulator);
-  double lanes[core::kReductionLanes];
-  for (int64_t b = begin; b < end; b += kBlock)
+  thread_local Accumulators accumulators;
+  char* lanes = static_cast<char*>(accumulators.reserve(core::kReductionLanes * s.width));
+  for (int64_t b = begin; b < end; b += kBlock) {
+    const int64_t stop = std::min(b + kBlock, end);
+    k.start(lanes, core::kReductionLanes * s.width);
+    cpu::for_runs(layout_, b, stop, [&](int64_t offset, int64_t, int64_t n) {
+      k.runs(data(s.in + offset), layout_.inner.in, s.width, n, power, lanes);
+    });
     for (int64_t r = 0; r < s.width; ++r, results += step) {
-      const int64_t stop = std::min(b + kBlock, end);
-      k.start(lanes, core::kReductionLanes);
-      cpu::for_runs(layout_, b, stop, [&](int64_t offset, int64_t first, int64_t n) {
-        k.columns(data(s.in + r * layout_.inner.in + offset), 1, n, first - b, 1, nullptr, power, lanes, 1);
-      });
-      k.finish(lanes, stop - b, 1, 1);
-      std::memcpy(results, lanes, step);
+      void* own = lanes + static_cast<size_t>(r * core::kReductionLanes) * step;
+      k.finish(own, stop - b, 1, 1);
+      std::memcpy(results, own, step);
     }
+  }
 }
 
 void Driver::columns_block(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, const void* shifts,
@@ -169,32 +178,34 @@ void Driver::reduce_blocks(const Reader& reader, const cpu::Segment& s, int64_t 
 
 void Driver::reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel,
                     void* results) const {
-  const int64_t blocks = (layout_.count + kBlock - 1) / kBlock;
+  const int64_t blocks = this->blocks();
   if (blocks == 0) return reader.kernels->start(results, s.width);
   if (blocks == 1) return reduce_blocks(reader, s, 0, 1, shifts, power, results);
   // Groups of blocks are computed in waves, by all threads or by this one. A whole group meets at once, where it was
   // computed: it is a subtree of the counter's. The groups meet in order.
   const size_t step = static_cast<size_t>(s.width) * item_size(reader.kernels->accumulator);
-  const int64_t wave = parallel ? 128 * kGroup : kGroup;
+  int level = kGroupLevel;
+  while (parallel && level > 0 && blocks >> level < 2 * num_threads()) --level;
+  const int64_t group = int64_t{1} << level, wave = parallel ? 128 * kGroup : kGroup;
   std::vector<char> partial(step * static_cast<size_t>(std::min(wave, blocks)));
   Counter counter(*reader.kernels, s.width);
   for (int64_t start = 0; start < blocks; start += wave) {
-    const int64_t stop = std::min(start + wave, blocks), groups = (stop - start + kGroup - 1) / kGroup;
+    const int64_t stop = std::min(start + wave, blocks), groups = (stop - start + group - 1) / group;
     const auto block = [&](int64_t b) { return partial.data() + static_cast<size_t>(b - start) * step; };
     const auto some = [&](int64_t from, int64_t to) {
-      for (int64_t first = start + from * kGroup; first < start + to * kGroup; first += kGroup) {
-        const int64_t last = std::min(first + kGroup, stop);
+      for (int64_t first = start + from * group; first < start + to * group; first += group) {
+        const int64_t last = std::min(first + group, stop);
         reduce_blocks(reader, s, first, last, shifts, power, block(first));
-        for (int64_t gap = 1; last - first == kGroup && gap < kGroup; gap *= 2)
+        for (int64_t gap = 1; last - first == group && gap < group; gap *= 2)
           for (int64_t b = first; b < last; b += 2 * gap) reader.kernels->combine(block(b), block(b + gap), s.width);
       }
     };
     if (parallel)
-      cpu::parallel_for(groups, cpu::grain_of(kGroup * kBlock * s.width * item_), some);
+      cpu::parallel_for(groups, cpu::grain_of(group * kBlock * s.width * item_), some);
     else
       some(0, groups);
-    for (int64_t b = start; b < stop; b += stop - b >= kGroup ? kGroup : 1)
-      counter.push(block(b), stop - b >= kGroup ? kGroupLevel : 0);
+    for (int64_t b = start; b < stop; b += stop - b >= group ? group : 1)
+      counter.push(block(b), stop - b >= group ? level : 0);
   }
   counter.finish(results);
 }

@@ -4,21 +4,26 @@
 #include <cstring>
 #include <vector>
 
+#include "src/core/reduction_order.h"
 #include "src/cpu/gather.h"
 #include "src/cpu/reduced_layout.h"
 #include "src/ops/reduce/reduce_kernels.h"
 
 namespace tenor::reduce {
 
-/// Memory for accumulators of any type, up to 8 bytes each.
+/// Memory for accumulators of any type, up to 8 bytes each, from a cache line's start: vectors that cross lines cost
+/// twice.
 class Accumulators {
  public:
   void* reserve(int64_t n) {
-    if (bytes_.size() < static_cast<size_t>(n) * 8) bytes_.resize(static_cast<size_t>(n) * 8);
-    return bytes_.data();
+    const size_t bytes = static_cast<size_t>(n) * 8 + kLine;
+    if (bytes_.size() < bytes) bytes_.resize(bytes);
+    const size_t past = reinterpret_cast<uintptr_t>(bytes_.data()) % kLine;
+    return bytes_.data() + (kLine - past) % kLine;
   }
 
  private:
+  static constexpr size_t kLine = 64;
   std::vector<char> bytes_;
 };
 
@@ -39,8 +44,9 @@ class Driver {
 
   /// Whether whole rows of the sequence are read at a time; else tiles of neighbouring outputs.
   bool by_rows() const { return by_rows_; }
-  /// Outputs a segment should hold; passes > 1 keep it small enough to stay in cache between them.
-  int64_t segment_width(int passes) const;
+  /// Outputs a segment should hold; passes > 1 keep it small enough to stay in cache between them, as do tiles that are
+  /// converted.
+  int64_t segment_width(int passes, bool converts) const;
   /// The reduction of every output of a segment, into results (width accumulators of the pass's type).
   void reduce(const Reader& reader, const cpu::Segment& s, const void* shifts, double power, bool parallel,
               void* results) const;
@@ -55,7 +61,11 @@ class Driver {
   void for_column_tiles(const Reader& reader, const cpu::Segment& s, int64_t begin, int64_t end, F&& fn) const;
 
   const char* data(int64_t offset) const { return data_ + offset * item_; }
+  /// Whether an output's elements lie densely, and are read as a row.
+  bool dense_rows() const { return by_rows_ && layout_.reduced.size() == 1 && layout_.reduced[0].in == 1; }
   const cpu::ReducedLayout& layout() const { return layout_; }
+  /// Blocks of the order in an output's sequence.
+  int64_t blocks() const { return (layout_.count + core::kReductionBlock - 1) / core::kReductionBlock; }
 
  private:
   void rows_blocks(const Reader& reader, const cpu::Segment& s, int64_t first, int64_t last, const void* shifts,

@@ -94,9 +94,26 @@ struct FloatKernels {
     }
   }
 
+  static void runs(const void* data, int64_t stride, int64_t outputs, int64_t n, double power, void* lanes) {
+    const D d;
+    constexpr int64_t kVectors = kLanes / static_cast<int64_t>(hn::MaxLanes(D()));
+    const int64_t width = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t r = 0; r < outputs; ++r) {
+      const T* x = static_cast<const T*>(data) + r * stride;
+      C* own = static_cast<C*>(lanes) + r * kLanes;
+      V acc[kVectors];
+      for (int64_t v = 0; v < kVectors; ++v) acc[v] = hn::LoadU(d, own + v * width);
+      for (int64_t i = 0; i < n; i += kLanes)
+        for (int64_t v = 0; v < kVectors; ++v)
+          acc[v] = Combine::combine(d, acc[v], Op::map(d, load(d, x + i + v * width), hn::Zero(d), power));
+      for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(acc[v], d, own + v * width);
+    }
+  }
+
   /// acc[c] takes the elements x[j * stride + c], j < count, in order. `ahead`: where the elements of the next call
   /// lie, for which this one asks: the hardware's prefetchers follow neither several rows nor vectors that cross cache
   /// lines.
+  template <int64_t kCount = 0>
   static void fold(const T* x, int64_t stride, int64_t count, int64_t width, const C* shifts, double power, C* acc,
                    int64_t ahead = 0) {
     const D d;
@@ -106,7 +123,9 @@ struct FloatKernels {
       const V shift = Op::kShifted ? hn::LoadU(d, shifts + c) : hn::Zero(d);
       const V next_shift = Op::kShifted ? hn::LoadU(d, shifts + c + lanes) : hn::Zero(d);
       V a = hn::LoadU(d, acc + c), b = hn::LoadU(d, acc + c + lanes);
-      for (int64_t j = 0; j < count; ++j) {
+      const int64_t n = kCount > 0 ? kCount : count;
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < n; ++j) {
         const char* next = reinterpret_cast<const char*>(x + j * stride + c) + ahead * static_cast<int64_t>(sizeof(T));
         for (size_t at = 0; ahead && at < 2 * hn::Lanes(d) * sizeof(T); at += 64) hwy::Prefetch(next + at);
         a = Combine::combine(d, a, Op::map(d, load(d, x + j * stride + c), shift, power));
@@ -152,7 +171,10 @@ struct FloatKernels {
              kFoldBytes / static_cast<int64_t>(sizeof(T)));
       } else if (groups > 0) {
         for (int64_t l = 0; l < kLanes; ++l)
-          fold(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch, stride);
+          if (sizeof(T) >= 4 && groups == kFold)  // unrolled; 16-bit floats only lose by it
+            fold<kFold>(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch, stride);
+          else
+            fold(x + l * stride, kLanes * stride, groups, width, shift, power, acc + l * pitch, stride);
         taken = groups * kLanes;
       } else {
         fold(x, stride, 1, width, shift, power, acc);
@@ -213,8 +235,14 @@ struct FloatKernels {
     return nullptr;
   }
 
-  static constexpr Kernels kTable{
-      sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64, rows, columns, start, finish, combine, short_kernel()};
+  static constexpr Kernels kTable{sizeof(C) == 4 ? DType::kFloat32 : DType::kFloat64,
+                                  rows,
+                                  columns,
+                                  start,
+                                  finish,
+                                  combine,
+                                  short_kernel(),
+                                  Op::kShifted ? nullptr : runs};
 };
 
 }  // namespace tenor::reduce::HWY_NAMESPACE

@@ -44,11 +44,19 @@ struct Kernels {
   /// As rows, for many rows of 2 to core::kReductionLanes elements, stride >= n, and no shifts; null where no kernel is
   /// made for them.
   void (*short_rows)(const void* x, int64_t stride, int64_t rows, int64_t n, double power, void* results) = nullptr;
+  /// Folds n elements, whole sets of lanes, of each output r from x + r * stride on into its lanes, which lie side by
+  /// side: lanes[r * core::kReductionLanes + l]. Null where no kernel is made for them.
+  void (*runs)(const void* x, int64_t stride, int64_t outputs, int64_t n, double power, void* lanes) = nullptr;
 };
 
 /// The kernels that read x of this dtype as it lies; nullptr where it must be converted to its accumulator's dtype
 /// first.
 const Kernels* kernels(Pass pass, DType dtype);
+
+/// Passes kSumShifted and kSumShiftedSquares of whole dense rows of floats in one reading, with their bits.
+using DeviationsFn = void (*)(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, void* sums,
+                              void* squares);
+DeviationsFn deviations(DType dtype);
 
 /// Kernels of argmax and argmin. `value` is an extreme of the dtype's compute type.
 struct ArgKernels {

@@ -1,6 +1,7 @@
 // Sums follow the published order bit for bit, on every layout, alone, in a batch and on any number of threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
@@ -100,6 +101,28 @@ TEST(Reduce, LongAxesInOneTileAndInOneRow) {
           sequences(flipped, x.ndim() == 2 ? Dims{0, 1} : Dims{0})[0], 0, [](float v) { return v; },
           [](float a, float b) { return a + b; });
       EXPECT_EQ(at(sum(flipped), 0), rounded(all, dtype));
+    }
+}
+
+/// Dense runs of whole sets of lanes, of several outputs side by side: channels of images.
+TEST(Reduce, RunsOfSeveralOutputsFollowTheOrder) {
+  Random random(13);
+  for (DType dtype : kFloats)
+    for (const Dims& shape : {Dims{3, 5, 8, 8}, Dims{70, 3, 32, 2}, Dims{2, 19, 100, 32}, Dims{9, 1, 16, 32}}) {
+      const Tensor x = numbers(shape, dtype, random), shifted = slice(numbers(shape, dtype, random), 1, shape[1] / 2);
+      for (const Tensor& view : {x, shifted}) {
+        const auto rows = sequences(view, {0, 2, 3});
+        const Tensor got = sum(view, {.dim = Dims{0, 2, 3}}), top = amax(view, {.dim = Dims{0, 2, 3}});
+        for (size_t i = 0; i < rows.size(); ++i) {
+          const auto want = [&]<class C>(C) {
+            return in_order<C>(
+                rows[i], 0, [](C v) { return v; }, [](C a, C b) { return a + b; });
+          };
+          const double total = dtype == float64 ? want(0.0) : want(0.0f);
+          EXPECT_EQ(at(got, static_cast<int64_t>(i)), rounded(total, dtype)) << describe(view);
+          EXPECT_EQ(at(top, static_cast<int64_t>(i)), *std::max_element(rows[i].begin(), rows[i].end()));
+        }
+      }
     }
 }
 

@@ -17,7 +17,7 @@ using cpu::Segment;
 constexpr int64_t kTile = 8192;
 /// Elements of a line that are buffered at a time: a part of a block.
 constexpr int64_t kRowPiece = 512;
-/// Rows of a buffer lie this far apart: not a multiple of 4096 bytes, lest they compete for one cache set.
+/// Rows of a buffer lie at most this far apart: not a multiple of 4096 bytes, lest they compete for one cache set.
 constexpr int64_t kRowPitch = kScanBlock + 16;
 
 bool is_extreme(Op op) { return op == Op::kMax || op == Op::kMin; }
@@ -39,7 +39,7 @@ class Runner {
     scatter_ = cpu::Scatter(same_bits(to) ? to : dtype_, to);
     reads_ = from == dtype_;
     writes_ = same_bits(p.out.dtype());
-    if (!is_extreme(p.op)) kernels_ = &kernels(p.op, dtype_);
+    if (!is_extreme(p.op)) kernels_ = p.op == Op::kSum ? &sum_kernels(dtype_) : &kernels(p.op, dtype_);
   }
 
   void run_all() const {
@@ -71,13 +71,16 @@ class Runner {
   bool splits() const { return p_.op == Op::kSum || dtype_ == int64; }
   bool has_blocks() const { return p_.op == Op::kSum && dtype_ != int64; }
 
-  /// 16-bit floats are better transposed, and scanned and rounded by vectors, than scanned one by one.
+  /// Sums are formed by vectors along a row. Where elements are taken one by one, 16-bit floats are better transposed,
+  /// and scanned and rounded by vectors.
   bool takes_rows() const {
-    return layout_.inner.size < kRowLines || (x_step_ < layout_.inner.in && item_size(p_.out.dtype()) != 2);
+    const bool by_vectors = p_.op == Op::kSum || item_size(p_.out.dtype()) != 2;
+    return layout_.inner.size < kRowLines || (x_step_ < layout_.inner.in && by_vectors);
   }
   int64_t row_width() const {
     const int64_t share = (layout_.outputs + num_threads() - 1) / num_threads();
-    return std::min({layout_.inner.size, share, 2 * kRowLines});
+    const int64_t most = std::max(2 * kRowLines, p_.op == Op::kSum ? kTile / n_ : 0);  // short lines are many to a call
+    return std::min({layout_.inner.size, share, most});
   }
   int64_t column_width() const {
     // Wide tiles keep the prefetchers busy; of lines that lie apart, more than these would compete for one cache set.
@@ -93,6 +96,8 @@ class Runner {
     return static_cast<char*>(p_.out.raw()) + offset * static_cast<int64_t>(item_size(p_.out.dtype()));
   }
 
+  /// How far apart rows lie in a buffer.
+  int64_t row_pitch() const { return n_ <= kRowPiece ? n_ : kRowPitch; }
   /// Lines that lie one after another: where the first one's piece is, and how far apart they are.
   struct Lines {
     int64_t in, in_line, out, out_line, count;
@@ -101,31 +106,39 @@ class Runner {
   void row_piece(const Lines& s, int64_t n, void* state, std::vector<char>& buffer, bool writes = true) const {
     const bool read = reads_ && (x_step_ == 1 || n == 1), write = writes && writes_ && (y_step_ == 1 || n == 1);
     char* b = buffer.data();
-    if (!read)
-      for (int64_t l = 0; l < s.count; ++l)
-        gather_(x(s.in + l * s.in_line), {1, n, 0, x_step_}, b + l * kRowPitch * item_);
-    kernels_->rows(read ? x(s.in) : b, read ? s.in_line : kRowPitch, write ? y(s.out) : b,
-                   write ? s.out_line : kRowPitch, n, s.count, state);
-    if (writes && !write)
-      for (int64_t l = 0; l < s.count; ++l)
-        scatter_(b + l * kRowPitch * item_, y(s.out + l * s.out_line), {1, n, 0, y_step_});
+    // Whole short lines are dense rows of the buffer; others, pieces further apart.
+    const int64_t at_once = n == row_pitch() ? s.count : 1;
+    for (int64_t l = 0; !read && l < s.count; l += at_once)
+      gather_(x(s.in + l * s.in_line), {at_once, n, s.in_line, x_step_}, b + l * row_pitch() * item_);
+    kernels_->rows(read ? x(s.in) : b, read ? s.in_line : row_pitch(), write ? y(s.out) : b,
+                   write ? s.out_line : row_pitch(), n, s.count, state);
+    for (int64_t l = 0; writes && !write && l < s.count; l += at_once)
+      scatter_(b + l * row_pitch() * item_, y(s.out + l * s.out_line), {at_once, n, s.out_line, y_step_});
   }
 
+  /// Long sums take one line after another; what takes elements one by one, kRowLines together.
   void row_lines(const Segment& s) const {
-    std::vector<char> state(static_cast<size_t>(2 * s.width * item_)),
-        buffer(static_cast<size_t>(s.width * kRowPitch * item_));
-    kernels_->start(state.data(), s.width);
-    for (int64_t begin = 0; begin < n_; begin += kRowPiece) {
-      if (has_blocks() && begin % kScanBlock == 0) kernels_->next_block(state.data(), s.width);
-      const Lines lines{s.in + begin * x_step_, layout_.inner.in, s.out + begin * y_step_, layout_.inner.out, s.width};
-      row_piece(lines, std::min(kRowPiece, n_ - begin), state.data(), buffer);
+    const bool direct = reads_ && writes_ && x_step_ == 1 && y_step_ == 1;
+    const int64_t piece = direct ? kScanBlock : kRowPiece, together = p_.op == Op::kSum && n_ > piece ? 1 : s.width;
+    std::vector<char> state(static_cast<size_t>(2 * together * item_)),
+        buffer(direct ? 0 : static_cast<size_t>(together * row_pitch() * item_));
+    const int64_t in_line = layout_.inner.in, out_line = layout_.inner.out;
+    for (int64_t l = 0; l < s.width; l += together) {
+      kernels_->start(state.data(), together);
+      for (int64_t begin = 0; begin < n_; begin += piece) {
+        if (has_blocks() && begin % kScanBlock == 0) kernels_->next_block(state.data(), together);
+        row_piece(
+            {s.in + l * in_line + begin * x_step_, in_line, s.out + l * out_line + begin * y_step_, out_line, together},
+            std::min(piece, n_ - begin), state.data(), buffer);
+      }
     }
   }
 
   void column_lines(const Segment& s) const {
     const bool direct = reads_ && writes_ && (s.width == 1 || (layout_.inner.in == 1 && layout_.inner.out == 1));
-    // A piece does not cross a block.
-    const int64_t most = direct ? kScanBlock : std::clamp<int64_t>(kTile / s.width, 1, kScanBlock);
+    // A piece is made of whole groups and does not cross a block.
+    const int64_t groups = std::clamp<int64_t>(kTile / s.width / kScanGroup, 1, kScanBlock / kScanGroup);
+    const int64_t most = direct ? kScanBlock : groups * kScanGroup;
     std::vector<char> state(static_cast<size_t>(2 * s.width * item_)),
         buffer(direct ? 0 : static_cast<size_t>(std::min(most, n_) * s.width * item_));
     kernels_->start(state.data(), s.width);

@@ -14,34 +14,25 @@ using namespace tenor::cpu::HWY_NAMESPACE;
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-// ---- sums and products: plain loops, which vectorise over the lines ----
+// ---- products: plain loops, which vectorise over the lines ----
 
 /// Unsigned, so that integers wrap.
 template <class A>
 using Wrapping = std::conditional_t<std::is_floating_point_v<A>, A, uint64_t>;
 
 template <class A>
-struct Sum {
-  static constexpr A kIdentity = 0;
-  static A combine(A a, A b) { return static_cast<A>(static_cast<Wrapping<A>>(a) + static_cast<Wrapping<A>>(b)); }
-};
-template <class A>
-struct Product {
-  static constexpr A kIdentity = 1;
-  static A combine(A a, A b) { return static_cast<A>(static_cast<Wrapping<A>>(a) * static_cast<Wrapping<A>>(b)); }
-};
+struct Products {
+  static A multiply(A a, A b) { return static_cast<A>(static_cast<Wrapping<A>>(a) * static_cast<Wrapping<A>>(b)); }
 
-template <class A, class Op>
-struct Linear {
   static void start(void* state, int64_t lines) {
-    for (int64_t i = 0; i < 2 * lines; ++i) static_cast<A*>(state)[i] = Op::kIdentity;
+    for (int64_t i = 0; i < 2 * lines; ++i) static_cast<A*>(state)[i] = 1;
   }
 
   static void next_block(void* state, int64_t lines) {
     A *before = static_cast<A*>(state), *local = before + lines;
     for (int64_t l = 0; l < lines; ++l) {
-      before[l] = Op::combine(before[l], local[l]);
-      local[l] = Op::kIdentity;
+      before[l] = multiply(before[l], local[l]);
+      local[l] = 1;
     }
   }
 
@@ -55,9 +46,9 @@ struct Linear {
       A* y = static_cast<A*>(to) + i * y_stride;
 #pragma GCC ivdep
       for (int64_t l = 0; l < lines; ++l) {
-        const A sum = Op::combine(local[l], x[l]);
-        local[l] = sum;
-        y[l] = Op::combine(before[l], sum);
+        const A product = multiply(local[l], x[l]);
+        local[l] = product;
+        y[l] = multiply(before[l], product);
       }
     }
   }
@@ -70,9 +61,9 @@ struct Linear {
       // All loads before all stores: where lines lie a multiple of 4096 bytes apart, a load behind a store of the same
       // low address bits would wait for it.
 #pragma GCC unroll 8
-      for (int64_t l = 0; l < kLines; ++l) running[l] = Op::combine(running[l], x[l * x_stride + i]);
+      for (int64_t l = 0; l < kLines; ++l) running[l] = multiply(running[l], x[l * x_stride + i]);
 #pragma GCC unroll 8
-      for (int64_t l = 0; l < kLines; ++l) y[l * y_stride + i] = Op::combine(b[l], running[l]);
+      for (int64_t l = 0; l < kLines; ++l) y[l * y_stride + i] = multiply(b[l], running[l]);
     }
     for (int64_t l = 0; l < kLines; ++l) local[l] = running[l];
   }
@@ -158,16 +149,11 @@ void extremes(const void* from, void* to, int64_t* places, int64_t n, int64_t li
   }
 }
 
-template <class A>
-const Kernels* linear(Op op) {
-  return op == Op::kSum ? &Linear<A, Sum<A>>::kTable : &Linear<A, Product<A>>::kTable;
-}
-
 const Kernels* find_kernels(Op op, DType dtype) {
   static constexpr Kernels kLog{DType::kFloat64, start_log, nullptr, columns_log, nullptr};
   if (op == Op::kLogSumExp) return &kLog;
-  if (dtype == float32) return linear<float>(op);
-  return dtype == float64 ? linear<double>(op) : linear<int64_t>(op);
+  if (dtype == float32) return &Products<float>::kTable;
+  return dtype == float64 ? &Products<double>::kTable : &Products<int64_t>::kTable;
 }
 
 ExtremeFn find_extreme(bool largest, DType dtype) {

@@ -48,15 +48,30 @@ Tensor any_layout(DType dtype, Random& random, int64_t longest) {
   return x;
 }
 
-/// The order of scan_kernels.h, one element at a time.
+/// Running sums of a group, by halves.
+template <class C>
+std::vector<C> ordered_group(const std::vector<C>& x) {
+  if (x.size() == 1) return x;
+  const auto middle = x.begin() + static_cast<int64_t>(x.size() / 2);
+  std::vector<C> sums = ordered_group(std::vector<C>(x.begin(), middle));
+  const C half = sums.back();
+  for (C v : ordered_group(std::vector<C>(middle, x.end()))) sums.push_back(half + v);
+  return sums;
+}
+
+/// The order of scan_kernels.h, one group at a time.
 template <class C>
 Line ordered_sum(const Line& x) {
   Line out;
   C before = 0, local = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
+  for (size_t i = 0; i < x.size(); i += scan::kScanGroup) {
     if (i % scan::kScanBlock == 0) before = before + local, local = 0;
-    local = local + static_cast<C>(x[i]);
-    out.push_back(static_cast<double>(static_cast<C>(before + local)));
+    std::vector<C> group(scan::kScanGroup, C(0));
+    for (size_t k = 0; k < group.size() && i + k < x.size(); ++k) group[k] = static_cast<C>(x[i + k]);
+    const std::vector<C> sums = ordered_group(group);
+    for (size_t k = 0; k < group.size() && i + k < x.size(); ++k)
+      out.push_back(static_cast<double>(static_cast<C>(before + (local + sums[k]))));
+    local = local + sums.back();
   }
   return out;
 }
