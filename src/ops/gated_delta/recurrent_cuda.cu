@@ -19,7 +19,7 @@ bool has_wide_elements(const Rows& x, size_t item) {
 template <class T, int kKeyDim, bool kByChannel, bool kMany>
 void launch_for(const Problem& problem, const DeviceProblem& p) {
   // On a multiprocessor: more of them are bound by registers, fewer leave the memory idle.
-  constexpr int kBlocks = kKeyDim > 128 ? 3 : kMany || kByChannel || sizeof(T) > 2 ? 6 : 7;
+  constexpr int kBlocks = kKeyDim > 128 ? 3 : kMany || sizeof(T) > 2 ? 6 : 7;
   const int64_t column_blocks = (p.value_dim + kStateColumns - 1) / kStateColumns;
   const unsigned blocks = blocks_of(problem.op, column_blocks, p.value_heads, p.sequences.count);
   const bool wide = has_wide_elements(p.query, sizeof(T)) && has_wide_elements(p.key, sizeof(T)) &&
