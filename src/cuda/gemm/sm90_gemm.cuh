@@ -2,7 +2,8 @@
 // in ascending order, one rounding at the end. Each element's bits depend on its row of A, its column of the product
 // and K alone, never on M, N, the batch or the tile it falls in: the contract of batch invariance.
 //
-// A block computes 128 x kColumns of C: one warpgroup only loads (one thread issues TMA), two compute 64 rows each.
+// A block computes 128 x kColumns of C: one warpgroup only loads (one thread issues TMA), two compute 64 rows each (of
+// grouped products also three).
 // Blocks come in clusters of kClusterM x kClusterN: those beside one another need the same rows of A, those above one
 // another the same columns of B, so each loads its share of them and multicasts it. The grid is persistent; tiles are
 // walked so that neighbours in time share operands in L2.
@@ -21,11 +22,14 @@
 namespace tenor::cuda::gemm {
 
 /// Everything that a kernel is compiled for. kSwiGlu: B is two matrices, gate and up; half of a tile's columns are of
-/// each, and C's are silu(A gate^T) * (A up^T), half as many.
+/// each, and C's are silu(A gate^T) * (A up^T), half as many. kConsumers warpgroups compute 64 rows each; with three, C
+/// may not lie turned.
 template <class T_, int kColumns_, int kClusterM_, int kClusterN_, ptx::TileLayout kLayoutB_, int kRing = 192 << 10,
-          bool kSwiGlu_ = false>
+          bool kSwiGlu_ = false, int kConsumers_ = 2>
 struct GemmConfig {
   using T = T_;
+  static constexpr int kConsumers = kConsumers_, kTileM = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 24, kConsumerRegisters = kConsumers == 2 ? 232 : 160;
   static constexpr bool kSwiGlu = kSwiGlu_;
   static constexpr int kStored = kSwiGlu_ ? kColumns_ / 2 : kColumns_;  ///< columns of C in a tile
   static constexpr int kColumns = kColumns_, kClusterM = kClusterM_, kClusterN = kClusterN_,
@@ -38,14 +42,17 @@ struct GemmConfig {
   static constexpr int kShareA = kTileM / kClusterN, kShareB = (kOuterB ? kTileK : kColumns) / kClusterM;
 };
 
-inline constexpr int kSaveBarrier = kConsumers + 1;  ///< the first of those at which sums are handed on
+template <class Config>
+inline constexpr int kSaveBarrier = Config::kConsumers + 1;  ///< the first of those at which sums are handed on
 
 /// The shared memory of a block. Operand tiles are 1024-byte aligned, as their swizzle asks.
 template <class Config>
 struct alignas(1024) GemmShared {
-  typename Config::T a[Config::kStages][kTileM * kTileK];
+  /// A warpgroup's box of C on its way out.
+  static constexpr int kBoxSize = Config::kConsumers == 2 ? kStaging : 64 * kStoreColumns<Config::kStored>;
+  typename Config::T a[Config::kStages][Config::kTileM * kTileK];
   typename Config::T b[Config::kStages][Config::kColumns * kTileK];
-  typename Config::T c[kConsumers][2][kStaging];  // boxes of each warpgroup on their way out
+  typename Config::T c[Config::kConsumers][2][kBoxSize];
   uint64_t full[Config::kStages], empty[Config::kStages];
 };
 
@@ -74,7 +81,7 @@ struct DenseTiles {
     i -= matrix * tiles;
     const int per_group = kGroup * shape.tiles_n, group = i / per_group, first = group * kGroup;
     const int rows = min(kGroup, shape.tiles_m - first), within = i - group * per_group;
-    return {(first + within % rows) * Config::kClusterM * kTileM,
+    return {(first + within % rows) * Config::kClusterM * Config::kTileM,
             shape.m,
             within / rows,
             {shape.shared_a[0] ? 0 : z, shape.shared_a[1] ? 0 : w},
@@ -163,7 +170,7 @@ __device__ void gemm_produce(GemmShared<Config>& shared, const Tiles& tiles, con
   Piece piece;
   for (int i = 0; tiles.piece(i, piece); ++i) {
     const TilePlace tile = tiles.place(piece.tile);
-    const int y = tile.y + place.m * kTileM + place.n * Config::kShareA,
+    const int y = tile.y + place.m * Config::kTileM + place.n * Config::kShareA,
               x = (tile.column * Config::kClusterN + place.n) * Config::kStored;
     for (int step = piece.first; step < piece.last; ++step) {
       ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
@@ -207,7 +214,7 @@ template <class Config, class Tiles>
 __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, const GemmMaps& maps) {
   const BlockPlace<Config> place;
   const GemmShape& shape = tiles.shape;
-  const int group = threadIdx.x / 128 - 1, steps = steps_of(shape), slot = blockIdx.x * kConsumers + group;
+  const int group = threadIdx.x / 128 - 1, steps = steps_of(shape), slot = blockIdx.x * Config::kConsumers + group;
   Ring<Config::kStages> ring;
   float d[Config::kColumns / 2];
   Piece piece;
@@ -215,7 +222,7 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
     if constexpr (Tiles::kRagged) {
       // Nothing to compute where all of this warpgroup's rows lie past the end: the other has the tensor cores.
       const TilePlace tile = tiles.place(piece.tile);
-      if (tile.y + place.m * kTileM + group * 64 >= tile.last) {
+      if (tile.y + place.m * Config::kTileM + group * 64 >= tile.last) {
         for (int step = piece.first; step < piece.last; ++step) {
           ptx::mbarrier_wait(&shared.full[ring.stage], ring.parity);
           // No product holds the warps together here: one that still stores the tile before must not find that the
@@ -227,7 +234,7 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
         continue;
       }
     }
-    if (piece.first > 0) load_sums(shape.carry, slot - Config::kBlocks * kConsumers, d, group + 1);
+    if (piece.first > 0) load_sums(shape.carry, slot - Config::kBlocks * Config::kConsumers, d, group + 1);
     ptx::wgmma_pin(d);
     const auto step_over = [&](bool first) {
       ptx::mbarrier_wait(&shared.full[ring.stage], ring.parity);
@@ -248,15 +255,15 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
     ptx::wgmma_pin(d);
     release(shared, place, before);
     if (piece.last < steps) {
-      save_sums(shape.carry, slot, d, kSaveBarrier + group);
+      save_sums(shape.carry, slot, d, kSaveBarrier<Config> + group);
       continue;
     }
     const TilePlace tile = tiles.place(piece.tile);
-    const int y = tile.y + place.m * kTileM + group * 64,
+    const int y = tile.y + place.m * Config::kTileM + group * 64,
               x = (tile.column * Config::kClusterN + place.n) * Config::kStored;
     if constexpr (Config::kSwiGlu) fold_swiglu(d);
-    store_tile<typename Config::T, Config::kStored>(shared.c[group], d, shape, maps.c, tile.last, y, x, tile.c.x,
-                                                    tile.c.y, group + 1);
+    store_tile<typename Config::T, Config::kStored, Tiles::kRagged>(shared.c[group], d, shape, maps.c, tile.last, y, x,
+                                                                    tile.c.x, tile.c.y, group + 1);
   }
   if (threadIdx.x % 128 < kTurnedBoxes) ptx::tma_store_wait_read<0>();
 }
@@ -267,7 +274,7 @@ __device__ __forceinline__ void gemm_block(GemmShared<Config>& shared, const Til
   if (threadIdx.x == 0) {
     for (int s = 0; s < Config::kStages; ++s) {
       ptx::mbarrier_init(&shared.full[s], 1);
-      ptx::mbarrier_init(&shared.empty[s], kConsumers * (Config::kClusterM + Config::kClusterN - 1));
+      ptx::mbarrier_init(&shared.empty[s], Config::kConsumers * (Config::kClusterM + Config::kClusterN - 1));
     }
     ptx::mbarrier_init_fence();
     ptx::tma_prefetch_map(&maps.a);
@@ -277,20 +284,20 @@ __device__ __forceinline__ void gemm_block(GemmShared<Config>& shared, const Til
   }
   ptx::cluster_sync();
   if (threadIdx.x < 128) {
-    ptx::registers_decrease<40>();
+    ptx::registers_decrease<Config::kProducerRegisters>();
     const int group = static_cast<int>(threadIdx.x) / 32 - 1;
     if (threadIdx.x == 0) gemm_produce(shared, tiles, maps);
-    if (group >= 0 && group < kConsumers && saves(tiles))
-      publish_sums(tiles.shape.carry, blockIdx.x * kConsumers + group, kSaveBarrier + group);
+    if (group >= 0 && group < Config::kConsumers && saves(tiles))
+      publish_sums(tiles.shape.carry, blockIdx.x * Config::kConsumers + group, kSaveBarrier<Config> + group);
   } else {
-    ptx::registers_increase<232>();
+    ptx::registers_increase<Config::kConsumerRegisters>();
     gemm_consume(shared, tiles, maps);
   }
   ptx::cluster_sync();  // no block leaves while another may still write to its shared memory
 }
 
 template <class Config>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(Config::kThreads, 1)
     sm90_gemm_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                      const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched

@@ -51,7 +51,7 @@ struct GemmGrid {
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {Config::kBlocks, 1, 1};
     config.gridDim = clusters * Config::kBlocks;
-    config.blockDim = kThreads;
+    config.blockDim = Config::kThreads;
     config.dynamicSmemBytes = sizeof(GemmShared<Config>);
     config.stream = stream;
     config.attrs = &cluster;

@@ -12,12 +12,12 @@ namespace tenor::cuda::gemm {
 namespace ptx = tenor::cuda::ptx;
 
 inline constexpr int kTileM = 128, kTileK = 64;
-inline constexpr int kConsumers = 2, kThreads = 128 * (kConsumers + 1);
+inline constexpr int kConsumers = 2;  ///< warpgroups that compute, of most kernels
 
 /// Columns of a box of C that TMA stores: a swizzled line of 128 bytes, or 64.
 template <int kColumns>
 inline constexpr int kStoreColumns = kColumns % 64 == 0 ? 64 : 32;
-inline constexpr int kStaging = 64 * 64;  ///< elements of a warpgroup's box on its way out, at most
+inline constexpr int kStaging = 64 * 64;  ///< elements of a warpgroup's box on its way out, where C may lie turned
 inline constexpr int kTurnedBoxes = 8;    ///< boxes of eight lines in it, and threads that store one each
 
 /// What a launch needs. Tiles count clusters.
@@ -94,10 +94,24 @@ __device__ __forceinline__ void wait_for_staging(bool all, int threads, int barr
   warpgroup_sync(barrier);
 }
 
-/// Rounds 64 x kColumns accumulators, the first of d, to T and stores them through shared memory, two boxes in turn.
-template <class T, int kColumns, int kCount>
-__device__ void store_rounded(T (&staging)[2][kStaging], const float (&d)[kCount], const CUtensorMap& map, int y, int x,
-                              int z, int w, int barrier) {
+/// Rows of a box that has been rounded, below `rows`, to C by threads, 16 bytes at a time: where TMA would write rows
+/// of another group.
+template <class T, int kBox>
+__device__ __forceinline__ void store_box_rows(const T* box, const GemmShape& shape, int rows, int y, int x) {
+  constexpr int kChunks = kBox / 8;
+  for (int i = threadIdx.x % 128; i < rows * kChunks; i += 128) {
+    const int row = i / kChunks, chunk = i % kChunks, swizzle = kBox == 64 ? row & 7 : row >> 1 & 3;
+    if (x + chunk * 8 >= shape.n) continue;
+    *reinterpret_cast<uint4*>(static_cast<T*>(shape.c) + (y + row) * shape.stride_c + x + chunk * 8) =
+        *reinterpret_cast<const uint4*>(box + row * kBox + (chunk ^ swizzle) * 8);
+  }
+}
+
+/// Rounds 64 x kColumns accumulators, the first of d, to T and stores them through shared memory, two boxes in turn; of
+/// kRagged tiles the first `rows` only.
+template <class T, int kColumns, bool kRagged, int kBoxSize, int kCount>
+__device__ void store_rounded(T (&staging)[2][kBoxSize], const float (&d)[kCount], const GemmShape& shape,
+                              const CUtensorMap& map, int rows, int y, int x, int z, int w, int barrier) {
   constexpr int kBox = kStoreColumns<kColumns>, kChunks = kBox / 8;
   const int lane = threadIdx.x % 32, matrix = lane / 8, row = threadIdx.x % 128 / 32 * 16 + (matrix & 1) * 8 + lane % 8;
   const int swizzle = kBox == 64 ? row & 7 : row >> 1 & 3;
@@ -115,9 +129,11 @@ __device__ void store_rounded(T (&staging)[2][kStaging], const float (&d)[kCount
     }
     ptx::fence_async_proxy();
     warpgroup_sync(barrier);
+    const bool whole = !kRagged || rows >= 64;
+    if (!whole) store_box_rows<T, kBox>(staging[box % 2], shape, rows, y, x + box * kBox);
     if (threadIdx.x % 128 == 0) {
-      ptx::tma_store_4d(&map, staging[box % 2], x + box * kBox, y, z, w);
-      ptx::tma_store_commit();
+      if (whole) ptx::tma_store_4d(&map, staging[box % 2], x + box * kBox, y, z, w);
+      ptx::tma_store_commit();  // an empty group too: boxes are waited for by their number
     }
   }
 }
@@ -172,15 +188,17 @@ __device__ void store_elements(const float (&d)[kCount], const GemmShape& shape,
   }
 }
 
-/// Stores a warpgroup's tile, whose first element is (y, x); rows from `last` on are not C's, or another group's.
-template <class T, int kColumns, int kCount>
-__device__ void store_tile(T (&staging)[2][kStaging], float (&d)[kCount], const GemmShape& shape,
+/// Stores a warpgroup's tile, whose first element is (y, x); rows from `last` on are not C's or, of kRagged tiles, may
+/// be another group's.
+template <class T, int kColumns, bool kRagged, int kBoxSize, int kCount>
+__device__ void store_tile(T (&staging)[2][kBoxSize], float (&d)[kCount], const GemmShape& shape,
                            const CUtensorMap& map, int last, int y, int x, int z, int w, int barrier) {
   if (shape.bias) add_bias<T>(d, shape, y, x);
-  const bool tma = shape.tma_store && (last == shape.m || y + 64 <= last);
-  if (tma && shape.turned) return store_turned<T, kColumns>(staging, d, map, y, x, z, w, barrier);
+  if constexpr (kBoxSize == kStaging)
+    if (shape.tma_store && shape.turned) return store_turned<T, kColumns>(staging, d, map, y, x, z, w, barrier);
   if constexpr (kColumns % 32 == 0)
-    if (tma) return store_rounded<T, kColumns>(staging, d, map, y, x, z, w, barrier);
+    if (shape.tma_store)
+      return store_rounded<T, kColumns, kRagged>(staging, d, shape, map, min(last - y, 64), y, x, z, w, barrier);
   store_elements<T, kColumns>(d, shape, last, y, x, z, w);
 }
 

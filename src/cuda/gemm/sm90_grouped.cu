@@ -12,6 +12,9 @@ namespace tenor::cuda::gemm {
 namespace {
 
 constexpr int kMostMean = 32;  // rows of a group, beyond which tiles are faster than one or two passes of few rows
+/// Means beyond which many groups have a second tile of 128 rows, which reads their matrix anew for a few rows more,
+/// and beyond which most have a second one of 192.
+constexpr int kLeastTallMean = 116, kMostTallMean = 176;
 constexpr int kMostWideGroups = 500;  // whose counts the widest tiles leave room for
 constexpr int kMostGroups = 4096;     // whose tiles are counted in shared memory
 
@@ -29,7 +32,7 @@ struct GroupedTiles {
   __device__ __forceinline__ TilePlace place(int tile) const {
     const int group = group_of(starts, offsets.groups, tile / shape.tiles_n), start = starts[group],
               rows = starts[group + 1] - start, within = tile - start * shape.tiles_n;
-    return {offsets.first(group) + within % rows * Config::kClusterM * kTileM,
+    return {offsets.first(group) + within % rows * Config::kClusterM * Config::kTileM,
             offsets.last(group),
             within / rows,
             {0, 0},
@@ -45,14 +48,14 @@ struct GroupedShared {
 };
 
 template <class Config>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(Config::kThreads, 1)
     sm90_grouped_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                         const __grid_constant__ CUtensorMap map_c, const __grid_constant__ CUtensorMap map_up,
                         const __grid_constant__ GemmShape shape, const __grid_constant__ GroupOffsets offsets) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   auto& shared = *reinterpret_cast<GroupedShared<Config>*>(raw);
-  count_tiles(shared.starts, offsets, kTileM * Config::kClusterM);
+  count_tiles(shared.starts, offsets, Config::kTileM * Config::kClusterM);
   gemm_block(shared.gemm, GroupedTiles<Config>{shape, offsets, shared.starts}, {map_a, map_b, map_c, map_up});
 }
 
@@ -83,7 +86,7 @@ cudaError_t launch_rows_of(const GroupedProblem& p, cudaStream_t stream) {
   const GroupOffsets offsets{p.offsets, p.wide_offsets, p.groups, p.m};
   const int counts = (p.groups + 1) * static_cast<int>(sizeof(int)), blocks = multiprocessors();
   RowsShape shape{};
-  shape.out = stores_of(d);
+  shape.out = stores_of(d), shape.one_row = p.one_row;
   shape.matrices = kSwiGlu ? 2 : 1;
   // As many ranges as there would be if as many groups as can be had rows; the device counts them anew.
   const int most = std::min(p.groups, p.m), ranges = most + (p.m - most) / kRows;
@@ -91,13 +94,15 @@ cudaError_t launch_rows_of(const GroupedProblem& p, cudaStream_t stream) {
   // Most groups fit one pass, and their matrices are read once.
   shape.read_once =
       2 * (p.m / p.groups) <= kRows && int64_t{std::min(p.groups, p.m)} * p.n * p.k * 2 * shape.matrices >= kHalfOfL2;
-  const OperandMaps maps(d, p.up, kRows, shape.pass);
+  GemmProblem read = d;
+  if (p.one_row) read.m = 1;
+  const OperandMaps maps(read, p.up, kRows, shape.pass);
   if (!maps.good) return cudaErrorInvalidValue;
   const auto kernel = sm90_grouped_rows_kernel<T, kRows, kSwiGlu>;
   if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRowsBytes);
       e != cudaSuccess)
     return e;
-  kernel<<<blocks, kRowsThreads, ring + counts, stream>>>(maps.a, maps.b, maps.up, shape, offsets, ring);
+  kernel<<<blocks, kRowsThreads, ring + counts, stream>>>(maps.a, maps.b, maps.up, shape, offsets, ring, p.sum);
   return cudaGetLastError();
 }
 
@@ -116,7 +121,7 @@ cudaError_t launch_tiles(const GroupedProblem& p, cudaStream_t stream) {
   shape.tiles_n = (p.n + kStored * Config::kClusterN - 1) / (kStored * Config::kClusterN);
   shape.tma_store =
       !p.float_result && p.n % 8 == 0 && p.stride_c % 8 == 0 && reinterpret_cast<uintptr_t>(p.c) % 16 == 0;
-  const OperandMaps maps(d, p.up, kTileM / Config::kClusterN, kStored / Config::kClusterM);
+  const OperandMaps maps(d, p.up, Config::kTileM / Config::kClusterN, kStored / Config::kClusterM);
   CUtensorMap c{};
   if (!maps.good || (shape.tma_store && !make_map(&c, {p.c, p.m, p.n, p.stride_c, shape.batch, shape.batch_c},
                                                   p.bfloat16, 64, kStoreColumns<kStored>)))
@@ -134,15 +139,22 @@ cudaError_t launch_tiles(const GroupedProblem& p, cudaStream_t stream) {
 }
 
 /// Tiles of two blocks side by side, which share the rows. The widest leave room for the counts of fewer groups.
-template <class T, int kColumns, int kRing>
+template <class T, int kColumns, int kRing, int kConsumers = 2>
 cudaError_t launch_wide(const GroupedProblem& p, cudaStream_t stream) {
   constexpr auto kInner = ptx::TileLayout::kInner;
-  if (p.up) return launch_tiles<GemmConfig<T, kColumns, 1, 2, kInner, kRing, true>>(p, stream);
-  return launch_tiles<GemmConfig<T, kColumns, 1, 2, kInner, kRing>>(p, stream);
+  if (p.up) return launch_tiles<GemmConfig<T, kColumns, 1, 2, kInner, kRing, true, kConsumers>>(p, stream);
+  return launch_tiles<GemmConfig<T, kColumns, 1, 2, kInner, kRing, false, kConsumers>>(p, stream);
+}
+
+/// Tiles of 192 rows, which take most groups of a hundred to two hundred at once and read their matrices once.
+template <class T>
+cudaError_t launch_tall(const GroupedProblem& p, cudaStream_t stream) {
+  return p.up ? launch_wide<T, 192, 192 << 10, 3>(p, stream) : launch_wide<T, 192, 144 << 10, 3>(p, stream);
 }
 
 template <class T>
 cudaError_t launch_plan(const GroupedProblem& p, GroupedPlan plan, cudaStream_t stream) {
+  if (plan == GroupedPlan::kTallTiles) return launch_tall<T>(p, stream);
   if (plan == GroupedPlan::kWideTiles) return launch_wide<T, 256, 192 << 10>(p, stream);
   return launch_wide<T, 192, 176 << 10>(p, stream);
 }
@@ -150,11 +162,17 @@ cudaError_t launch_plan(const GroupedProblem& p, GroupedPlan plan, cudaStream_t 
 /// The fastest measured, by the mean of rows a group.
 GroupedPlan plan_of(const GroupedProblem& p, int mean) {
   if (mean <= kMostMean) return GroupedPlan::kRows;
+  if (mean >= kLeastTallMean && mean <= kMostTallMean && p.groups <= kMostWideGroups) return GroupedPlan::kTallTiles;
   const bool wide = p.groups <= kMostWideGroups && (!p.up || mean <= 80);
   return wide ? GroupedPlan::kWideTiles : GroupedPlan::kTiles;
 }
 
 }  // namespace
+
+bool takes_token_sum(int slots) {
+  const int blocks = multiprocessors();
+  return few_ranges(slots, blocks) && blocks / slots <= kMostArrivals;
+}
 
 std::string sm90_grouped_why_not(const GroupedProblem& p) {
   if (p.m < 1 || p.n < 1 || p.k < 1 || p.groups < 1) return "it has an empty dim";
@@ -169,6 +187,7 @@ std::string sm90_grouped_why_not(const GroupedProblem& p) {
 
 cudaError_t sm90_grouped(const GroupedProblem& p, cudaStream_t stream, GroupedPlan plan) {
   const int mean = (p.m + p.groups - 1) / p.groups;  // rows of a group
+  if (p.one_row || p.sum.out) plan = GroupedPlan::kRows;
   if (plan == GroupedPlan::kAuto) plan = plan_of(p, mean);
   if (plan == GroupedPlan::kRows) return launch_rows(p, std::min(2 * mean, kMostRows), stream);
   return p.bfloat16 ? launch_plan<__nv_bfloat16>(p, plan, stream) : launch_plan<__half>(p, plan, stream);

@@ -1,5 +1,5 @@
 // Grouped products of mixtures of experts: events, L2 flushed before each launch, medians. Tokens are dealt to experts
-// at random. usage: sm90_grouped_bench [EXPERTS [TOKENS]]
+// at random. usage: sm90_grouped_bench [EXPERTS [TOKENS...]]
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -46,8 +46,10 @@ void run(bool swiglu, int experts, int top, int n, int k, const std::vector<int>
     if (swiglu) p.up = b + size_t(experts) * n * k;
     int active = 0;
     for (int e = 0; e < experts; ++e) active += host[e + 1] > host[e];
-    constexpr std::pair<GroupedPlan, const char*> kPlans[] = {
-        {GroupedPlan::kRows, "rows"}, {GroupedPlan::kTiles, "tiles"}, {GroupedPlan::kWideTiles, "wide tiles"}};
+    constexpr std::pair<GroupedPlan, const char*> kPlans[] = {{GroupedPlan::kRows, "rows"},
+                                                              {GroupedPlan::kTiles, "tiles"},
+                                                              {GroupedPlan::kWideTiles, "wide tiles"},
+                                                              {GroupedPlan::kTallTiles, "tall tiles"}};
     for (const auto& [plan, name] : kPlans) {
       if (plan == GroupedPlan::kRows ? t * top > 96 * experts : t * top < 16 * experts) continue;
       std::vector<float> times;
@@ -74,10 +76,12 @@ int main(int count, char** names) {
   void* flush;
   cudaMalloc(&flush, flush_bytes);
   // Experts and tokens of the layers to run; 0: all.
-  const int experts = count > 1 ? std::atoi(names[1]) : 0, only = count > 2 ? std::atoi(names[2]) : 0;
+  const int experts = count > 1 ? std::atoi(names[1]) : 0;
+  std::vector<int> only;
+  for (int i = 2; i < count; ++i) only.push_back(std::atoi(names[i]));
   const auto layer = [&](int e, int top, int hidden, int inner, std::vector<int> tokens) {
     if (experts != 0 && experts != e) return;
-    if (only != 0) tokens = {only};
+    if (!only.empty()) tokens = only;
     run(true, e, top, inner, hidden, tokens, flush, flush_bytes);
     run(false, e, top, hidden, inner, tokens, flush, flush_bytes);
   };

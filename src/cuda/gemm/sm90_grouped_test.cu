@@ -66,7 +66,8 @@ std::vector<T> wanted(const GroupedProblem& p, const std::vector<int64_t>& offse
   return out;
 }
 
-constexpr GroupedPlan kPlans[] = {GroupedPlan::kAuto, GroupedPlan::kRows, GroupedPlan::kTiles, GroupedPlan::kWideTiles};
+constexpr GroupedPlan kPlans[] = {GroupedPlan::kAuto, GroupedPlan::kRows, GroupedPlan::kTiles, GroupedPlan::kWideTiles,
+                                  GroupedPlan::kTallTiles};
 
 /// C by that plan, NaN where nothing is written.
 std::vector<T> result(const GroupedProblem& p, GroupedPlan plan, size_t count) {

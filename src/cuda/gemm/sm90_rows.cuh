@@ -13,6 +13,7 @@
 #include "src/cuda/gemm/sm90_gemm_store.cuh"
 #include "src/cuda/gemm/sm90_groups.cuh"
 #include "src/cuda/gemm/sm90_swiglu.cuh"
+#include "src/cuda/gemm/sm90_token_sum.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
 #include "src/cuda/ptx/wgmma.cuh"
@@ -30,7 +31,8 @@ struct RowsShape {
   int matrices = 1;  ///< 2: gate and up, whose columns go to a warpgroup each; C is silu(A gate^T) * (A up^T)
   int chunks;        ///< of 64 k in a stage
   int stages;
-  bool read_once;  ///< B does not stay in L2
+  bool read_once;        ///< B does not stay in L2
+  bool one_row = false;  ///< A has one row, which is every range's
 };
 
 /// Whether each range has blocks of its own.
@@ -173,7 +175,7 @@ __device__ void rows_produce(const Rows& rows, const RowsPlaces<T, kRows>& place
           else
             ptx::tma_load_4d(to, map, k, pass.first, pass.b.x, pass.b.y, full);
         }
-        ptx::tma_load_4d(places.a(ring.stage, i), &maps.a, k, pass.row, pass.a.x, pass.a.y, full);
+        ptx::tma_load_4d(places.a(ring.stage, i), &maps.a, k, shape.one_row ? 0 : pass.row, pass.a.x, pass.a.y, full);
       }
       ring.advance();
     }
@@ -274,7 +276,8 @@ template <class T, int kRows, bool kSwiGlu>
 __global__ void __launch_bounds__(kRowsThreads, 1)
     sm90_grouped_rows_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                              const __grid_constant__ CUtensorMap map_up, const __grid_constant__ RowsShape shape,
-                             const __grid_constant__ GroupOffsets offsets, int starts_at) {
+                             const __grid_constant__ GroupOffsets offsets, int starts_at,
+                             const __grid_constant__ TokenSum sum) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   __shared__ RowsBarriers barriers;
@@ -287,6 +290,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     rows_block<T, kRows, true>(rows, raw, barriers, maps, &exchange);
   } else {
     rows_block<T, kRows>(rows, raw, barriers, maps);
+    if (sum.out) finish_token<T>(shape.out, sum, starts[offsets.groups]);
   }
 }
 

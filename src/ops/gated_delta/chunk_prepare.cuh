@@ -196,13 +196,12 @@ __device__ __forceinline__ void clear_block(unsigned char* tile, int row, int co
 }
 
 /// The inverse of I + L within diagonal block `warp`, in place, to TF32: a lane solves a column.
-template <int kKeyDim>
-__device__ __forceinline__ void invert_diagonal(PrepareShared<kKeyDim>& shared) {
+__device__ __forceinline__ void invert_diagonal(float (&lower)[kChunk][kPad]) {
   const int column = threadIdx.x % 16, block = threadIdx.x / 32;
   float x[16];
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
-    const float* row = &shared.squares.lower[16 * block + i][16 * block];
+    const float* row = &lower[16 * block + i][16 * block];
     float value[4] = {i == column ? 1.0f : 0.0f, 0, 0, 0};
 #pragma unroll
     for (int j = 0; j < i; j += 4) {
@@ -217,7 +216,7 @@ __device__ __forceinline__ void invert_diagonal(PrepareShared<kKeyDim>& shared) 
   __syncwarp();  // all have read
   if (threadIdx.x % 32 < 16)
 #pragma unroll
-    for (int i = 0; i < 16; ++i) shared.squares.lower[16 * block + i][16 * block + column] = to_tf32(x[i]);
+    for (int i = 0; i < 16; ++i) lower[16 * block + i][16 * block + column] = to_tf32(x[i]);
 }
 
 /// d[16 x 8] += a[16 x 8] * b[8 x 8], all TF32. Columns of a and rows of b are taken in the order 0, 2, 4, 6, 1, 3, 5,
@@ -241,31 +240,31 @@ __device__ __forceinline__ void add_block_product(float (&to)[2][4], const float
 }
 
 /// Column `warp` of blocks of (I + L)^-1, transposed: X_ij^T = -(sum_m X_mj^T L_im^T) X_ii^T; rounded, columns scaled
-/// by beta.
-template <int kKeyDim>
-__device__ __forceinline__ void join_blocks(PrepareShared<kKeyDim>& shared) {
+/// by beta, to `solve`. Steps from `good` on take no part.
+__device__ __forceinline__ void join_blocks(const float (&lower)[kChunk][kPad], unsigned char* solve,
+                                            const float (&betas)[kChunk], int good) {
   const int lane = threadIdx.x % 32, j = threadIdx.x / 32;
-  const auto beta_of = [&](int i) { return i < shared.good ? shared.beta[i] : 0.0f; };
+  const auto beta_of = [&](int i) { return i < good ? betas[i] : 0.0f; };
   const float beta[2] = {beta_of(16 * j + lane / 4), beta_of(16 * j + lane / 4 + 8)};
   float x[4][2][4];
 #pragma unroll
   for (int n = 0; n < 2; ++n)
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      x[0][n][c] = shared.squares.lower[16 * j + 8 * n + lane % 4 * 2 + c % 2][16 * j + lane / 4 + c / 2 * 8];
-  for (int row = 0; row < j; ++row) clear_block(shared.squares.made.solve, row, j);
+      x[0][n][c] = lower[16 * j + 8 * n + lane % 4 * 2 + c % 2][16 * j + lane / 4 + c / 2 * 8];
+  for (int row = 0; row < j; ++row) clear_block(solve, row, j);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {  // block row j + i
     if (j + i >= 4) continue;
     if (i > 0) {
       float sum[2][4] = {};
 #pragma unroll
-      for (int m = 0; m < i; ++m) add_block_product(sum, x[m], &shared.squares.lower[16 * (j + i)][16 * (j + m)]);
+      for (int m = 0; m < i; ++m) add_block_product(sum, x[m], &lower[16 * (j + i)][16 * (j + m)]);
 #pragma unroll
       for (int n = 0; n < 2; ++n)
 #pragma unroll
         for (int c = 0; c < 4; ++c) sum[n][c] = to_tf32(-sum[n][c]), x[i][n][c] = 0;
-      add_block_product(x[i], sum, &shared.squares.lower[16 * (j + i)][16 * (j + i)]);
+      add_block_product(x[i], sum, &lower[16 * (j + i)][16 * (j + i)]);
     }
     float scaled[2][4];
 #pragma unroll
@@ -274,20 +273,20 @@ __device__ __forceinline__ void join_blocks(PrepareShared<kKeyDim>& shared) {
       for (int c = 0; c < 4; ++c) scaled[n][c] = x[i][n][c] * beta[c / 2], x[i][n][c] = to_tf32(x[i][n][c]);
     TurnedBlock block;
     block.round(scaled[0], scaled[1]);
-    block.store(shared.squares.made.solve, 16 * (j + i), 2 * j);
+    block.store(solve, 16 * (j + i), 2 * j);
   }
 }
 
-/// Blocks: value heads fastest, then slots of chunks.
+/// Blocks: value heads fastest, then slots of the slice's chunks.
 template <int kKeyDim>
 __global__ void __launch_bounds__(kPrepareThreads, 5)
     prepare_kernel(const __grid_constant__ DeviceProblem p, const __grid_constant__ ChunkMaps maps,
-                   ChunkFactors* factors) {
+                   ChunkFactors* factors, ChunkSlice slice) {
   extern __shared__ __align__(1024) unsigned char prepare_memory[];
   auto& shared = *reinterpret_cast<PrepareShared<kKeyDim>*>(prepare_memory);
   ptx::launch_dependents();
   const int64_t head = blockIdx.x % static_cast<unsigned>(p.value_heads),
-                slot = blockIdx.x / static_cast<unsigned>(p.value_heads);
+                slot = slice.slot(blockIdx.x / static_cast<unsigned>(p.value_heads));
   const int64_t n = sequence_of(p.sequences, slot);
   const DeviceSequence s(p.sequences, n);
   const int64_t step = (slot - first_slot(p.sequences, n)) * kChunk;
@@ -331,15 +330,16 @@ __global__ void __launch_bounds__(kPrepareThreads, 5)
     if (i > warp) clear_block(made.attend, warp, i);
   }
   __syncwarp();
-  invert_diagonal(shared);
+  invert_diagonal(shared.squares.lower);
   __syncthreads();
-  join_blocks(shared);
+  join_blocks(shared.squares.lower, made.solve, shared.beta, shared.good);
   ptx::fence_async_proxy();
   __syncthreads();
   if (threadIdx.x != 0) return;
   ptx::bulk_store(factors + slot * p.value_heads + head, &made, sizeof(made));
   ptx::tma_store_commit();
   ptx::tma_store_wait_read<0>();
+  if (slice.first > 0 && blockIdx.x + 1 == gridDim.x) ptx::wait_for_previous();
 }
 
 }  // namespace tenor::delta

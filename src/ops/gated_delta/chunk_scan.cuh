@@ -59,8 +59,9 @@ __device__ __forceinline__ void round_state(const float (&state)[kTiles][4], uin
   }
 }
 
-/// x[:, i] = V^T[:, i] - weights[i] x[:, i], V's columns being this warp's.
-__device__ __forceinline__ void subtract_from_value(Steps& x, const float* weights, const unsigned char* value) {
+/// x[:, i] = V^T[:, i] - weight(i) x[:, i], V's columns being this warp's; weight(i) is that of steps i and i + 1.
+template <class F>
+__device__ __forceinline__ void subtract_from_value(Steps& x, F&& weight, const unsigned char* value) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
   for (int n = 0; n < kChunk / 8; n += 2) {
@@ -69,7 +70,7 @@ __device__ __forceinline__ void subtract_from_value(Steps& x, const float* weigh
         v, ptx::shared_address(value) + tile_offset(8 * n + lane % 8 + lane / 16 * 8, 2 * warp + lane / 8 % 2));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 w = *reinterpret_cast<const float2*>(weights + 8 * (n + i / 2) + lane % 4 * 2);
+      const float2 w = weight(8 * (n + i / 2) + lane % 4 * 2);
       float* to = &x[n + i / 2][i % 2 * 2];
       to[0] = fmaf(-w.x, to[0], __uint_as_float(v[i] << 16));
       to[1] = fmaf(-w.y, to[1], __uint_as_float(v[i] & 0xffff0000u));
@@ -97,16 +98,48 @@ __device__ __forceinline__ void write_state(const float (&state)[kKeyDim / 8][4]
       to[(8 * n + lane % 4 * 2 + c % 2) * x.row + (lane / 4 + c / 2 * 8) * x.column] = state[n][c];
 }
 
+/// What K S is weighed by at steps i and i + 1: nothing where the keys come decayed.
+template <class Config>
+__device__ __forceinline__ float2 key_weight(const typename Config::Stage& stage, int i) {
+  if constexpr (Config::kByChannel)
+    return make_float2(1, 1);
+  else
+    return *reinterpret_cast<const float2*>(&stage.factors.weights[0][i]);
+}
+
+/// state *= the decay of stage i's chunk.
+template <class Config>
+__device__ __forceinline__ void decay_state(float (&state)[Config::kKeyDim / 8][4],
+                                            const typename Config::Shared& shared, int i) {
+#pragma unroll
+  for (int n = 0; n < Config::kKeyDim / 8; ++n) {
+    float decay[2];
+    if constexpr (Config::kByChannel) {
+      const float2 two = *reinterpret_cast<const float2*>(&shared.decays[i][8 * n + threadIdx.x % 4 * 2]);
+      decay[0] = two.x, decay[1] = two.y;
+    } else {
+      decay[0] = decay[1] = shared.stages[i].factors.weights[3][0];
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) state[n][j] *= decay[j % 2];
+  }
+}
+
 /// A computing warpgroup's pass over a sequence.
 template <class Config>
-__device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, const DeviceProblem& p,
-                                            const ScanTask& t) {
+__device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, const DeviceProblem& p, const ScanTask& t,
+                                            const ChunkSlice& slice) {
   const int group = threadIdx.x / 128;
   const int64_t column = t.first + 16 * (threadIdx.x / 32);
   float state[Config::kKeyDim / 8][4];
-  read_state<Config::kKeyDim>(
-      state, p.first,
-      starts_from_state(p.sequences, t.n) ? state_of(p.first, t.place, t.head) + column * p.first.column : nullptr);
+  // A later slice goes on from what the one before has left in the result.
+  const bool goes_on = slice.first > 0;
+  const States& first = goes_on ? p.last : p.first;
+  if (goes_on) ptx::wait_for_previous();
+  read_state<Config::kKeyDim>(state, first,
+                              goes_on || starts_from_state(p.sequences, t.n)
+                                  ? state_of(first, t.place, t.head) + column * first.column
+                                  : nullptr);
   Steps output, work;
   StepFactor rest, fine, late;  // a factor and what rounding left of it; N for the state
   int first_bad[2];             // of chunk c, where has_bad
@@ -118,7 +151,7 @@ __device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, con
     for (int n = 0; n < kChunk / 16; ++n) given[n].round(output[2 * n], output[2 * n + 1]);
   };
   const auto give_output = [&](int64_t c) {
-    if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(&shared.empty[c % Config::kStages]);
+    ptx::mbarrier_arrive(&shared.empty[c % Config::kStages]);  // every thread: no product tells that others have read
     const int buffer = static_cast<int>(c % Config::kOutputs);
     if (c >= Config::kOutputs) ptx::mbarrier_wait(&shared.output_empty[group][buffer], (c / Config::kOutputs - 1) & 1);
 #pragma unroll
@@ -145,28 +178,28 @@ __device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, con
     if (c > 0) give_output(c - 1);
     ptx::wgmma_wait<1>();
     ptx::wgmma_pin(reinterpret_cast<Flat<32>>(work));
-    subtract_from_value(work, stage.factors.weights[0], stage.value[group]);
+    subtract_from_value(
+        work, [&](int i) { return key_weight<Config>(stage, i); }, stage.value[group]);
     round_steps(work, rest);
     round_rest(work, rest, fine);
     ptx::wgmma_fence();
     multiply_square(work, fine, stage.factors.solve, false);
     multiply_square(work, rest, stage.factors.solve, true);
-    const float decay = stage.factors.weights[3][0];
-#pragma unroll
-    for (int i = 0; i < Config::kKeyDim / 8; ++i)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) state[i][j] *= decay;
+    decay_state<Config>(state, shared, static_cast<int>(c % Config::kStages));
     ptx::wgmma_wait<2>();
     ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
-    weigh_steps(output, stage.factors.weights[1]);
+    if constexpr (!Config::kByChannel) weigh_steps(output, stage.factors.weights[1]);
     ptx::wgmma_wait<0>();
     ptx::wgmma_pin(reinterpret_cast<Flat<32>>(work));
     // A step of R that is no number has made every element of its column one: zeros times it.
     has_bad = __any_sync(~0u, !(work[0][0] * 0.0f == 0.0f) || !(work[0][2] * 0.0f == 0.0f));
     if (has_bad) mend(work, rest, fine, stage.factors.solve, first_bad);
-    round_weighed_steps(work, stage.factors.weights[2], late);
+    if constexpr (Config::kByChannel)
+      round_steps(work, late);
+    else
+      round_weighed_steps(work, stage.factors.weights[2], late);
     ptx::wgmma_fence();
-    update_state<Config>(state, late, stage.key);
+    update_state<Config>(state, late, stage.update());
     round_steps(work, rest);
     round_rest(work, rest, fine);
     ptx::wgmma_fence();
@@ -188,7 +221,7 @@ __device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, con
 template <class Config>
 __device__ __forceinline__ void init_scan(typename Config::Shared& shared) {
   for (int i = 0; i < Config::kStages; ++i)
-    ptx::mbarrier_init(&shared.full[i], 1), ptx::mbarrier_init(&shared.empty[i], Config::kGroups);
+    ptx::mbarrier_init(&shared.full[i], 1), ptx::mbarrier_init(&shared.empty[i], 128 * Config::kGroups);
   for (int g = 0; g < Config::kGroups; ++g)
     for (int i = 0; i < Config::kOutputs; ++i)
       ptx::mbarrier_init(&shared.output_full[g][i], 4), ptx::mbarrier_init(&shared.output_empty[g][i], 1);
@@ -199,16 +232,20 @@ __device__ __forceinline__ void init_scan(typename Config::Shared& shared) {
 /// Blocks: column blocks fastest, then value heads, then sequences. Dynamic shared memory: Config::Shared.
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, 1)
-    scan_kernel(const __grid_constant__ DeviceProblem p, const ChunkFactors* factors,
-                const __grid_constant__ ChunkMaps maps, unsigned column_blocks) {
+    scan_kernel(const __grid_constant__ DeviceProblem p, const typename Config::Factors* factors,
+                const __grid_constant__ ChunkMaps maps, unsigned column_blocks, ChunkSlice slice) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char scan_memory[];
   auto& shared = *reinterpret_cast<typename Config::Shared*>(scan_memory);
   const unsigned rest = blockIdx.x / column_blocks;
   const int64_t n = rest / static_cast<unsigned>(p.value_heads);
   ScanTask t{DeviceSequence(p.sequences, n), n, place_of(p.sequences, n), rest % static_cast<unsigned>(p.value_heads)};
-  if (t.place < 0) return;
-  t.slot = first_slot(p.sequences, n), t.chunks = (t.s.length + kChunk - 1) / kChunk;
+  if (!slice.is_last()) ptx::launch_dependents();
+  if (t.place < 0) return ptx::wait_for_previous();
+  t.slot = first_slot(p.sequences, n) + slice.first;
+  t.s.begin += int64_t{slice.first} * kChunk, t.s.length -= int64_t{slice.first} * kChunk;
+  if (!slice.is_last()) t.s.length = min(t.s.length, int64_t{slice.count} * kChunk);
+  t.chunks = (t.s.length + kChunk - 1) / kChunk;
   t.first = int64_t{blockIdx.x % column_blocks} * Config::kColumns;
   if (threadIdx.x == 0) {
     init_scan<Config>(shared);
@@ -223,7 +260,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     if (warp >= 1 && warp <= Config::kGroups) store_outputs<Config>(shared, p, maps, t, warp - 1);
   } else {
     ptx::registers_increase<232>();
-    scan_chunks<Config>(shared, p, t);
+    scan_chunks<Config>(shared, p, t, slice);
   }
 }
 

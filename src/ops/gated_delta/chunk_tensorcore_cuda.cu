@@ -18,33 +18,77 @@ void make_map(CUtensorMap& map, const char* op, const Tensor& x) {
   if (!cuda::make_line_map(&map, as, {{kChunk, 1}})) cuda::check(cudaErrorInvalidValue, op);
 }
 
+struct Launch {
+  const char* op;
+  const DeviceProblem& p;
+  const ChunkMaps& maps;
+  void* factors;  // null: no sequence has a step
+  Device device;
+};
+
 template <int kKeyDim>
-void launch_prepare(const char* op, const DeviceProblem& p, const ChunkMaps& maps, ChunkFactors* factors,
-                    Device device) {
-  const unsigned blocks = blocks_of(op, 1, p.value_heads, chunk_slots(p.sequences));
-  cuda::launch(op, prepare_kernel<kKeyDim>, {dim3(blocks), dim3(kPrepareThreads), sizeof(PrepareShared<kKeyDim>)},
-               device, p, maps, factors);
+void launch_prepare(const Launch& l, const ChunkSlice& slice) {
+  const DeviceProblem& p = l.p;
+  const unsigned blocks = blocks_of(l.op, 1, p.value_heads, chunk_slots(p.sequences) / slice.each * slice.count);
+  const bool early = slice.first > 0;  // beside the second kernel of the slice before
+  if (p.by_channel)
+    cuda::launch(l.op, prepare_channels_kernel<kKeyDim>,
+                 {dim3(blocks), dim3(kChannelThreads), sizeof(ChannelShared<kKeyDim>), 1, early}, l.device, p, l.maps,
+                 static_cast<ChannelFactors<kKeyDim>*>(l.factors), slice);
+  else
+    cuda::launch(l.op, prepare_kernel<kKeyDim>,
+                 {dim3(blocks), dim3(kPrepareThreads), sizeof(PrepareShared<kKeyDim>), 1, early}, l.device, p, l.maps,
+                 static_cast<ChunkFactors*>(l.factors), slice);
 }
 
 template <class Config>
-void launch_scan(const char* op, const DeviceProblem& p, const ChunkMaps& maps, const ChunkFactors* factors,
-                 Device device) {
-  const int64_t column_blocks = p.value_dim / Config::kColumns;
-  const unsigned blocks = blocks_of(op, column_blocks, p.value_heads, p.sequences.count);
-  cuda::launch(op, scan_kernel<Config>,
-               {dim3(blocks), dim3(Config::kThreads), sizeof(typename Config::Shared), 1, factors != nullptr}, device,
-               p, factors, maps, static_cast<unsigned>(column_blocks));
+unsigned scan_blocks(const Launch& l) {
+  return blocks_of(l.op, l.p.value_dim / Config::kColumns, l.p.value_heads, l.p.sequences.count);
+}
+
+template <class Config>
+void launch_scan(const Launch& l, const ChunkSlice& slice) {
+  cuda::launch(
+      l.op, scan_kernel<Config>,
+      {dim3(scan_blocks<Config>(l)), dim3(Config::kThreads), sizeof(typename Config::Shared), 1, l.factors != nullptr},
+      l.device, l.p, static_cast<const typename Config::Factors*>(l.factors), l.maps,
+      static_cast<unsigned>(l.p.value_dim / Config::kColumns), slice);
+}
+
+/// In slices where the second kernel leaves a third of the multiprocessors to the first one of the next. Not a bit
+/// depends on it.
+template <class Config>
+void launch_kernels(const Launch& l) {
+  const int64_t slots = chunk_slots(l.p.sequences);
+  const bool packed = l.p.sequences.starts.data;
+  const auto each = static_cast<unsigned>(packed ? slots : slots / std::max<int64_t>(l.p.sequences.count, 1));
+  if (!l.factors || packed || 3 * int64_t{scan_blocks<Config>(l)} > 2 * cuda::multiprocessors(l.device)) {
+    if (l.factors) launch_prepare<Config::kKeyDim>(l, {0, each, each});
+    return launch_scan<Config>(l, {0, each, each});
+  }
+  constexpr unsigned kLeast = 256, kSlices = 4;  // chunks of a slice, and slices; more of them cost more than they hide
+  const unsigned count = std::max(kLeast, (each + kSlices - 1) / kSlices);
+  for (unsigned first = 0; first < each; first += count) {
+    const ChunkSlice slice{first, std::min(count, each - first), each};
+    launch_prepare<Config::kKeyDim>(l, slice);
+    launch_scan<Config>(l, slice);
+  }
 }
 
 /// Two warpgroups a block share a sequence's copies where there are more columns than multiprocessors. Not a bit
 /// depends on it.
 template <int kKeyDim>
-void launch_both(const char* op, const DeviceProblem& p, const ChunkMaps& maps, ChunkFactors* factors, Device device) {
-  if (factors) launch_prepare<kKeyDim>(op, p, maps, factors, device);
-  const int64_t groups = p.value_dim / 64 * p.value_heads * p.sequences.count;
-  if (p.value_dim % 128 == 0 && groups > cuda::multiprocessors(device))
-    return launch_scan<Scan<kKeyDim, 2>>(op, p, maps, factors, device);
-  launch_scan<Scan<kKeyDim, 1>>(op, p, maps, factors, device);
+void launch_both(const Launch& l) {
+  if (l.p.by_channel) return launch_kernels<ChannelScan<kKeyDim>>(l);
+  const int64_t groups = l.p.value_dim / 64 * l.p.value_heads * l.p.sequences.count;
+  if (l.p.value_dim % 128 == 0 && groups > cuda::multiprocessors(l.device)) return launch_kernels<Scan<kKeyDim, 2>>(l);
+  launch_kernels<Scan<kKeyDim, 1>>(l);
+}
+
+/// Of what the first kernel makes for a chunk and head.
+int64_t factor_bytes(const DeviceProblem& p) {
+  if (!p.by_channel) return sizeof(ChunkFactors);
+  return p.key_dim == 128 ? sizeof(ChannelFactors<128>) : sizeof(ChannelFactors<64>);
 }
 
 }  // namespace
@@ -62,18 +106,13 @@ void launch_tensorcore(const Problem& problem, const DeviceProblem& given) {
   Tensor memory;
   ChunkMaps maps{};
   if (items > 0 && problem.steps > 0) {
-    memory = Tensor::empty({items * static_cast<int64_t>(sizeof(ChunkFactors))}, uint8, device);
+    memory = Tensor::empty({core::count_product(items, factor_bytes(p))}, uint8, device);
     make_map(maps.query, problem.op, query), make_map(maps.key, problem.op, key);
     make_map(maps.value, problem.op, value), make_map(maps.output, problem.op, output);
   }
-  auto* factors = memory.defined() ? reinterpret_cast<ChunkFactors*>(memory.raw()) : nullptr;
-  if (p.value_heads > 0 && p.sequences.count > 0) {
-    if (p.key_dim == 128) {
-      launch_both<128>(problem.op, p, maps, factors, device);
-    } else {
-      launch_both<64>(problem.op, p, maps, factors, device);
-    }
-  }
+  void* factors = memory.defined() ? memory.raw() : nullptr;
+  const Launch launch{problem.op, p, maps, factors, device};
+  if (p.value_heads > 0 && p.sequences.count > 0) p.key_dim == 128 ? launch_both<128>(launch) : launch_both<64>(launch);
   if (output.raw() != problem.output.raw()) core::copy_into(output, problem.output);
 }
 

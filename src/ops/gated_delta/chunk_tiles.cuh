@@ -48,6 +48,16 @@ __device__ __forceinline__ int64_t sequence_of(const DeviceSequences& s, int64_t
   return low;
 }
 
+/// Chunks [first, first + count) of the `each` of every sequence, which the kernels are launched for. Packed sequences
+/// count as one, and are launched for whole. Slices follow one another on a stream, each first kernel beside the second
+/// one of the slice before: that kernel lets it start, and its own last block ends after it, so that whoever waits for
+/// a first kernel has waited for all before it.
+struct ChunkSlice {
+  unsigned first, count, each;
+  __device__ __forceinline__ int64_t slot(int64_t i) const { return i / count * each + first + i % count; }
+  __device__ __forceinline__ bool is_last() const { return first + count == each; }
+};
+
 /// Byte offset of 16-byte piece `piece` of row `row` in a tile of rows of 128 bytes, as TMA swizzles it: pieces of
 /// eight rows in one column lie in different banks.
 __device__ __forceinline__ uint32_t tile_offset(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }

@@ -1,13 +1,15 @@
 // What the second kernel's other warps do: one brings chunks by TMA, others take outputs away.
 #pragma once
 
-#include "src/ops/gated_delta/chunk_tiles.cuh"
+#include "src/ops/gated_delta/chunk_channels.cuh"
 
 namespace tenor::delta {
 
 template <int kKeyDim_, int kGroups_>
 struct Scan {
+  static constexpr bool kByChannel = false;
   static constexpr int kKeyDim = kKeyDim_, kGroups = kGroups_;  // warpgroups that compute, 64 columns each
+  using Factors = ChunkFactors;
   static constexpr int kColumns = 64 * kGroups, kThreads = 128 * (kGroups + 1), kStages = 3;
   static constexpr int kHalves = kKeyDim / 64;           // tiles of 64 key channels
   static constexpr int kOutputs = kGroups == 1 ? 2 : 1;  // tiles a group's outputs pass through
@@ -15,12 +17,39 @@ struct Scan {
     alignas(1024) unsigned char key[kHalves][kSquareBytes];
     unsigned char query[kHalves][kSquareBytes], value[kGroups][kSquareBytes];
     ChunkFactors factors;
+    __device__ const auto& update() const { return key; }
   };
   static constexpr int kStageBytes = (2 * kHalves + kGroups) * kSquareBytes + sizeof(ChunkFactors);
   struct Shared {
     Stage stages[kStages];
     alignas(1024) unsigned char output[kGroups][kOutputs][kSquareBytes];  // [64 steps][64 columns]
     uint64_t full[kStages], empty[kStages], tail, output_full[kGroups][kOutputs], output_empty[kGroups][kOutputs];
+  };
+};
+
+/// With decays by channel: keys and queries come decayed, with the factors.
+template <int kKeyDim_>
+struct ChannelScan {
+  static constexpr bool kByChannel = true;
+  static constexpr int kKeyDim = kKeyDim_, kGroups = 1, kColumns = 64, kThreads = 256, kStages = 3, kOutputs = 1;
+  static constexpr int kHalves = kKeyDim / 64;
+  using Factors = ChannelFactors<kKeyDim>;
+  struct Squares {
+    unsigned char attend[kSquareBytes], solve[kSquareBytes];
+  };
+  struct Stage {
+    alignas(1024) unsigned char key[kHalves][kSquareBytes];
+    unsigned char query[kHalves][kSquareBytes], updates[kHalves][kSquareBytes];
+    Squares factors;  ///< up to here as Factors has them
+    unsigned char value[1][kSquareBytes];
+    __device__ const auto& update() const { return updates; }
+  };
+  static constexpr int kStageBytes = Factors::kTileBytes + kSquareBytes + sizeof(Factors::decay);
+  struct Shared {
+    Stage stages[kStages];
+    alignas(1024) unsigned char output[1][kOutputs][kSquareBytes];  // [64 steps][64 columns]
+    alignas(16) float decays[kStages][kKeyDim];
+    uint64_t full[kStages], empty[kStages], tail, output_full[1][kOutputs], output_empty[1][kOutputs];
   };
 };
 
@@ -37,17 +66,38 @@ __device__ void clear_tail(typename Config::Stage& stage, int valid) {
     for (int at = threadIdx.x % 32; at < (kChunk - valid) * 8; at += 32)
       *reinterpret_cast<uint4*>(tile + valid * 128 + at * 16) = make_uint4(0, 0, 0, 0);
   };
-  for (auto& tile : stage.key) clear(tile);
-  for (auto& tile : stage.query) clear(tile);
+  if constexpr (!Config::kByChannel) {  // else the first kernel has done it
+    for (auto& tile : stage.key) clear(tile);
+    for (auto& tile : stage.query) clear(tile);
+  }
   for (auto& tile : stage.value) clear(tile);
   ptx::fence_async_proxy();
   __syncwarp();
 }
 
+/// A stage's keys and queries from `step` on, and the chunk's factors.
+template <class Config>
+__device__ __forceinline__ void load_factors(typename Config::Shared& shared, int i, const ChunkMaps& maps,
+                                             const typename Config::Factors* factors, int step, int head, int batch,
+                                             uint64_t* barrier) {
+  auto& stage = shared.stages[i];
+  if constexpr (Config::kByChannel) {
+    ptx::bulk_load(&stage, factors, Config::Factors::kTileBytes, barrier);
+    ptx::bulk_load(shared.decays[i], factors->decay, sizeof(factors->decay), barrier);
+  } else {
+#pragma unroll
+    for (int h = 0; h < Config::kHalves; ++h) {
+      ptx::tma_load_4d(stage.key[h], &maps.key, 64 * h, step, head, batch, barrier);
+      ptx::tma_load_4d(stage.query[h], &maps.query, 64 * h, step, head, batch, barrier);
+    }
+    ptx::bulk_load(&stage.factors, factors, sizeof(ChunkFactors), barrier);
+  }
+}
+
 /// The loading warp.
 template <class Config>
-__device__ void load_chunks(typename Config::Shared& shared, const DeviceProblem& p, const ChunkFactors* factors,
-                            const ChunkMaps& maps, const ScanTask& t) {
+__device__ void load_chunks(typename Config::Shared& shared, const DeviceProblem& p,
+                            const typename Config::Factors* factors, const ChunkMaps& maps, const ScanTask& t) {
   const bool speaks = threadIdx.x % 32 == 0;
   ptx::wait_for_previous();  // for what the first kernel makes
   const int head = static_cast<int>(t.head / p.group), value_head = static_cast<int>(t.head),
@@ -62,16 +112,11 @@ __device__ void load_chunks(typename Config::Shared& shared, const DeviceProblem
     uint64_t* barrier = cut ? &shared.tail : &shared.full[i];
     if (speaks) {
       ptx::mbarrier_arrive_expect(barrier, Config::kStageBytes);
-#pragma unroll
-      for (int h = 0; h < Config::kHalves; ++h) {
-        ptx::tma_load_4d(stage.key[h], &maps.key, 64 * h, step, head, batch, barrier);
-        ptx::tma_load_4d(stage.query[h], &maps.query, 64 * h, step, head, batch, barrier);
-      }
+      load_factors<Config>(shared, i, maps, factors + at, step, head, batch, barrier);
 #pragma unroll
       for (int g = 0; g < Config::kGroups; ++g)
         ptx::tma_load_4d(stage.value[g], &maps.value, static_cast<int>(t.first) + 64 * g, step, value_head, batch,
                          barrier);
-      ptx::bulk_load(&stage.factors, factors + at, sizeof(ChunkFactors), barrier);
     }
     __syncwarp();
     if (!cut) continue;

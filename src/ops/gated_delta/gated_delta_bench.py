@@ -1,10 +1,11 @@
-"""The gated delta rule's cases for tenor.bench. The peer is flash-linear-attention where it is installed."""
+"""The gated delta rule's cases for tenor.bench. The peer on CUDA is flash-linear-attention where it is installed (its fla-core and
+einops are enough), on the CPU what transformers does with PyTorch alone."""
 import importlib.util
 
 from tenor._bench_data import bytes_of, normal
 
 
-FLA = importlib.util.find_spec("fla") is not None
+FLA, TRANSFORMERS = (importlib.util.find_spec(name) is not None for name in ("fla", "transformers"))
 
 
 def operands(dtype, b, h, t, k, v):
@@ -21,11 +22,19 @@ def rule(tn, fn, q, k, v, beta, g, *state):
     return fn(*(tn.swapdims(x, 1, 2) for x in (q, k, v, beta, g)), *state)
 
 
-def fla(name, device):
-    def run(torch, q, k, v, beta, g, state):
+def peer(name, device):
+    """The function of that name of fla, or the one of transformers that stands in for it."""
+    def fla(torch, q, k, v, beta, g, state):
         from fla.ops import gated_delta_rule
         return getattr(gated_delta_rule, name)(q, k, v, g, beta=beta, scale=q.shape[-1] ** -0.5, initial_state=state, output_final_state=True)
-    return run if device and FLA else None
+
+    def transformers(torch, q, k, v, beta, g, state):
+        from transformers.models.qwen3_next import modeling_qwen3_next as model
+        return getattr(model, "torch_" + name.replace("fused_", ""))(q, k, v, g=g, beta=beta, initial_state=state, output_final_state=True)
+
+    if device:
+        return fla if FLA else None
+    return transformers if TRANSFORMERS else None
 
 
 def chunk_case(b, h, t, dtype="bfloat16", device=None):
@@ -33,7 +42,7 @@ def chunk_case(b, h, t, dtype="bfloat16", device=None):
     target = f"gated_delta_chunk/B{b}-T{t}-H{h}-K128-V128-bf16"
     case = dict(target=target if device else None, op="chunk_gated_delta_rule", case=f"B{b} H{h} T{t} K128 V128", dtype=dtype,
                 make=operands(dtype, b, h, t, 128, 128), run=lambda tn, *x: rule(tn, tn.chunk_gated_delta_rule, *x),
-                peer=fla("chunk_gated_delta_rule", device), bytes=bytes_of(dtype, shape, shape, shape, shape), flops=7 * b * h * t * 128 * 128)
+                peer=peer("chunk_gated_delta_rule", device), bytes=bytes_of(dtype, shape, shape, shape, shape), flops=7 * b * h * t * 128 * 128)
     return dict(case, device=device) if device else case
 
 
@@ -42,7 +51,7 @@ def decode_case(b, h, steps=1, dtype="bfloat16", device=None):
     case = dict(target=f"gated_delta_decode/B{b}-H{h}-K128-V128" if device and steps == 1 else None, op="gated_delta_rule",
                 case=f"B{b} H{h} T{steps} K128 V128", dtype=dtype, make=operands(dtype, b, h, steps, 128, 128),
                 run=lambda tn, *x: rule(tn, tn.gated_delta_rule, *x),
-                peer=fla("fused_recurrent_gated_delta_rule", device), bytes=2 * bytes_of("float32", state), flops=0)
+                peer=peer("fused_recurrent_gated_delta_rule", device), bytes=2 * bytes_of("float32", state), flops=0)
     return dict(case, device=device) if device else case
 
 

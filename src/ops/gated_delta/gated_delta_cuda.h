@@ -20,7 +20,6 @@ inline std::string tensorcore_why_not(const Problem& p) {
   if (core::runs_on(p.device) != DeviceType::kCuda) return "needs a CUDA device";
   if (core::device_traits(p.device).capability != 90) return "needs a GPU of compute capability 9.0";
   if (p.query.dtype() != bfloat16) return "takes bfloat16";
-  if (p.by_channel()) return "takes one decay a step";
   if (p.chunk != 64) return "takes chunks of 64 steps";
   if (p.key_dim != 128 && p.key_dim != 64) return "takes keys of 64 or 128";
   if (p.value_dim % 64 != 0 || p.value_dim == 0) return "takes values of a multiple of 64";

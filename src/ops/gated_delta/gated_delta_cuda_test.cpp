@@ -74,7 +74,8 @@ TEST_F(GatedDeltaCuda, TheSizesOfFastKernels) {
   for (DType dtype : {bfloat16, float16, float32})
     for (int64_t K : {64, 128, 256})
       for (int64_t steps : {1, 5, 64, 130, 200}) {
-        const DeltaShape s{2, 1, 2, steps, K, K == 64 ? 64 : 128, K == 256 || steps == 5, steps % 2 == 1};
+        const bool by_channel = K == 256 || steps == 5 || steps == 200;
+        const DeltaShape s{2, 1, 2, steps, K, K == 64 ? 64 : 128, by_channel, steps % 2 == 1};
         DeltaCase c = random_delta(draw, s, dtype);
         c.options.initial_state = draw.dense({2, 2, K, s.value_dim}, float32);
         c.options.qk_normalize = steps == 130;
@@ -84,36 +85,42 @@ TEST_F(GatedDeltaCuda, TheSizesOfFastKernels) {
 
 TEST_F(GatedDeltaCuda, PackedSequencesAndPools) {
   Draw draw(3);
-  for (DType dtype : {bfloat16, float32})
-    for (int64_t K : {24, 128}) {
-      DeltaCase c = random_delta(draw, {1, 2, 2, 300, K, 64}, dtype);
-      c.options.cu_seqlens = list({0, 0, 17, 17, 18, 183, 283, 283}, K == 24 ? int32 : int64);  // ends below T
-      c.options.initial_state = draw.dense({7, 4, K, 64}, float32);
-      check(draw, c, "packed", {0, 16, 64});
-      for (int64_t chunk : {0, 64}) {
-        const GatedDeltaResult got = run_delta(moved(c), chunk);
-        for (int64_t empty : {0, 2, 6})
-          EXPECT_TRUE(same_bits(on_cpu(select(got.final_state, 0, empty)), select(c.options.initial_state, 0, empty)));
-      }
-      const Tensor pool = draw.dense({9, 4, K, 64}, float32);
-      c.options.initial_state = {}, c.options.state = pool;
-      c.options.state_indices = list({8, 1, -1, 0, 5, 3, 2}, int32);
-      c.options.has_initial_state = list({1, 0, 1, 1, 1, 1, 0}, boolean);
-      const auto want = delta_wanted(c);
-      const int64_t n = 4 * K * 64;
-      for (int64_t chunk : {0, 16, 64}) {
-        const DeltaCase gpu = moved(c);
-        const GatedDeltaResult got = run_delta(gpu, chunk);
-        EXPECT_LE(relative_error(values(on_cpu(got.output)), want.output), delta_tolerance(dtype, chunk == 64));
-        const Tensor after = on_cpu(gpu.options.state);
-        for (const auto& [slot, sequence] : {std::pair{8, 0}, {1, 1}, {0, 3}, {5, 4}, {3, 5}, {2, 6}})
-          EXPECT_LE(relative_error(values(select(after, 0, slot)), {want.final_state.begin() + sequence * n,
-                                                                    want.final_state.begin() + (sequence + 1) * n}),
-                    state_tolerance(c, chunk))
-              << slot;
-        for (int64_t slot : {4, 6, 7}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
-      }
+  struct Variant {
+    DType dtype;
+    int64_t key_dim;
+    bool by_channel;
+  };
+  for (const auto& [dtype, K, by_channel] :
+       {Variant{bfloat16, 24, false}, Variant{bfloat16, 128, false}, Variant{bfloat16, 128, true},
+        Variant{bfloat16, 64, true}, Variant{float32, 24, false}, Variant{float32, 128, true}}) {
+    DeltaCase c = random_delta(draw, {1, 2, 2, 300, K, 64, by_channel}, dtype);
+    c.options.cu_seqlens = list({0, 0, 17, 17, 18, 183, 283, 283}, K == 24 ? int32 : int64);  // ends below T
+    c.options.initial_state = draw.dense({7, 4, K, 64}, float32);
+    check(draw, c, "packed", {0, 16, 64});
+    for (int64_t chunk : {0, 64}) {
+      const GatedDeltaResult got = run_delta(moved(c), chunk);
+      for (int64_t empty : {0, 2, 6})
+        EXPECT_TRUE(same_bits(on_cpu(select(got.final_state, 0, empty)), select(c.options.initial_state, 0, empty)));
     }
+    const Tensor pool = draw.dense({9, 4, K, 64}, float32);
+    c.options.initial_state = {}, c.options.state = pool;
+    c.options.state_indices = list({8, 1, -1, 0, 5, 3, 2}, int32);
+    c.options.has_initial_state = list({1, 0, 1, 1, 1, 1, 0}, boolean);
+    const auto want = delta_wanted(c);
+    const int64_t n = 4 * K * 64;
+    for (int64_t chunk : {0, 16, 64}) {
+      const DeltaCase gpu = moved(c);
+      const GatedDeltaResult got = run_delta(gpu, chunk);
+      EXPECT_LE(relative_error(values(on_cpu(got.output)), want.output), delta_tolerance(dtype, chunk == 64));
+      const Tensor after = on_cpu(gpu.options.state);
+      for (const auto& [slot, sequence] : {std::pair{8, 0}, {1, 1}, {0, 3}, {5, 4}, {3, 5}, {2, 6}})
+        EXPECT_LE(relative_error(values(select(after, 0, slot)), {want.final_state.begin() + sequence * n,
+                                                                  want.final_state.begin() + (sequence + 1) * n}),
+                  state_tolerance(c, chunk))
+            << slot;
+      for (int64_t slot : {4, 6, 7}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+    }
+  }
 }
 
 TEST_F(GatedDeltaCuda, RowsAloneAgainAndInOtherCompany) {

@@ -4,23 +4,36 @@
 namespace tenor::delta {
 namespace {
 
-constexpr int kColumns = 32;  // of a block: the least that keeps a state's rows in whole lines
-
 /// Whether states are read by sixteen bytes.
 bool has_wide_rows(const States& x) {
   return !x.data || (x.column == 1 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.row % 4 == 0 &&
                      x.head % 4 == 0 && x.place % 4 == 0);
 }
 
+/// Whether vectors of x's rows are read: elements side by side, everything a multiple of sixteen bytes apart.
+bool has_wide_elements(const Rows& x, size_t item) {
+  return x.dim == 1 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.batch * item % 16 == 0 &&
+         x.head * item % 16 == 0 && x.step * item % 16 == 0;
+}
+
+template <class T, int kKeyDim, bool kByChannel, bool kMany>
+void launch_for(const Problem& problem, const DeviceProblem& p) {
+  // On a multiprocessor: more of them are bound by registers, fewer leave the memory idle.
+  constexpr int kBlocks = kKeyDim > 128 ? 3 : kMany || sizeof(T) > 2 ? 6 : 7;
+  const int64_t column_blocks = (p.value_dim + kStateColumns - 1) / kStateColumns;
+  const unsigned blocks = blocks_of(problem.op, column_blocks, p.value_heads, p.sequences.count);
+  const bool wide = has_wide_elements(p.query, sizeof(T)) && has_wide_elements(p.key, sizeof(T)) &&
+                    has_wide_elements(p.value, sizeof(T)) && (!kByChannel || has_wide_elements(p.decay, sizeof(float)));
+  if (blocks > 0)
+    cuda::launch(problem.op, recurrent_kernel<T, kKeyDim, kByChannel, kMany, kBlocks>,
+                 {dim3(blocks), dim3(kRecurrentThreads)}, problem.output.device(), p,
+                 static_cast<unsigned>(column_blocks), wide);
+}
+
 template <class T, int kKeyDim, bool kByChannel>
 void launch_for(const Problem& problem, const DeviceProblem& p) {
-  constexpr int kBlocks = kKeyDim <= 128 ? 8 : 4;  // on a multiprocessor
-  const int64_t column_blocks = (p.value_dim + kColumns - 1) / kColumns;
-  const unsigned blocks = blocks_of(problem.op, column_blocks, p.value_heads, p.sequences.count);
-  if (blocks > 0)
-    cuda::launch(problem.op, recurrent_kernel<T, kKeyDim, kColumns, kByChannel, kBlocks>,
-                 {dim3(blocks), dim3(kRowGroups * kColumns / kFour)}, problem.output.device(), p,
-                 static_cast<unsigned>(column_blocks));
+  return p.sequences.steps > 1 ? launch_for<T, kKeyDim, kByChannel, true>(problem, p)
+                               : launch_for<T, kKeyDim, kByChannel, false>(problem, p);
 }
 
 template <class T, int kKeyDim>

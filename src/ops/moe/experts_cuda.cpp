@@ -70,6 +70,35 @@ void experts_tensorcore(const moe::ExpertRows& p) {
   grouped_tensorcore(p.op, {act, p.down, p.offsets, p.y, none});
 }
 
+bool experts_one_token(const moe::ExpertRows& p, const moe::RoutingPlan::State& plan, const Tensor& shared,
+                       const Tensor& out) {
+  if (!plan.arrivals.defined() || p.gate.numel() == 0) return false;
+  const DeviceGuard guard(p.device);
+  const DType dtype = p.x.dtype(), weights = plan.weights.dtype();
+  const auto slots = static_cast<int>(plan.ids.shape(1));
+  const Tensor act = Tensor::empty({slots, p.gate.shape(1)}, dtype, p.device), none{};
+  gemm::GroupedProblem first = problem_of({p.x, p.gate, p.offsets, act, p.up}),
+                       second = problem_of({act, p.down, p.offsets, p.y, none});
+  first.m = slots, first.one_row = true;
+  const bool good = core::device_traits(p.device).capability == kHopper && lies_well(p.x) && lies_well(p.gate) &&
+                    lies_well(p.up) && p.up.strides() == p.gate.strides() && lies_well(p.down) && lies_well(act) &&
+                    (weights == float32 || weights == dtype) && gemm::takes_token_sum(slots) &&
+                    gemm::sm90_grouped_why_not(first).empty() && gemm::sm90_grouped_why_not(second).empty();
+  if (!good) return false;
+  second.sum = {plan.rows.data<int>(),
+                plan.weights.raw(),
+                shared.defined() ? shared.raw() : nullptr,
+                out.raw(),
+                plan.arrivals.data<int>(),
+                slots,
+                weights == float32,
+                shared.defined() && shared.dtype() == float32};
+  const cudaStream_t stream = current_stream(p.device).handle;
+  check(gemm::sm90_grouped(first, stream), p.op);
+  check(gemm::sm90_grouped(second, stream), p.op);
+  return true;
+}
+
 void grouped_matmul(const moe::GroupedRows& p) {
   const Device device = p.x.device();
   const DeviceGuard guard(device);

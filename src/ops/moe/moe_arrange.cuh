@@ -17,6 +17,7 @@ struct Slots {
   int64_t* offsets;  ///< [experts + 1]
   int* counts;       ///< [chunks, experts + 1]: of each chunk and expert; then their first rows
   int tokens, top_k, experts, chunk_tokens, chunks;
+  int* arrivals = nullptr;  ///< set to 0 where there are any
 
   __device__ __forceinline__ int first(int chunk) const { return chunk * chunk_tokens * top_k; }
   __device__ __forceinline__ int last(int chunk) const { return min((chunk + 1) * chunk_tokens, tokens) * top_k; }

@@ -54,14 +54,29 @@ def torch_layer(torch, base, x, logits, e, k, i):
     return torch.zeros_like(x).index_add_(0, order // k, y)
 
 
-def layer_case(e, k, h, i, tokens, dtype="bfloat16", device=None):
+def skew(logits, kind):
+    """Logits that send tokens to few experts: all to the same ones ("one"), or by Zipf's law (expert e's odds as 1 / (e + 1))."""
+    odds = np.arange(1, logits.shape[1] + 1, dtype=np.float32)
+    return {"": logits, "one": logits * 1e-3 - odds, "zipf": logits - np.log(odds)}[kind]
+
+
+def active_experts(e, k, tokens, kind):
+    """How many some token goes to: as expected, or for skewed logits counted."""
+    if not kind:
+        return min(e, round(e * (1 - (1 - k / e) ** tokens)))
+    logits = skew(np.random.default_rng(0).standard_normal((tokens, e), np.float32), kind)
+    return len(np.unique(np.argpartition(-logits, k - 1, axis=-1)[:, :k]))
+
+
+def layer_case(e, k, h, i, tokens, dtype="bfloat16", device=None, kind=""):
     def make(rng):
         base, x = normal(rng, dtype, (1 << 20,), (tokens, h))
-        return base * base.dtype.type(0.02), x, *normal(rng, "float32", (tokens, e))
+        return base * base.dtype.type(0.02), x, skew(normal(rng, "float32", (tokens, e))[0], kind)
 
-    active = min(e, round(e * (1 - (1 - k / e) ** tokens)))
+    active = active_experts(e, k, tokens, kind)
     case = dict(
-        target=f"moe/E{e}-k{k}-H{h}-I{i}-T{tokens}-bf16" if device else None, op="moe.forward", case=f"E{e} k{k} H{h} I{i} T{tokens}", dtype=dtype, make=make,
+        target=f"moe/E{e}-k{k}-H{h}-I{i}-T{tokens}-bf16" if device and not kind else None, op="moe.forward",
+        case=f"E{e} k{k} H{h} I{i} T{tokens}{' ' + kind if kind else ''}", dtype=dtype, make=make,
         run=lambda tn, base, x, logits: tenor_layer(tn, base, e, i, h).forward(x, logits, k),
         peer=lambda torch, base, x, logits: torch_layer(torch, base, x, logits, e, k, i),
         bytes=active * bytes_of(dtype, (3, h, i)) + 2 * bytes_of(dtype, (tokens, h)), flops=6 * tokens * k * h * i)
@@ -73,4 +88,5 @@ CASES = [
     *(layer_case(128, 8, 2048, 768, t, device="cuda") for t in (1, 16, 256, 4096, 16384)),
     *(layer_case(8, 2, 4096, 14336, t, device="cuda") for t in (1, 16, 256, 4096)),
     *(layer_case(256, 8, 7168, 2048, t, device="cuda") for t in (1, 16, 128, 4096)),
+    *(layer_case(128, 8, 2048, 768, t, device="cuda", kind=kind) for kind in ("one", "zipf") for t in (16, 4096)),
 ]

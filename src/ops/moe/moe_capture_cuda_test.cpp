@@ -1,6 +1,8 @@
 // Mixture of experts captured in a CUDA graph: replays route anew, and their sizes with it.
+#include "src/core/device_traits.h"
 #include "src/cuda/capture_testing.h"
 #include "tenor/moe.h"
+#include "tenor/workspace.h"
 
 namespace tenor {
 namespace {
@@ -28,6 +30,31 @@ TEST_F(MoeCudaCapture, Layer) {
       expect_replays("moe.forward_dispatched " + what, {rows},
                      [&] { experts.forward_dispatched(moe::route(logits, K).dispatch(x), {.out = rows}); });
     }
+}
+
+/// Nodes of what the calls of fn become when they are captured.
+template <class F>
+size_t nodes_of(cudaStream_t stream, F&& fn) {
+  fn();  // what is built once is built
+  cudaGraph_t graph = nullptr;
+  size_t nodes = 0;
+  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  fn();
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+  cudaGraphDestroy(graph);
+  return nodes;
+}
+
+TEST_F(MoeCudaCapture, OneTokenTakesThreeLaunches) {
+  if (core::device_traits(testing::kGpu).capability != 90) GTEST_SKIP() << "no Hopper GPU";
+  const int64_t E = 32, I = 64, H = 128, K = 4;
+  const Tensor x = normal({1, H}, bfloat16), logits = normal({1, E}), out = result({1, H}, bfloat16);
+  const moe::SwiGluExperts experts(normal({E, I, H}, bfloat16), normal({E, I, H}, bfloat16),
+                                   normal({E, H, I}, bfloat16));
+  const Tensor workspace = Tensor::empty({1 << 20}, uint8, testing::kGpu);
+  const WorkspaceGuard guard(workspace);  // memory taken from a pool would be nodes as well
+  EXPECT_EQ(nodes_of(current_stream(testing::kGpu).handle, [&] { experts.forward(x, logits, K, {.out = out}); }), 3u);
 }
 
 TEST_F(MoeCudaCapture, PlansAndProducts) {

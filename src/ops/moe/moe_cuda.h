@@ -17,6 +17,10 @@ void clear_tail(const char* op, const Tensor& offsets, const Tensor& y);
 
 void experts_tensorcore(const moe::ExpertRows& p);
 void experts_scalar(const moe::ExpertRows& p);
+/// One token through its experts to its sum, in two launches: p.x [1,H] is the token, p.y [top_k,H] memory, out [1,H]
+/// contiguous. False where the problem is no such: nothing has been done then.
+bool experts_one_token(const moe::ExpertRows& p, const moe::RoutingPlan::State& plan, const Tensor& shared,
+                       const Tensor& out);
 void grouped_matmul(const moe::GroupedRows& p);
 
 }  // namespace tenor::cuda

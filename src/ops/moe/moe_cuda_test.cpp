@@ -58,6 +58,34 @@ TEST_F(MoeCuda, ExpertsTensorCore) {
   testing::test_experts(kGpu, "tensorcore", {float16, bfloat16}, kAligned);
 }
 
+/// One token takes fewer launches: the bits of dispatch, experts and combine, call after call.
+TEST_F(MoeCuda, OneTokenIsItsParts) {
+  testing::MoeDraw draw(13, kGpu);
+  for (DType dtype : {bfloat16, float16, float32})
+    for (const testing::ExpertShape& s : {testing::ExpertShape{1, 1, 1, 8, 8},
+                                          {1, 3, 12, 40, 64},
+                                          {1, 8, 40, 32, 192},
+                                          {1, 5, 9, 16, 1000},
+                                          {1, 40, 64, 24, 200},
+                                          {1, 70, 100, 16, 136},
+                                          {1, 2, 3, 5, 7}})
+      for (DType weights : {float32, dtype})
+        for (int variant = 0; variant < 3; ++variant) {
+          const moe::SwiGluExperts experts = testing::random_experts(draw, s, dtype, variant == 2);
+          const Tensor x = draw.normal({1, s.H}, dtype, 1, variant == 2), logits = draw.normal({1, s.E}, weights),
+                       shared = variant == 0 ? Tensor() : draw.normal({1, s.H}, variant == 1 ? float32 : dtype);
+          const moe::RoutingPlan plan = moe::route(logits, s.K);
+          const moe::DispatchedTokens d = plan.dispatch(x);
+          const Tensor want = d.combine(experts.forward_dispatched(d), {.shared = shared}).to(kCpu);
+          for (int call = 0; call < 3; ++call) {
+            const Tensor out = testing::poisoned({1, s.H}, dtype, kGpu);
+            experts.forward_routed(x, plan, {.shared = shared, .out = out});
+            ASSERT_TRUE(testing::same_bits(out.to(kCpu), want))
+                << name(dtype) << " K" << s.K << " E" << s.E << " H" << s.H << " variant " << variant << " " << call;
+          }
+        }
+}
+
 TEST_F(MoeCuda, BatchInvariance) {
   for (DType dtype : {bfloat16, float16, float32})
     testing::test_batch_invariance(kGpu, "auto", dtype, {700, 2, 3, 64, 96});

@@ -14,7 +14,10 @@ struct RoutingPlan::State {
   /// int32 [T,k]: a slot's row among the dispatched tokens. Slots that are not dispatched have the rows behind those,
   /// in order, written as -1 - row.
   Tensor rows;
+  /// On CUDA, of one token by a router, whose experts all differ: int32 zeros that a launch counts arrivals in.
+  Tensor arrivals = {};
 };
+inline constexpr int64_t kArrivals = 256;
 
 /// On CUDA: experts whose counts fit shared memory beside the rest.
 inline constexpr int64_t kMostCudaExperts = 16384;

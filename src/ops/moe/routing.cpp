@@ -63,6 +63,7 @@ RoutingPlan run(Routing& r, int64_t top_k) {
   check_slots(r.op, tokens, top_k);
   check_cuda(r.op, r.logits, experts);
   r.plan = new_plan(r.logits, tokens, top_k, experts, r.logits.dtype());
+  if (core::on_cuda(r.logits) && tokens == 1) r.plan.arrivals = Tensor::empty({kArrivals}, int32, r.logits.device());
   core::StepScope step([&] {
     return Step{r.op, OpClass::kReduction, {r.logits, r.bias}, {r.plan.ids, r.plan.weights}, r.logits.numel()};
   });

@@ -210,6 +210,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarp) route_kernel(const __grid_c
   count_slots(s, blockIdx.x, counts);
   if (s.chunks == 1) {
     scan_counts(s, counts, sums);
+    for (int i = threadIdx.x; s.arrivals && i < moe::kArrivals; i += blockDim.x) s.arrivals[i] = 0;
     if (warp == 0) deal_rows(s, 0, counts);
     return;
   }
@@ -234,6 +235,7 @@ void route_tokens(const moe::Routing& routing) {
   const Tensor& x = routing.logits;
   Router r{};
   r.slots = space.slots;
+  if (routing.plan.arrivals.defined()) r.slots.arrivals = routing.plan.arrivals.data<int>();
   r.logits = x.raw(), r.dtype = x.dtype(), r.row = x.stride(0), r.column = x.stride(1);
   r.ids = routing.plan.ids.data<int>(), r.weights = routing.plan.weights.raw();
   r.sigmoid = routing.sigmoid, r.renormalize = routing.renormalize, r.top_two = routing.group_top_two;

@@ -1,0 +1,439 @@
+// The chunk form's first kernel where each channel of the keys has a decay of its own (Kimi Delta Attention): what does
+// not wait for the state, with the decays inside the products. G's differences are sums of what lies between: decays
+// are summed up within blocks of 16 steps alone, so that a difference that does not vanish is a sum of small numbers.
+//
+// Between two blocks of 16 steps, row i's block w and column j's block m < w, exp(G_i - G_j) is exp of i's sum within w
+// times exp of what follows j in m times exp of the blocks between; no factor exceeds 1, and none looks past i. Within
+// a block every pair takes its own exponent.
+#pragma once
+
+#include "src/ops/gated_delta/chunk_prepare.cuh"
+
+namespace tenor::delta {
+
+inline constexpr int kChannelThreads = 256;
+inline constexpr int kBlock = 16;                // steps
+inline constexpr int kBlocks = kChunk / kBlock;  // of a chunk
+inline constexpr int kHalf = kBlock / 2;
+inline constexpr int kPairs = kHalf / 2 + 1;  // of steps that a lane multiplies, at most
+
+/// What the first kernel leaves for the second, a chunk and value head each. The tiles of the keys and queries are
+/// decayed, scaled and rounded: exp(G) k, exp(G) q and exp(G_C - G) k.
+template <int kKeyDim>
+struct ChannelFactors {
+  static constexpr int kHalves = kKeyDim / 64;
+  unsigned char key[kHalves][kSquareBytes], query[kHalves][kSquareBytes], update[kHalves][kSquareBytes];
+  unsigned char attend[kSquareBytes], solve[kSquareBytes];
+  float decay[kKeyDim];  ///< exp(G_C)
+  static constexpr int kTileBytes = (3 * kHalves + 2) * kSquareBytes;
+};
+
+template <int kKeyDim>
+struct ChannelShared {
+  alignas(1024) ChannelFactors<kKeyDim> made;  ///< at first key and query hold what TMA brings
+  union {
+    float sums[kChunk][kKeyDim + 4];  // of a step's log decays within its block, to base 2
+    float lower[kChunk][kPad];        // L and its inverse, when the decays are done with
+  };
+  float before[kBlocks][kKeyDim], after[kBlocks][kKeyDim];  // the sums of all blocks before one, and behind it
+  float beta[kChunk], key_norm[kChunk], query_norm[kChunk];
+  int good;  // steps before the first whose key, beta or decay is no number
+  uint64_t barrier;
+};
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+template <int kKeyDim>
+struct ChannelChunk {
+  ChannelShared<kKeyDim>& shared;
+  const DeviceProblem& p;
+  const DeviceSequence& s;
+  int64_t head, step;
+  int valid;  // steps of the sequence
+
+  __device__ __forceinline__ void sum_decays() const {
+    constexpr int kSides = kChannelThreads / kKeyDim, kEach = kBlocks / kSides;  // blocks of a thread
+    constexpr float kLeastDecay = static_cast<float>(kLeast);
+    const int channel = threadIdx.x % kKeyDim, top = threadIdx.x / kKeyDim * kEach * kBlock;
+    const float* from = row_of<float>(p.decay, s, head, step) + channel * p.decay.dim;
+    float decays[kEach * kBlock];
+#pragma unroll
+    for (int i = 0; i < kEach * kBlock; ++i) decays[i] = from[min(top + i, valid - 1) * p.decay.step];
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kEach * kBlock; ++i) {
+      if (top + i >= valid) decays[i] = 0;
+      const float decay = decays[i] < kLeastDecay ? kLeastDecay : decays[i];  // NaN stays
+      sum = fmaf(decay, static_cast<float>(kLog2e), i % kBlock == 0 ? 0.0f : sum);
+      shared.sums[top + i][channel] = sum;
+      if (i % kBlock == kBlock - 1 && !(sum * 0.0f == 0.0f)) find_bad_decay(top + i - (kBlock - 1), channel);
+    }
+    const int i = threadIdx.x;
+    if (i >= kChunk) return;
+    float beta = 0;
+    if (i < valid)
+      beta = p.beta_float ? row_of<float>(p.beta, s, head, step + i)[0]
+                          : cuda::convert<float>(row_of<BFloat16>(p.beta, s, head, step + i)[0]);
+    if (!(beta * 0.0f == 0.0f)) atomicMin(&shared.good, i);
+    shared.beta[i] = beta;
+  }
+
+  /// A block's sums are no number: from where on.
+  __device__ __noinline__ void find_bad_decay(int top, int channel) const {
+    for (int i = top; i < top + kBlock; ++i)
+      if (!(shared.sums[i][channel] * 0.0f == 0.0f)) {
+        atomicMin(&shared.good, i);
+        return;
+      }
+  }
+
+  /// Zeros behind the sequence's last step; norms; keys that are no number.
+  __device__ __forceinline__ void look_at_rows() const {
+    const int row = threadIdx.x / 4, part = threadIdx.x % 4;
+    float square[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < kKeyDim / 32; ++i) {
+      const int piece = 4 * i + part;
+      const uint32_t at = tile_offset(row, piece % 8);
+      unsigned char *key = shared.made.key[piece / 8] + at, *query = shared.made.query[piece / 8] + at;
+      if (row >= valid) *reinterpret_cast<uint4*>(key) = *reinterpret_cast<uint4*>(query) = make_uint4(0, 0, 0, 0);
+      const auto k = *reinterpret_cast<const cuda::Pack<BFloat16, 8>*>(key),
+                 q = *reinterpret_cast<const cuda::Pack<BFloat16, 8>*>(query);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float a = cuda::convert<float>(k.at[j]), b = cuda::convert<float>(q.at[j]);
+        square[0] = fmaf(a, a, square[0]), square[1] = fmaf(b, b, square[1]);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      square[j] += __shfl_xor_sync(~0u, square[j], 1), square[j] += __shfl_xor_sync(~0u, square[j], 2);
+    if (part != 0) return;
+    if (!(square[0] * 0.0f == 0.0f)) atomicMin(&shared.good, row);
+    shared.key_norm[row] = p.normalize ? rsqrtf(square[0] + 1e-6f) : 1.0f;
+    shared.query_norm[row] = (p.normalize ? rsqrtf(square[1] + 1e-6f) : 1.0f) * static_cast<float>(p.scale);
+  }
+
+  __device__ __forceinline__ float block_sum(int block, int channel) const {
+    return shared.sums[block * kBlock + kBlock - 1][channel];
+  }
+  /// Sums of whole blocks, and the chunk's decay.
+  __device__ __forceinline__ void sum_blocks() const {
+    const int channel = threadIdx.x;
+    if (channel >= kKeyDim) return;
+    float before = 0, after = 0;
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      shared.before[b][channel] = before, shared.after[kBlocks - 1 - b][channel] = after;
+      before += block_sum(b, channel), after += block_sum(kBlocks - 1 - b, channel);
+    }
+    shared.made.decay[channel] = exp2_fast(before);
+  }
+
+  /// Calls fn(row, channel, piece's offset, its tile) for this thread's pieces of eight channels.
+  template <class F>
+  __device__ __forceinline__ void for_each_piece(F&& fn) const {
+#pragma unroll 1
+    for (int at = threadIdx.x; at < kChunk * kKeyDim / 8; at += kChannelThreads) {
+      const int row = at / (kKeyDim / 8), piece = at % (kKeyDim / 8);
+      fn(row, 8 * piece, tile_offset(row, piece % 8), piece / 8);
+    }
+  }
+
+  /// Keys with the decay of what follows them in their block, where the decayed keys of the update will be.
+  __device__ __forceinline__ void decay_columns() const {
+    for_each_piece([&](int row, int channel, uint32_t at, int half) {
+      const auto k = *reinterpret_cast<const cuda::Pack<BFloat16, 8>*>(shared.made.key[half] + at);
+      cuda::Pack<BFloat16, 8> to;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float after = shared.sums[row | (kBlock - 1)][channel + j] - shared.sums[row][channel + j];
+        to.at[j] = cuda::convert<BFloat16>(cuda::convert<float>(k.at[j]) * exp2_fast(after));
+      }
+      *reinterpret_cast<cuda::Pack<BFloat16, 8>*>(shared.made.update[half] + at) = to;
+    });
+  }
+
+  /// What the second kernel reads of keys and queries, in place of what TMA brought.
+  __device__ __forceinline__ void decay_rows() const {
+    const int good = shared.good;
+    for_each_piece([&](int row, int channel, uint32_t at, int half) {
+      auto* key = reinterpret_cast<cuda::Pack<BFloat16, 8>*>(shared.made.key[half] + at);
+      auto* query = reinterpret_cast<cuda::Pack<BFloat16, 8>*>(shared.made.query[half] + at);
+      auto* update = reinterpret_cast<cuda::Pack<BFloat16, 8>*>(shared.made.update[half] + at);
+      float own_sums[8], last[8], before[8], after[8];
+      load_sums(own_sums, row, channel), load_sums(last, row | (kBlock - 1), channel);
+      load_floats(before, &shared.before[row / kBlock][channel]),
+          load_floats(after, &shared.after[row / kBlock][channel]);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) before[j] += own_sums[j], after[j] += last[j] - own_sums[j];
+      const float key_norm = shared.key_norm[row], query_norm = shared.query_norm[row];
+      const cuda::Pack<BFloat16, 8> k = *key, q = *query;
+      cuda::Pack<BFloat16, 8> to[3];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float own = cuda::convert<float>(k.at[j]) * key_norm, gone = exp2_fast(before[j]);
+        to[0].at[j] = cuda::convert<BFloat16>(row >= good && row < valid ? NAN : own * gone);
+        to[1].at[j] = cuda::convert<BFloat16>(cuda::convert<float>(q.at[j]) * query_norm * gone);
+        to[2].at[j] = cuda::convert<BFloat16>(row >= good ? 0.0f : own * exp2_fast(after[j]));
+      }
+      *key = to[0], *query = to[1], *update = to[2];
+    });
+  }
+
+  /// Two neighbours of a tile of keys or queries.
+  __device__ __forceinline__ float2 load_two(const unsigned char (*tile)[kSquareBytes], int row, int channel) const {
+    const uint32_t two =
+        *reinterpret_cast<const uint32_t*>(tile[channel / 64] + tile_offset(row, channel % 64 / 8) + channel % 8 * 2);
+    return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
+  }
+  __device__ __forceinline__ float2 sums_of(int row, int channel) const {
+    return *reinterpret_cast<const float2*>(&shared.sums[row][channel]);
+  }
+
+  /// by[m]: rows of block w times the keys of block m, for m < w. A left factor holds the decay since the end of block
+  /// m: at first since the block before w, then of one block more each time.
+  __device__ __forceinline__ void block_products(float (&by)[kBlocks - 1][2][4],
+                                                 const unsigned char (*tile)[kSquareBytes], int w) const {
+    if (w == 0) return;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < kKeyDim / 16; ++k) {
+      float2 x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = kBlock * w + lane / 4 + i % 2 * 8, channel = 16 * k + lane % 4 * 2 + i / 2 * 8;
+        const float2 sums = sums_of(row, channel);
+        x[i] = load_two(tile, row, channel);
+        x[i].x *= exp2_fast(sums.x), x[i].y *= exp2_fast(sums.y);
+      }
+#pragma unroll
+      for (int m = kBlocks - 2; m >= 0; --m) {
+        if (m >= w) continue;
+        uint32_t a[4], b[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = pack_bf16(x[i].x, x[i].y);
+        ptx::ldmatrix_x4(b, ptx::shared_address(shared.made.update[k / 4]) +
+                                tile_offset(kBlock * m + lane % 8 + lane / 16 * 8, k % 4 * 2 + lane / 8 % 2));
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+          ptx::mma_m16n8k16<BFloat16>(by[m][h], a[0], a[1], a[2], a[3], b[2 * h], b[2 * h + 1]);
+        if (m == 0) continue;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float2 block = sums_of(kBlock * m + kBlock - 1, 16 * k + lane % 4 * 2 + 8 * h);
+          const float2 decay = make_float2(exp2_fast(block.x), exp2_fast(block.y));
+#pragma unroll
+          for (int i = 0; i < 2; ++i) x[2 * h + i].x *= decay.x, x[2 * h + i].y *= decay.y;
+        }
+      }
+    }
+  }
+
+  /// Of block w's diagonal, the last eight rows times the first eight columns, in to[2] and to[3] of accumulators.
+  __device__ __forceinline__ void corner_products(float (&to)[4], const unsigned char (*tile)[kSquareBytes],
+                                                  int w) const {
+    const int lane = threadIdx.x % 32, top = kBlock * w, column = top + lane / 4, row = column + kHalf;
+#pragma unroll
+    for (int k = 0; k < kKeyDim / 16; ++k) {
+      uint32_t a[2], b[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int channel = 16 * k + lane % 4 * 2 + 8 * h;
+        const float2 middle = sums_of(top + kHalf - 1, channel), rows = sums_of(row, channel),
+                     columns = sums_of(column, channel), x = load_two(tile, row, channel),
+                     key = load_two(shared.made.key, column, channel);
+        a[h] = pack_bf16(x.x * exp2_fast(rows.x - middle.x), x.y * exp2_fast(rows.y - middle.y));
+        b[h] = pack_bf16(key.x * exp2_fast(middle.x - columns.x), key.y * exp2_fast(middle.y - columns.y));
+      }
+      ptx::mma_m16n8k16<BFloat16>(to, 0u, a[0], 0u, a[1], b[0], b[1]);
+    }
+  }
+
+  /// Which steps of a block's diagonal lane `r` of eight multiplies t-th: four lanes of each half of its rows, whose
+  /// rows i and 7 - i have nine pairs together.
+  static __device__ __forceinline__ int2 pair(int r, int t) {
+    const int i = r % 4, half = r / 4 * kHalf;
+    return t <= i ? make_int2(half + i, half + t) : make_int2(half + kHalf - 1 - i, half + t - i - 1);
+  }
+  struct Row {
+    float sums[8], key[8], query[8];
+  };
+  __device__ __forceinline__ void load_eight(float (&to)[8], const unsigned char (*tile)[kSquareBytes], int row,
+                                             int channel) const {
+    const auto x =
+        *reinterpret_cast<const cuda::Pack<BFloat16, 8>*>(tile[channel / 64] + tile_offset(row, channel % 64 / 8));
+#pragma unroll
+    for (int j = 0; j < 8; ++j) to[j] = cuda::convert<float>(x.at[j]);
+  }
+  static __device__ __forceinline__ void load_floats(float (&to)[8], const float* from) {
+#pragma unroll
+    for (int j = 0; j < 8; j += 4) *reinterpret_cast<float4*>(&to[j]) = *reinterpret_cast<const float4*>(from + j);
+  }
+  __device__ __forceinline__ void load_sums(float (&to)[8], int row, int channel) const {
+    load_floats(to, &shared.sums[row][channel]);
+  }
+  __device__ __forceinline__ void load_row(Row& to, int row, int channel) const {
+    load_sums(to.sums, row, channel);
+    load_eight(to.key, shared.made.key, row, channel), load_eight(to.query, shared.made.query, row, channel);
+  }
+
+  /// Pairs `from` on of block w's diagonal: sums over the channels, of a quarter of them by each eight lanes.
+  __device__ __forceinline__ void diagonal_products(float (&by_key)[kPairs], float (&by_query)[kPairs], int w,
+                                                    int from) const {
+    const int r = threadIdx.x % 8, half = r / 4 * kHalf, top = kBlock * w, first = threadIdx.x % 32 / 8 * (kKeyDim / 4);
+#pragma unroll 1
+    for (int channel = first; channel < first + kKeyDim / 4; channel += 8) {
+      Row rows[2];
+      load_row(rows[0], top + half + r % 4, channel), load_row(rows[1], top + half + kHalf - 1 - r % 4, channel);
+#pragma unroll
+      for (int t = 0; t < kPairs; ++t) {
+        const bool upper = from + t <= r % 4;
+        float sums[8], key[8];
+        const int j = top + min(pair(r, from + t).y, kBlock - 1);
+        load_sums(sums, j, channel), load_eight(key, shared.made.key, j, channel);
+#pragma unroll
+        for (int c = 0; c < 8; ++c) {
+          const float x = key[c] * exp2_fast((upper ? rows[0].sums[c] : rows[1].sums[c]) - sums[c]);
+          by_key[t] = fmaf(upper ? rows[0].key[c] : rows[1].key[c], x, by_key[t]);
+          by_query[t] = fmaf(upper ? rows[0].query[c] : rows[1].query[c], x, by_query[t]);
+        }
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < kPairs; ++t)
+#pragma unroll
+      for (int mask = 8; mask < 32; mask *= 2) {
+        by_key[t] += __shfl_xor_sync(~0u, by_key[t], mask);
+        by_query[t] += __shfl_xor_sync(~0u, by_query[t], mask);
+      }
+  }
+
+  __device__ __forceinline__ void set_attend(int i, int j, float x) const {
+    *reinterpret_cast<BFloat16*>(shared.made.attend + tile_offset(i, j / 8) + j % 8 * 2) = cuda::convert<BFloat16>(x);
+  }
+
+  /// The diagonal block's elements, weighed; L's diagonal and what lies above stays as clear_squares left it.
+  __device__ __forceinline__ void write_diagonal(const float (&by_key)[kPairs], const float (&by_query)[kPairs], int w,
+                                                 int from) const {
+    if (threadIdx.x % 32 >= 8) return;
+#pragma unroll
+    for (int t = 0; t < kPairs; ++t) {
+      const int2 at = pair(threadIdx.x % 8, from + t);
+      const int i = kBlock * w + at.x, j = kBlock * w + at.y;
+      if (from + t > kHalf || i >= shared.good) continue;
+      if (j < i) shared.lower[i][j] = shared.beta[i] * shared.key_norm[i] * shared.key_norm[j] * by_key[t];
+      set_attend(i, j, shared.query_norm[i] * shared.key_norm[j] * by_query[t]);
+    }
+  }
+
+  /// The corner of the diagonal's block: L, or Q K^T rounded.
+  __device__ __forceinline__ void write_corner(const float (&corner)[4], int w, bool query) const {
+    const int lane = threadIdx.x % 32, i = kBlock * w + kHalf + lane / 4;
+    if (i >= shared.good) return;
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int j = kBlock * w + lane % 4 * 2 + c;
+      const float x = corner[2 + c] * shared.key_norm[j];
+      if (query)
+        set_attend(i, j, shared.query_norm[i] * x);
+      else
+        shared.lower[i][j] = shared.beta[i] * shared.key_norm[i] * x;
+    }
+  }
+
+  /// Blocks left of the diagonal: L to TF32, or Q K^T rounded.
+  __device__ __forceinline__ void write_blocks(const float (&by)[kBlocks - 1][2][4], int w, bool query) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < kBlocks - 1; ++m) {
+      if (m >= w) continue;
+#pragma unroll
+      for (int c = 0; c < 8; ++c) {
+        const int i = kBlock * w + lane / 4 + c % 4 / 2 * 8, j = kBlock * m + c / 4 * 8 + lane % 4 * 2 + c % 2;
+        if (i >= shared.good) continue;
+        const float x = by[m][c / 4][c % 4] * shared.key_norm[j];
+        if (query)
+          set_attend(i, j, shared.query_norm[i] * x);
+        else
+          shared.lower[i][j] = to_tf32(shared.beta[i] * shared.key_norm[i] * x);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void clear_squares() const {
+    for (int at = threadIdx.x; at < kSquareBytes / 16; at += kChannelThreads)
+      reinterpret_cast<uint4*>(shared.made.attend)[at] = make_uint4(0, 0, 0, 0);
+    for (int at = threadIdx.x; at < kChunk * kPad; at += kChannelThreads) (&shared.lower[0][0])[at] = 0;
+  }
+};
+
+/// Blocks: value heads fastest, then slots of the slice's chunks.
+template <int kKeyDim>
+__global__ void __launch_bounds__(kChannelThreads, 2)
+    prepare_channels_kernel(const __grid_constant__ DeviceProblem p, const __grid_constant__ ChunkMaps maps,
+                            ChannelFactors<kKeyDim>* factors, ChunkSlice slice) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
+  extern __shared__ __align__(1024) unsigned char channel_memory[];
+  auto& shared = *reinterpret_cast<ChannelShared<kKeyDim>*>(channel_memory);
+  ptx::launch_dependents();
+  const int64_t head = blockIdx.x % static_cast<unsigned>(p.value_heads),
+                slot = slice.slot(blockIdx.x / static_cast<unsigned>(p.value_heads)),
+                n = sequence_of(p.sequences, slot);
+  const DeviceSequence s(p.sequences, n);
+  const int64_t step = (slot - first_slot(p.sequences, n)) * kChunk;
+  if (step >= s.length) return;
+  const int valid = static_cast<int>(min(s.length - step, int64_t{kChunk})), warp = threadIdx.x / 32;
+  if (threadIdx.x == 0) {
+    shared.good = valid;
+    ptx::mbarrier_init(&shared.barrier, 1);
+    ptx::mbarrier_init_fence();
+    ptx::mbarrier_arrive_expect(&shared.barrier, 2 * ChannelFactors<kKeyDim>::kHalves * kSquareBytes);
+    const int at = static_cast<int>(s.begin + step), key_head = static_cast<int>(head / p.group),
+              batch = static_cast<int>(s.batch);
+    for (int h = 0; h < ChannelFactors<kKeyDim>::kHalves; ++h) {
+      ptx::tma_load_4d(shared.made.key[h], &maps.key, 64 * h, at, key_head, batch, &shared.barrier);
+      ptx::tma_load_4d(shared.made.query[h], &maps.query, 64 * h, at, key_head, batch, &shared.barrier);
+    }
+  }
+  __syncthreads();
+  const ChannelChunk<kKeyDim> chunk{shared, p, s, head, step, valid};
+  chunk.sum_decays();
+  ptx::mbarrier_wait(&shared.barrier, 0);
+  chunk.look_at_rows();
+  __syncthreads();
+  chunk.decay_columns();
+  __syncthreads();
+  const int w = warp % kBlocks, from = warp / kBlocks * kPairs;
+  float by_key[kPairs] = {}, by_query[kPairs] = {}, corner[4] = {}, by[kBlocks - 1][2][4] = {};
+  const auto* rows = warp < kBlocks ? shared.made.key : shared.made.query;
+  chunk.sum_blocks();
+  chunk.diagonal_products(by_key, by_query, w, from);
+  chunk.corner_products(corner, rows, w);
+  chunk.block_products(by, rows, w);
+  __syncthreads();
+  chunk.decay_rows();
+  __syncthreads();  // the sums are done with
+  chunk.clear_squares();
+  __syncthreads();
+  chunk.write_blocks(by, w, warp >= kBlocks);
+  chunk.write_corner(corner, w, warp >= kBlocks);
+  chunk.write_diagonal(by_key, by_query, w, from);
+  __syncthreads();
+  if (warp < kBlocks) invert_diagonal(shared.lower);
+  __syncthreads();
+  if (warp < kBlocks) join_blocks(shared.lower, shared.made.solve, shared.beta, shared.good);
+  ptx::fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  ptx::bulk_store(factors + slot * p.value_heads + head, &shared.made, sizeof(shared.made));
+  ptx::tma_store_commit();
+  ptx::tma_store_wait_read<0>();
+  if (slice.first > 0 && blockIdx.x + 1 == gridDim.x) ptx::wait_for_previous();
+}
+
+}  // namespace tenor::delta
