@@ -2,7 +2,8 @@
 //
 // A convolution here is a cross-correlation, as in every neural-network library:
 //
-//     output[n, o, p] = bias[o] + sum over c, k of weight[o, c, k] * input[n, g C/G + c, p * stride + k * dilation - lo]
+//     output[n, o, p] = bias[o] + sum over c, k of weight[o, c, k] * input[n, g C/G + c, p * stride + k * dilation -
+//     lo]
 //
 // with g the group of o, lo the padding before the first input, and terms that lie on padding left out. A dim has
 // floor((S + lo + hi - dilation (K - 1) - 1) / stride) + 1 outputs.
@@ -53,7 +54,7 @@ struct ConvPadding {
 
 /// Of the convolution, and of the one that a gradient belongs to.
 struct ConvOptions {
-  Dims stride = {1};    ///< >= 1, one number or one a dim
+  Dims stride = {1};  ///< >= 1, one number or one a dim
   ConvPadding padding = 0;
   Dims dilation = {1};  ///< >= 1
   int64_t groups = 1;   ///< divides C and O; output channel o reads the C / groups channels of its group alone
@@ -68,8 +69,8 @@ Tensor conv_forward(const Tensor& input, const Tensor& weight, const Tensor& bia
 Tensor conv_forward_nhwc(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                          const ConvOptions& options = {});
 
-/// The gradient to conv_forward's input, of `input_shape` [N,C,*S]: grad_output [N,O,*P], weight [O,C/groups,*K]. Inputs
-/// that no window reads get 0.
+/// The gradient to conv_forward's input, of `input_shape` [N,C,*S]: grad_output [N,O,*P], weight [O,C/groups,*K].
+/// Inputs that no window reads get 0.
 Tensor conv_data_backward(const Tensor& grad_output, const Tensor& weight, const Dims& input_shape,
                           const ConvOptions& options = {});
 /// As conv_data_backward of grad_output [N,*P,O], weight [O,*K,C/groups], input_shape [N,*S,C].

@@ -34,14 +34,14 @@ struct ConvProblem {
   Direction direction = Direction::kForward;
   DType dtype = DType::kFloat32;  ///< of every operand
   int64_t batch = 0, channels = 0, out_channels = 0, groups = 1;
-  int dims = 2;                         ///< spatial dims as the caller gave them, 1 to 3: the last ones of `window`
-  core::WindowDim window[kSpatial];     ///< of the forward convolution: input, kernel, output sizes and options
-  Image input, output;                  ///< output's channels are out_channels
+  int dims = 2;                      ///< spatial dims as the caller gave them, 1 to 3: the last ones of `window`
+  core::WindowDim window[kSpatial];  ///< of the forward convolution: input, kernel, output sizes and options
+  Image input, output;               ///< output's channels are out_channels
   Filter weight;
-  const char* bias = nullptr;           ///< of dtype, one a channel of what is written; never of kWeightBackward
+  const char* bias = nullptr;  ///< of dtype, one a channel of what is written; never of kWeightBackward
   int64_t bias_stride = 0;
-  Device device = {};                   ///< where it runs; of traced shapes the one that they stand for, without memory
-  bool batch_invariant = false;         ///< an image's bits may not depend on the others
+  Device device = {};            ///< where it runs; of traced shapes the one that they stand for, without memory
+  bool batch_invariant = false;  ///< an image's bits may not depend on the others
 
   int64_t group_channels() const { return channels / groups; }
   int64_t group_outputs() const { return out_channels / groups; }
@@ -61,9 +61,7 @@ inline const Image& written_image(const ConvProblem& p) {
   return p.direction == Direction::kForward ? p.output : p.input;
 }
 /// What an image direction reads.
-inline const Image& read_image(const ConvProblem& p) {
-  return p.direction == Direction::kForward ? p.input : p.output;
-}
+inline const Image& read_image(const ConvProblem& p) { return p.direction == Direction::kForward ? p.input : p.output; }
 
 using ConvCandidate = core::Candidate<ConvProblem>;
 

@@ -20,8 +20,8 @@ void for_each_product(const ConvProblem& p, F&& fn) {
         const int64_t d = out / (H.output * W.output), h = out / W.output % H.output, w = out % W.output;
         for (int64_t c = 0; c < p.group_channels(); ++c)
           for (int64_t tap = 0; tap < p.taps(); ++tap) {
-            const int64_t at[] = {D.position(d, tap / (H.kernel * W.kernel)),
-                                  H.position(h, tap / W.kernel % H.kernel), W.position(w, tap % W.kernel)};
+            const int64_t at[] = {D.position(d, tap / (H.kernel * W.kernel)), H.position(h, tap / W.kernel % H.kernel),
+                                  W.position(w, tap % W.kernel)};
             bool inside = true;
             for (int i = 0; i < kSpatial; ++i) inside = inside && at[i] >= 0 && at[i] < p.window[i].input;
             if (!inside) continue;
