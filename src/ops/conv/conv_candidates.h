@@ -30,14 +30,4 @@ void vendor_run(const ConvProblem& p);
 /// The copies that vendor_run makes into layouts of the library's own.
 std::vector<core::Copy> vendor_copies(const ConvProblem& p);
 
-// CPU: conv_bias.cpp, columns.cpp, deform_cpu.cpp.
-struct BiasProblem;
-struct ColumnProblem;
-struct DeformProblem;
-void bias_backward_cpu(const BiasProblem& p);
-void im2col_cpu(const ColumnProblem& p);
-void col2im_cpu(const ColumnProblem& p);
-void deform_forward_cpu(const DeformProblem& p);
-void deform_backward_cpu(const DeformProblem& p);
-
 }  // namespace tenor::conv

@@ -17,12 +17,8 @@ void cuda_implicit_gemm_run(const ConvProblem& p);
 void cuda_vendor_run(const ConvProblem& p);
 void cuda_direct_run(const ConvProblem& p);
 
-/// to[o] = the sum of an image [N, channels, pixels] over all but its channels.
-void cuda_bias_backward(const BiasProblem& p);
-void cuda_im2col(const ColumnProblem& p);
-void cuda_col2im(const ColumnProblem& p);
-void cuda_deform_forward(const DeformProblem& p);
-/// Writes the gradients whose data is there.
-void cuda_deform_backward(const DeformProblem& p);
+// Deformable convolution, of at least one image, channel and pixel.
+void cuda_deform_sample(const DeformProblem& p);
+void cuda_deform_gradient(const DeformProblem& p);
 
 }  // namespace tenor::conv

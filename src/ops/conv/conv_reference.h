@@ -14,23 +14,23 @@ using Values = std::vector<double>;
 template <class F>
 void for_each_product(const ConvProblem& p, F&& fn) {
   const core::WindowDim &D = p.window[0], &H = p.window[1], &W = p.window[2];
-  for (int64_t n = 0; n < p.batch; ++n)
-    for (int64_t o = 0; o < p.out_channels; ++o)
-      for (int64_t out = 0; out < p.output_pixels(); ++out) {
-        const int64_t d = out / (H.output * W.output), h = out / W.output % H.output, w = out % W.output;
-        for (int64_t c = 0; c < p.group_channels(); ++c)
-          for (int64_t tap = 0; tap < p.taps(); ++tap) {
-            const int64_t at[] = {D.position(d, tap / (H.kernel * W.kernel)), H.position(h, tap / W.kernel % H.kernel),
-                                  W.position(w, tap % W.kernel)};
-            bool inside = true;
-            for (int i = 0; i < kSpatial; ++i) inside = inside && at[i] >= 0 && at[i] < p.window[i].input;
-            if (!inside) continue;
-            const int64_t channel = o / p.group_outputs() * p.group_channels() + c;
-            fn((o * p.group_channels() + c) * p.taps() + tap,
-               (((n * p.channels + channel) * D.input + at[0]) * H.input + at[1]) * W.input + at[2],
+  for (int64_t out = 0; out < p.output_pixels(); ++out)
+    for (int64_t tap = 0; tap < p.taps(); ++tap) {
+      const int64_t at[] = {D.position(out / (H.output * W.output), tap / (H.kernel * W.kernel)),
+                            H.position(out / W.output % H.output, tap / W.kernel % H.kernel),
+                            W.position(out % W.output, tap % W.kernel)};
+      bool inside = true;
+      for (int i = 0; i < kSpatial; ++i) inside = inside && at[i] >= 0 && at[i] < p.window[i].input;
+      if (!inside) continue;
+      const int64_t in = (at[0] * H.input + at[1]) * W.input + at[2];
+      for (int64_t n = 0; n < p.batch; ++n)
+        for (int64_t o = 0; o < p.out_channels; ++o)
+          for (int64_t c = 0; c < p.group_channels(); ++c) {
+            const int64_t channel = n * p.channels + o / p.group_outputs() * p.group_channels() + c;
+            fn((o * p.group_channels() + c) * p.taps() + tap, channel * p.input_pixels() + in,
                (n * p.out_channels + o) * p.output_pixels() + out);
           }
-      }
+    }
 }
 
 /// Without a bias. Each takes and gives dense values.

@@ -15,39 +15,20 @@ std::vector<core::Copy> vendor_copies(const ConvProblem&) { return {}; }
 
 #else
 
-#include <omp.h>
-
 #include <cstring>
-#include <dnnl.hpp>
 #include <map>
 #include <memory>
 #include <unordered_map>
 
+#include "src/cpu/onednn.h"
+
 namespace tenor::conv {
 namespace {
 
+using cpu::OmpThreads;
 using dnnl::memory;
 
 constexpr size_t kMaxPrimitives = 128;  // a thread's; beyond, the cache starts anew
-
-/// Sets OpenMP's thread count of this thread while it lives.
-class OmpThreads {
- public:
-  explicit OmpThreads(int count) : previous_(omp_get_max_threads()) { omp_set_num_threads(count); }
-  ~OmpThreads() { omp_set_num_threads(previous_); }
-
- private:
-  int previous_;
-};
-
-int threads_here() { return omp_in_parallel() ? 1 : num_threads(); }
-
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
-}
-
-bool has_bfloat16() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16; }
 
 memory::data_type type_of(DType dtype) {
   return dtype == DType::kFloat32 ? memory::data_type::f32 : memory::data_type::bf16;
@@ -131,7 +112,7 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvProblem& p, con
           ? Desc(kKind, kAlgorithm, any[kInput], any[kWeight], bias, any[kOutput], g.strides, g.dilations, g.before,
                  g.after)
           : Desc(kKind, kAlgorithm, any[kInput], any[kWeight], any[kOutput], g.strides, g.dilations, g.before, g.after);
-  return {op, attributes, engine()};
+  return {op, attributes, cpu::onednn_engine()};
 }
 
 /// Declines a reference implementation; else takes the primitive and its layouts.
@@ -168,13 +149,13 @@ void make(Plan& plan, const ConvProblem& p) {
   } else if (p.direction == Direction::kDataBackward) {
     const dnnl::convolution_backward_data::primitive_desc chosen(
         {kAlgorithm, any[kInput], any[kWeight], any[kOutput], g.strides, g.dilations, g.before, g.after}, attributes,
-        engine(), forward);
+        cpu::onednn_engine(), forward);
     take<dnnl::convolution_backward_data>(plan, chosen, chosen.diff_src_desc(), chosen.weights_desc(),
                                           chosen.diff_dst_desc());
   } else {
     const dnnl::convolution_backward_weights::primitive_desc chosen(
         {kAlgorithm, any[kInput], any[kWeight], any[kOutput], g.strides, g.dilations, g.before, g.after}, attributes,
-        engine(), forward);
+        cpu::onednn_engine(), forward);
     take<dnnl::convolution_backward_weights>(plan, chosen, chosen.src_desc(), chosen.diff_weights_desc(),
                                              chosen.diff_dst_desc());
   }
@@ -184,8 +165,8 @@ void make(Plan& plan, const ConvProblem& p) {
     side.copies = side.given != side.wanted;
     if (!side.copies) continue;
     const bool back = i == written(p);
-    side.reorder =
-        dnnl::reorder({engine(), back ? side.wanted : side.given, engine(), back ? side.given : side.wanted});
+    side.reorder = dnnl::reorder(
+        {cpu::onednn_engine(), back ? side.wanted : side.given, cpu::onednn_engine(), back ? side.given : side.wanted});
   }
 }
 
@@ -235,7 +216,7 @@ Plan& plan_of(const ConvProblem& p, int threads) {
 std::string vendor_why_not(const ConvProblem& p) {
   if (p.batch_invariant) return "oneDNN's order of additions may depend on the batch";
   if (p.dtype != DType::kFloat32 && p.dtype != DType::kBFloat16) return "takes float32 and bfloat16";
-  if (p.dtype == DType::kBFloat16 && !has_bfloat16()) return "this CPU has no bfloat16 instructions";
+  if (p.dtype == DType::kBFloat16 && !cpu::onednn_has_bfloat16()) return "this CPU has no bfloat16 instructions";
   if (p.bias && p.direction != Direction::kForward) return "oneDNN adds no bias to a data gradient";
   if (p.bias && p.bias_stride != 1 && p.out_channels > 1) return "the bias has gaps";
   for (const core::WindowDim& w : p.window)
@@ -243,12 +224,12 @@ std::string vendor_why_not(const ConvProblem& p) {
   for (const core::WindowDim& w : p.window)
     if (std::max({w.input, w.output, w.span(), w.before, w.after, w.stride, w.dilation}) > INT32_MAX)
       return "a size is beyond 32 bits";
-  return plan_of(p, threads_here()).declined;
+  return plan_of(p, cpu::onednn_threads()).declined;
 }
 
 std::vector<core::Copy> vendor_copies(const ConvProblem& p) {
   std::vector<core::Copy> copies;
-  const Plan& plan = plan_of(p, threads_here());
+  const Plan& plan = plan_of(p, cpu::onednn_threads());
   for (int i = 0; i < kOperands; ++i)
     if (plan.sides[i].copies)
       copies.push_back({kNames[i], static_cast<int64_t>(plan.sides[i].wanted.get_size()),
@@ -257,21 +238,21 @@ std::vector<core::Copy> vendor_copies(const ConvProblem& p) {
 }
 
 void vendor_run(const ConvProblem& p) {
-  const int threads = threads_here();
+  const int threads = cpu::onednn_threads();
   Plan& plan = plan_of(p, threads);
   const OmpThreads guard(threads);
-  dnnl::stream stream(engine());
+  dnnl::stream stream(cpu::onednn_engine());
   char* data[] = {p.input.data, p.weight.data, p.output.data};
   const int to = written(p);
   Tensor held[kOperands];
   memory given[kOperands], wanted[kOperands];
   for (int i = 0; i < kOperands; ++i) {
     Side& side = plan.sides[i];
-    given[i] = memory(side.given, engine(), data[i]);
+    given[i] = memory(side.given, cpu::onednn_engine(), data[i]);
     wanted[i] = given[i];
     if (!side.copies) continue;
     held[i] = Tensor::empty({static_cast<int64_t>(side.wanted.get_size())}, uint8);
-    wanted[i] = memory(side.wanted, engine(), held[i].raw());
+    wanted[i] = memory(side.wanted, cpu::onednn_engine(), held[i].raw());
     if (i != to) side.reorder.execute(stream, given[i], wanted[i]);
   }
   const Tensor scratch = Tensor::empty({static_cast<int64_t>(plan.scratch.get_size())}, uint8);
@@ -280,8 +261,9 @@ void vendor_run(const ConvProblem& p) {
       {to == kInput ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, wanted[kInput]},
       {to == kWeight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, wanted[kWeight]},
       {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, wanted[kOutput]},
-      {DNNL_ARG_SCRATCHPAD, memory(plan.scratch, engine(), scratch.raw())}};
-  if (forward && p.bias) arguments.insert({DNNL_ARG_BIAS, memory(plan.bias, engine(), const_cast<char*>(p.bias))});
+      {DNNL_ARG_SCRATCHPAD, memory(plan.scratch, cpu::onednn_engine(), scratch.raw())}};
+  if (forward && p.bias)
+    arguments.insert({DNNL_ARG_BIAS, memory(plan.bias, cpu::onednn_engine(), const_cast<char*>(p.bias))});
   plan.primitive.execute(stream, arguments);
   if (plan.sides[to].copies) plan.sides[to].reorder.execute(stream, wanted[to], given[to]);
   stream.wait();
