@@ -244,24 +244,6 @@ Tensor weight_backward(const char* op, const Tensor& input, const Tensor& grad_o
   return run(call, &Call::weight, weight_shape, input, o.out);
 }
 
-/// The output_padding with which a transposed convolution over `given` has `sizes`, where there is one: the gradients
-/// of conv_transpose are told both. @throws ShapeError
-Dims implied_output_padding(const char* op, const ConvTransposeOptions& o, const Sliding& s, const Dims& given,
-                            const Dims& kernel, const Dims& sizes) {
-  if (o.output_padding) return *o.output_padding;
-  const Windows least = read_transposed(op, s, given, kernel, Dims{0});
-  Dims more;
-  for (size_t d = 0; d < given.size(); ++d) {
-    const core::WindowDim& w = least.window[d + kSpatial - given.size()];
-    const int64_t missing = sizes[d] - w.input;
-    if (missing < 0 || missing >= std::max(w.stride, w.dilation))
-      fail<ShapeError>("{}: grad_output has {} in dim {}, but conv_transpose makes {} of {}, and less than {} more", op,
-                       sizes[d], d, w.input, given[d], std::max(w.stride, w.dilation));
-    more.push_back(missing);
-  }
-  return more;
-}
-
 /// What the transposed operators check of their operands: the windows between `image` (conv_transpose's input [N,C,*S])
 /// and its result, of which [N,O,*P] is given where `result` has sizes.
 struct Transposed {
@@ -277,10 +259,10 @@ Transposed read_transposed_call(const char* op, const Dims& image, const char* i
   if (filter[0] != image[1])
     fail<ShapeError>("{}: {} must have {}'s {} channels first, got {}", op, filter_name, image_name, image[1],
                      filter[0]);
-  const Dims given = spatial_sizes(image), kernel = spatial_sizes(filter);
-  const Dims more = result ? implied_output_padding(op, o, sliding, given, kernel, spatial_sizes(*result))
-                           : o.output_padding.value_or(Dims{0});
-  Transposed t{{image[0], core::count_product(filter[1], o.groups)}, read_transposed(op, sliding, given, kernel, more)};
+  const Dims sizes = result ? spatial_sizes(*result) : Dims();
+  Transposed t{{image[0], core::count_product(filter[1], o.groups)},
+               read_transposed(op, sliding, spatial_sizes(image), spatial_sizes(filter), o.output_padding,
+                               result ? &sizes : nullptr)};
   for (int d = kSpatial - t.windows.dims; d < kSpatial; ++d) t.wide.push_back(t.windows.window[d].input);
   check_sizes(op, "the result", t.wide, static_cast<int>(image.size()));
   return t;

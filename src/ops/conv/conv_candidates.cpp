@@ -12,9 +12,23 @@ constexpr ConvCandidate kDirect{"direct", core::always<ConvProblem>, direct_run}
 constexpr ConvCandidate kGemm{"implicit_gemm", core::always<ConvProblem>, gemm_run};
 constexpr ConvCandidate kVendor{"vendor", vendor_why_not, vendor_run};
 
-// On the CPU each takes what it is given; the orders say which is the fastest.
-constexpr ConvCandidate kGemmFirst[] = {kVendor, kGemm, kDirect};
+// Own kernels take every problem on the CPU; the orders say which way is the fastest.
+constexpr ConvCandidate kVendorGemm[] = {kVendor, kGemm, kDirect};
+constexpr ConvCandidate kVendorDirect[] = {kVendor, kDirect, kGemm};
 constexpr ConvCandidate kDirectFirst[] = {kDirect, kVendor, kGemm};
+
+/// By what was measured (README.md): oneDNN turns images with planes over, and its gradients of depthwise filters and
+/// of images with few channels are slow; register tiles are half empty where a group has few channels.
+std::span<const ConvCandidate> cpu_candidates(const ConvProblem& p) {
+  const bool weight = p.direction == Direction::kWeightBackward;
+  bool strided = false;
+  for (const core::WindowDim& w : p.window) strided = strided || w.stride > 1;
+  if (p.depthwise() && (weight || (!p.channels_last() && !strided))) return kDirectFirst;
+  if (p.direction == Direction::kDataBackward && p.group_channels() <= 4) return kDirectFirst;
+  const bool narrow = std::min(p.group_channels(), p.group_outputs()) < 16;
+  if (narrow && !weight) return kVendorDirect;
+  return kVendorGemm;
+}
 
 // A build without CUDA states what they take, for `explain`.
 #if TENOR_HAS_CUDA
@@ -59,8 +73,7 @@ std::string key_of(const ConvProblem& p) {
 
 std::span<const ConvCandidate> conv_candidates(const ConvProblem& p) {
   if (on_cuda(p)) return kCudaCandidates;
-  if (p.depthwise()) return kDirectFirst;
-  return kGemmFirst;
+  return cpu_candidates(p);
 }
 
 std::vector<std::string> conv_strategies() { return {"direct", "implicit_gemm", "vendor"}; }

@@ -33,23 +33,57 @@ void with_compute(DType dtype, F&& fn) {
 // ---- by rows
 // ----------------------------------------------------------------------------------------------------------
 
+/// Every second element of 2 n in a row: the even ones, the odd ones.
+template <class S, class T>
+HWY_INLINE void split_in_two(const S* from, T* even, T* odd, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = lanes_of<T>();
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  for (; i + lanes <= n; i += lanes) {
+    const auto a = load(d, from + 2 * i), b = load(d, from + 2 * i + lanes);
+    hn::StoreU(hn::ConcatEven(d, b, a), d, even + i);
+    hn::StoreU(hn::ConcatOdd(d, b, a), d, odd + i);
+  }
+#endif
+  for (; i < n; ++i) even[i] = core::cast<T>(from[2 * i]), odd[i] = core::cast<T>(from[2 * i + 1]);
+}
+
+/// The columns of a scratch row of one remainder that lie inside of the image: those of its columns x, x + scale, ...
+HWY_INLINE core::WindowRange inside_row(int64_t x, int64_t scale, int64_t size, int64_t count) {
+  const int64_t low = std::min(count, x < 0 ? (-x + scale - 1) / scale : 0);
+  return {low, std::max(low, std::min(count, x < size ? (size - x + scale - 1) / scale : 0))};
+}
+
 /// One source row into a scratch row: [remainder][column], zeros outside of the image. `first` is the column of the
 /// source at which the scratch starts.
 template <class S, class T>
 void widen_row(const S* source, int64_t step, int64_t size, int64_t first, int64_t scale, const conv::RowPlan& plan,
                T* to) {
-  for (int64_t f = 0; f < std::min(scale, plan.width); ++f, to += plan.phase) {
-    const int64_t x = first + f;
-    const int64_t low = std::min(plan.phase, x < 0 ? (-x + scale - 1) / scale : 0);
-    const int64_t high = std::max(low, std::min(plan.phase, x < size ? (size - x + scale - 1) / scale : 0));
-    std::fill_n(to, low, T(0));
-    const S* from = source + (x + low * scale) * step;
+  const int64_t phases = std::min(scale, plan.width);
+  for (int64_t f = 0; f < phases; ++f) {
+    const core::WindowRange in = inside_row(first + f, scale, size, plan.phase);
+    T* row = to + f * plan.phase;
+    std::fill_n(row, in.first, T(0));
+    std::fill_n(row + in.last, plan.phase - in.last, T(0));
     if (scale * step == 1) {
-      widen_run(from, to + low, high - low);
-    } else {
-      for (int64_t i = low; i < high; ++i, from += scale * step) to[i] = core::cast<T>(*from);
+      widen_run(source + first + in.first, row + in.first, in.last - in.first);
+    } else if (!(scale == 2 && step == 1 && phases == 2)) {
+      const S* from = source + (first + f + in.first * scale) * step;
+      for (int64_t i = in.first; i < in.last; ++i, from += scale * step) row[i] = core::cast<T>(*from);
     }
-    std::fill_n(to + high, plan.phase - high, T(0));
+  }
+  if (!(scale == 2 && step == 1 && phases == 2)) return;
+  const core::WindowRange even = inside_row(first, 2, size, plan.phase),
+                          odd = inside_row(first + 1, 2, size, plan.phase);
+  const int64_t low = std::max(even.first, odd.first), high = std::max(low, std::min(even.last, odd.last));
+  split_in_two(source + first + 2 * low, to + low, to + plan.phase + low, high - low);
+  for (int64_t f = 0; f < 2; ++f) {  // a column at either end, whose neighbour lies outside
+    const core::WindowRange& in = f ? odd : even;
+    for (int64_t i = in.first; i < std::min(low, in.last); ++i)
+      to[f * plan.phase + i] = core::cast<T>(source[first + f + 2 * i]);
+    for (int64_t i = std::max(high, in.first); i < in.last; ++i)
+      to[f * plan.phase + i] = core::cast<T>(source[first + f + 2 * i]);
   }
 }
 

@@ -72,20 +72,28 @@ Windows read_windows(const char* op, const Sliding& s, const Dims& input, const 
 }
 
 Windows read_transposed(const char* op, const Sliding& s, const Dims& given, const Dims& kernel,
-                        const Dims& output_padding) {
-  const Dims more = core::values_per_dim(op, "output_padding", output_padding, s.dims, 0);
+                        const std::optional<Dims>& output_padding, const Dims* result) {
+  const Dims more = core::values_per_dim(op, "output_padding", output_padding.value_or(Dims{0}), s.dims, 0);
   Windows windows{.window = {}, .dims = s.dims};
   for (size_t d = 0; d < given.size(); ++d) {
     core::WindowDim w = window_of(op, s, d, kernel, "weight");
-    if (more[d] >= std::max(w.stride, w.dilation))
-      fail<ValueError>("{}: output_padding must be below max(stride, dilation) = {} in dim {}, got {}", op,
-                       std::max(w.stride, w.dilation), d, more[d]);
+    const int64_t most = std::max(w.stride, w.dilation);
     w.output = given[d];
-    w.input = core::count_sum(core::count_product(std::max<int64_t>(given[d] - 1, 0), w.stride), w.span() + more[d]) -
-              w.before - w.after - (given[d] == 0 ? w.stride : 0);
+    const int64_t whole = core::count_sum(core::count_product(given[d], w.stride), w.span()) - w.stride;
+    int64_t extra = more[d];
+    if (extra >= most)
+      fail<ValueError>("{}: output_padding must be below max(stride, dilation) = {} in dim {}, got {}", op, most, d,
+                       extra);
+    if (result && !output_padding) {
+      extra = (*result)[d] - (whole - w.before - w.after);
+      if (extra < 0 || extra >= most)
+        fail<ShapeError>("{}: grad_output has {} in dim {}, but conv_transpose makes {} of {}, and less than {} more",
+                         op, (*result)[d], d, whole - w.before - w.after, given[d], most);
+    }
+    w.input = whole - w.before - w.after + extra;
     if (w.input < 1)
       fail<ShapeError>("{}: padding takes {} from {} outputs in dim {} (input has {})", op, w.before + w.after,
-                       w.input + w.before + w.after, d, given[d]);
+                       whole + extra, d, given[d]);
     windows.window[place_of(s, d)] = w;
   }
   return windows;

@@ -1,6 +1,8 @@
 // Reading the options that the family's operators share, with the contract's errors.
 #pragma once
 
+#include <optional>
+
 #include "src/core/check.h"
 #include "src/core/step.h"
 #include "src/ops/conv/conv_problem.h"
@@ -22,7 +24,7 @@ Dims spatial_sizes(const Dims& sizes);
 /// Options with one value a spatial dim.
 struct Sliding {
   int dims = 0;
-  Dims stride, dilation, before, after;
+  Dims stride = {}, dilation = {}, before = {}, after = {};
   bool same = false;  ///< before and after are still to be computed
 };
 /// @throws ValueError
@@ -39,9 +41,10 @@ struct Windows {
 Windows read_windows(const char* op, const Sliding& sliding, const Dims& input, const Dims& kernel,
                      const char* kernel_argument = "weight", const char* input_argument = "input");
 /// The windows of the convolution whose data gradient a transposed one is: `given` is its output's spatial sizes, its
-/// input's follow from the options. @throws as read_windows; ValueError for an output_padding that is too large
+/// input's follow from the options; without an output_padding the one is taken that makes them `result`, where that is
+/// given. @throws as read_windows; ValueError for an output_padding that is too large
 Windows read_transposed(const char* op, const Sliding& sliding, const Dims& given, const Dims& kernel,
-                        const Dims& output_padding);
+                        const std::optional<Dims>& output_padding, const Dims* result = nullptr);
 
 /// @throws ShapeError unless x has 3 to 5 dims, DTypeError unless it is a float
 void check_image(const char* op, core::Named x);

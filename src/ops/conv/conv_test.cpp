@@ -1,13 +1,102 @@
-// Convolutions on the CPU.
+// Convolutions on the CPU: every strategy and direction, transposed ones, what has nothing to sum, threads and batches.
 #include "src/ops/conv/conv_shared_tests.h"
+#include "tenor/device.h"
+#include "tenor/modes.h"
 
 namespace tenor::testing {
 namespace {
 
 TEST(Conv, DirectIsExactOnDraws) { check_draws(kCpu, 1, 2000, {"direct"}); }
 TEST(Conv, ImplicitGemmIsExactOnDraws) { check_draws(kCpu, 2, 2000, {"implicit_gemm"}); }
-TEST(Conv, VendorIsExactOnDraws) { check_draws(kCpu, 3, 2000, {"vendor"}); }
-TEST(Conv, AutoIsExactOnDraws) { check_draws(kCpu, 4, 500, {"auto"}); }
+TEST(Conv, VendorIsExactOnDraws) { check_draws(kCpu, 3, 400, {"vendor"}); }  // it compiles a kernel for each
+TEST(Conv, AutoIsExactOnDraws) { check_draws(kCpu, 4, 400, {"auto"}); }
+
+TEST(Conv, TransposedIsExactOnDraws) { check_transposed(kCpu, 5, 400, {"direct", "implicit_gemm"}); }
+
+TEST(Conv, LargerProblemsThanATile) {
+  const std::pair<ConvCase, DType> cases[] = {
+      {{{2, 40, 23, 70}, {70, 40, 3, 3}, {.padding = 1}}, float32},
+      {{{2, 34, 11, 600}, {34, 1, 1, 5}, {.stride = {1, 2}, .padding = {0, 2}, .groups = 34}}, bfloat16},
+      {{{1, 6, 2000}, {4, 3, 7}, {.stride = {3}, .padding = 9, .dilation = {40}, .groups = 2}}, float64}};
+  for (const auto& [c, dtype] : cases) check_strategies(c, dtype, {"direct", "implicit_gemm", "vendor"});
+}
+
+/// Taps so far apart that no scratch holds a band's rows.
+TEST(Conv, TapsFarApart) {
+  const ConvCase c{{1, 3, 5}, {3, 1, 3}, {.padding = 3000000, .dilation = {3000000}, .groups = 3}};
+  check_strategies(c, float32, {"direct"});
+}
+
+TEST(Conv, NothingToSumGivesTheBias) {
+  const Tensor bias = list({3, 5});
+  const auto of = [&](const Dims& image, const Dims& filter, int64_t padding) {
+    return values(conv_forward(full(image, float32, 1), full(filter, float32, 1), bias, {.padding = padding}));
+  };
+  using V = std::vector<double>;
+  EXPECT_EQ(of({1, 0, 2}, {2, 0, 1}, 0), (V{3, 3, 5, 5}));
+  EXPECT_EQ(of({1, 1, 0}, {2, 1, 2}, 1), (V{3, 5}));
+  EXPECT_EQ(of({0, 1, 4}, {2, 1, 2}, 0), V{});
+  EXPECT_EQ(values(conv_data_backward(full({1, 0, 3}, float32, 1), full({0, 2, 2}, float32, 1), {1, 2, 4})), V(8, 0.0));
+  EXPECT_EQ(values(conv_weight_backward(full({0, 1, 4}, float32, 1), full({0, 2, 3}, float32, 1), {2, 1, 2})),
+            V(4, 0.0));
+  EXPECT_EQ(values(conv_bias_backward(full({0, 2, 3}, float32, 1))), V(2, 0.0));
+}
+
+/// With random values every bit must agree.
+TEST(Conv, BitsDoNotDependOnThreadsNorOnTheBatch) {
+  Draw draw(8);
+  const int threads = num_threads();
+  for (const char* strategy : {"direct", "implicit_gemm"})
+    for (const int64_t groups : {1, 24}) {
+      const Tensor x = draw.dense({5, 24, 13, 17}, float32), w = draw.dense({24, 24 / groups, 3, 3}, float32);
+      const Tensor g = draw.dense({5, 24, 13, 17}, float32);
+      const ConvOptions o{.padding = 1, .groups = groups, .strategy = strategy};
+      const auto all = [&] {
+        std::vector<double> bits = values(conv_forward(x, w, {}, o));
+        for (const Tensor& t : {conv_data_backward(g, w, x.shape(), o), conv_weight_backward(x, g, w.shape(), o)}) {
+          const std::vector<double> more = values(t);
+          bits.insert(bits.end(), more.begin(), more.end());
+        }
+        return bits;
+      };
+      set_num_threads(1);
+      const std::vector<double> alone = all();
+      set_num_threads(7);
+      EXPECT_EQ(alone, all()) << strategy;
+      set_num_threads(threads);
+      const Tensor image = x.with_layout({1, 24, 13, 17}, x.strides(), 3 * x.stride(0));
+      const std::vector<double> one = values(conv_forward(image, w, {}, o));
+      EXPECT_TRUE(std::equal(one.begin(), one.end(), alone.begin() + 3 * x.stride(0))) << strategy;
+    }
+}
+
+TEST(Conv, BatchInvariantTakesNoVendor) {
+  const BatchInvariantGuard guard;
+  EXPECT_THROW(conv_forward(full({1, 1, 3}, float32, 1), full({1, 1, 2}, float32, 1), {}, {.strategy = "vendor"}),
+               UnsupportedError);
+  EXPECT_EQ(values(conv_forward(full({1, 1, 3}, float32, 1), full({1, 1, 2}, float32, 1))),
+            (std::vector<double>{2, 2}));
+}
+
+TEST(Conv, SumsIn16BitsAreFloat32) {
+  for (const char* strategy : {"direct", "implicit_gemm"}) {
+    const Tensor y =
+        conv_forward(full({1, 4000, 3, 3}, float16, 1), full({1, 4000, 1, 1}, float16, 1), {}, {.strategy = strategy});
+    EXPECT_EQ(values(y)[0], 4000) << strategy;
+  }
+}
+
+TEST(Conv, OutMayBeAnInput) {
+  const Tensor x = list({1, 2, 3}).with_layout({1, 1, 3}, {3, 3, 1}, 0),
+               w = list({1, 10, 100}).with_layout({1, 1, 3}, {3, 3, 1}, 0);
+  conv_forward(x, w, {}, {.padding = 1, .out = x});
+  EXPECT_EQ(values(x), (std::vector<double>{210, 321, 32}));
+}
+
+TEST(Conv, ResultsKeepTheOrderOfDims) {
+  const Tensor x = full({2, 5, 5, 3}, float32, 1).with_layout({2, 3, 5, 5}, {75, 1, 15, 3}, 0);
+  EXPECT_EQ(conv_forward(x, full({4, 3, 3, 3}, float32, 1)).strides(), (Dims{36, 1, 12, 4}));
+}
 
 }  // namespace
 }  // namespace tenor::testing

@@ -137,7 +137,10 @@ void make(Plan& plan, const ConvProblem& p) {
   plan.sides[kOutput].given = image_desc(p, p.output, p.out_channels, false);
   plan.sides[kWeight].given = weight_desc(p);
   memory::desc any[kOperands];
-  for (int i = 0; i < kOperands; ++i) any[i] = any_desc(plan.sides[i].given);
+  // Images whose channels are innermost are computed with as they are; of others and of filters the library chooses.
+  const bool last = p.channels_last() && p.channels > 1 && p.out_channels > 1;
+  for (int i = 0; i < kOperands; ++i)
+    any[i] = last && i != kWeight ? plan.sides[i].given : any_desc(plan.sides[i].given);
   if (p.bias) plan.bias = memory::desc({p.out_channels}, type_of(p.dtype), memory::dims{1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
