@@ -36,10 +36,10 @@ void with_compute(DType dtype, F&& fn) {
 /// Every second element of 2 n in a row: the even ones, the odd ones.
 template <class S, class T>
 HWY_INLINE void split_in_two(const S* from, T* even, T* odd, int64_t n) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const hn::ScalableTag<T> d;
   const int64_t lanes = lanes_of<T>();
-  int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
   for (; i + lanes <= n; i += lanes) {
     const auto a = load(d, from + 2 * i), b = load(d, from + 2 * i + lanes);
     hn::StoreU(hn::ConcatEven(d, b, a), d, even + i);

@@ -15,7 +15,7 @@ TEST(Conv, TransposedIsExactOnDraws) { check_transposed(kCpu, 5, 400, {"direct",
 
 TEST(Conv, LargerProblemsThanATile) {
   const std::pair<ConvCase, DType> cases[] = {
-      {{{2, 40, 23, 70}, {70, 40, 3, 3}, {.padding = 1}}, float32},
+      {{{2, 40, 9, 50}, {70, 40, 3, 3}, {.padding = 1}}, float32},
       {{{2, 34, 11, 600}, {34, 1, 1, 5}, {.stride = {1, 2}, .padding = {0, 2}, .groups = 34}}, bfloat16},
       {{{1, 6, 2000}, {4, 3, 7}, {.stride = {3}, .padding = 9, .dilation = {40}, .groups = 2}}, float64}};
   for (const auto& [c, dtype] : cases) check_strategies(c, dtype, {"direct", "implicit_gemm", "vendor"});
@@ -25,6 +25,26 @@ TEST(Conv, LargerProblemsThanATile) {
 TEST(Conv, TapsFarApart) {
   const ConvCase c{{1, 3, 5}, {3, 1, 3}, {.padding = 3000000, .dilation = {3000000}, .groups = 3}};
   check_strategies(c, float32, {"direct"});
+}
+
+/// Images that lie 2^31 elements apart; of the memory between them nothing is touched.
+TEST(Conv, StridesBeyond31Bits) {
+  const int64_t far = int64_t{1} << 31;
+  const auto apart = [&](const std::vector<double>& x) {
+    const Tensor t = Tensor::empty({far + 64}, float16).with_layout({2, 1, 3}, {far, 3, 1}, 8);
+    assign(t, x);
+    return t;
+  };
+  const Tensor x = apart({1, 2, 3, 4, 5, 6}), w = tensor_of({1, 1, 2}, float16, {1, 10});
+  for (const char* strategy : {"direct", "implicit_gemm"}) {
+    const ConvOptions o{.padding = ConvPadding(Dims{1}, Dims{0}), .strategy = strategy};
+    const Tensor y = apart(std::vector<double>(6, kNan));
+    ConvOptions to = o;
+    to.out = y;
+    EXPECT_EQ(values(conv_forward(x, w, {}, to)), (std::vector<double>{10, 21, 32, 40, 54, 65})) << strategy;
+    EXPECT_EQ(values(conv_data_backward(x, w, {2, 1, 3}, o)), (std::vector<double>{12, 23, 30, 45, 56, 60})) << strategy;
+    EXPECT_EQ(values(conv_weight_backward(x, x, {1, 1, 2}, o)), (std::vector<double>{58, 91})) << strategy;
+  }
 }
 
 TEST(Conv, NothingToSumGivesTheBias) {
