@@ -5,18 +5,13 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/conv/conv_gemm_cpu.cpp"
 #include "hwy/foreach_target.h"
+#include "src/cpu/register_tile-inl.h"
 #include "src/ops/conv/conv_patches-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 namespace conv = tenor::conv;
 
-// Register tiles by the number of vector registers: 12 x 2 vectors of accumulators in 32, 4 x 3 in 16.
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int64_t kRows = 12, kVectors = 2;
-#else
-inline constexpr int64_t kRows = 4, kVectors = 3;
-#endif
 inline constexpr int64_t kDepth = 192;
 inline constexpr int64_t kPitch = kDepth + 16;  // rows a power of two apart would meet in the same lines of the cache
 
@@ -27,25 +22,8 @@ HWY_INLINE int64_t panel_width() {
 
 /// acc [Rows, panel] += rows [Rows][kPitch] x panel [depth][panel].
 template <int Rows, class T>
-HWY_NOINLINE void multiply_rows(const T* HWY_RESTRICT rows, const T* HWY_RESTRICT panel, T* HWY_RESTRICT acc,
-                                int64_t depth, bool first) {
-  const hn::ScalableTag<T> d;
-  const size_t lanes = hn::Lanes(d);
-  hn::Vec<decltype(d)> sums[Rows][kVectors];
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = first ? hn::Zero(d) : hn::Load(d, acc + (r * kVectors + v) * lanes);
-  for (int64_t k = 0; k < depth; ++k) {
-    hn::Vec<decltype(d)> column[kVectors];
-    for (int v = 0; v < kVectors; ++v) column[v] = hn::Load(d, panel + v * lanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-      const auto x = hn::Set(d, rows[r * kPitch + k]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(x, column[v], sums[r][v]);
-    }
-    panel += kVectors * lanes;
-  }
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, acc + (r * kVectors + v) * lanes);
+void multiply_rows(const T* rows, const T* panel, T* acc, int64_t depth, bool first) {
+  multiply_tile<Rows, kPitch, 1>(rows, panel, acc, depth, first);
 }
 
 /// By the smallest kernel that holds them; rows past the last are in memory and count for nothing.

@@ -6,17 +6,6 @@ namespace {
 
 Tensor ones(const Dims& shape, DType dtype = float32) { return full(shape, dtype, 1); }
 
-/// fn() throws E with that text.
-template <class E, class F>
-void expect_error(F&& fn, const std::string& text) {
-  try {
-    fn();
-    ADD_FAILURE() << "no error; expected: " << text;
-  } catch (const E& e) {
-    EXPECT_EQ(std::string(e.what()), text);
-  }
-}
-
 TEST(ConvErrors, Channels) {
   const auto forward = [](const Dims& image, const Dims& filter, int64_t groups) {
     return [=] { conv_forward(ones(image), ones(filter), {}, {.groups = groups}); };

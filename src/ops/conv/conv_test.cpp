@@ -65,7 +65,6 @@ TEST(Conv, NothingToSumGivesTheBias) {
 /// With random values every bit must agree.
 TEST(Conv, BitsDoNotDependOnThreadsNorOnTheBatch) {
   Draw draw(8);
-  const int threads = num_threads();
   for (const char* strategy : {"direct", "implicit_gemm"})
     for (const int64_t groups : {1, 24}) {
       const Tensor x = draw.dense({5, 24, 13, 17}, float32), w = draw.dense({24, 24 / groups, 3, 3}, float32);
@@ -79,11 +78,12 @@ TEST(Conv, BitsDoNotDependOnThreadsNorOnTheBatch) {
         }
         return bits;
       };
-      set_num_threads(1);
-      const std::vector<double> alone = all();
-      set_num_threads(7);
-      EXPECT_EQ(alone, all()) << strategy;
-      set_num_threads(threads);
+      const auto with_threads = [&](int count) {
+        const Threads guard(count);
+        return all();
+      };
+      const std::vector<double> alone = with_threads(1);
+      EXPECT_EQ(alone, with_threads(7)) << strategy;
       const Tensor image = x.with_layout({1, 24, 13, 17}, x.strides(), 3 * x.stride(0));
       const std::vector<double> one = values(conv_forward(image, w, {}, o));
       EXPECT_TRUE(std::equal(one.begin(), one.end(), alone.begin() + 3 * x.stride(0))) << strategy;
