@@ -89,7 +89,8 @@ def conv_directions(tn, draw):
     x, w, g = (last(a) for a in (x, w, g))
     return Each(Same(tn.conv_forward_nhwc(here(x), here(w), here(bias), **o), last(y), tol),
                 Same(tn.conv_data_backward_nhwc(here(g), here(w), shape(c.image), **o), last(dx), tol),
-                Same(tn.conv_weight_backward_nhwc(here(x), here(g), shape(c.filter), **o), last(dw), tol))
+                Same(tn.conv_weight_backward_nhwc(here(x), here(g), shape(c.filter), **o), last(dw), tol),
+                Same(tn.conv_bias_backward_nhwc(here(g)), wide(g).sum(tuple(range(g.ndim - 1))), tol))
 
 
 def conv_transposes(tn, draw):
@@ -138,27 +139,55 @@ def bilinear(plane, y, x):
     return out
 
 
+class Deform:
+    """A deformable convolution's sizes and sampling points; linear in image, filter and mask."""
+
+    def __init__(self, draw, t):
+        self.og, self.groups, self.kernel = draw.int(1, 2), draw.int(1, 2), (draw.int(1, 3), draw.int(1, 2))
+        self.n, self.c, self.o = draw.int(1, 2), self.og * self.groups * draw.int(1, 2), 2 * self.groups
+        self.size, self.stride, self.dilation = (draw.int(3, 6), draw.int(3, 6)), (draw.int(1, 2), 1), (1, draw.int(1, 2))
+        self.sides, self.taps = ((1, 0), (draw.int(0, 1), 1)), self.kernel[0] * self.kernel[1]
+        self.places = [(s + sum(p) - (k - 1) * d - 1) // step + 1
+                       for s, p, k, d, step in zip(self.size, self.sides, self.kernel, self.dilation, self.stride)]
+        self.image, self.filter = (self.n, self.c, *self.size), (self.o, self.c // self.groups, *self.kernel)
+        self.points, self.masks = ((self.n, k * self.og * self.taps, *self.places) for k in (2, 1))
+        self.offset = draw.array(self.points, t, special=0, scale=1)
+        self.options = dict(stride=self.stride, padding=self.sides, dilation=self.dilation)
+
+    def forward(self, x, w, mask):
+        columns, at = np.zeros((self.n, self.c, self.taps, *self.places)), wide(self.offset).reshape(self.n, self.og, self.taps, 2, *self.places)
+        rows, cols = np.indices(self.places)
+        for i, ch, k in np.ndindex(self.n, self.c, self.taps):
+            g = ch // (self.c // self.og)
+            y = rows * self.stride[0] + k // self.kernel[1] * self.dilation[0] - self.sides[0][0] + at[i, g, k, 0]
+            z = cols * self.stride[1] + k % self.kernel[1] * self.dilation[1] - self.sides[1][0] + at[i, g, k, 1]
+            columns[i, ch, k] = bilinear(x[i, ch], y, z) * mask.reshape(self.n, self.og, self.taps, *self.places)[i, g, k]
+        columns = columns.reshape(self.n, self.groups, self.c // self.groups * self.taps, -1)
+        return (w.reshape(self.groups, self.o // self.groups, -1) @ columns).reshape(self.n, self.o, *self.places)
+
+
 def conv_deformed(tn, draw):
-    t, og, groups = draw.pick(FLOATS), draw.int(1, 2), draw.int(1, 2)
-    n, c, o, (kh, kw) = draw.int(1, 2), 2 * og * groups // draw.pick([1, 2] if og * groups > 1 else [1]), 2 * groups, (draw.int(1, 3), draw.int(1, 2))
-    if c % og or c % groups:
-        c = og * groups
-    size, stride, dilation, sides = (draw.int(3, 6), draw.int(3, 6)), (draw.int(1, 2), 1), (1, draw.int(1, 2)), ((1, 0), (draw.int(0, 1), 1))
-    places = [(s + sum(p) - (k - 1) * d - 1) // step + 1 for s, p, k, d, step in zip(size, sides, (kh, kw), dilation, stride)]
-    taps = kh * kw
-    x, w = draw.array((n, c, *size), t, special=0, scale=1), draw.array((o, c // groups, kh, kw), t, special=0, scale=1)
-    offset, mask = draw.array((n, 2 * og * taps, *places), t, special=0, scale=1), draw.array((n, og * taps, *places), t, special=0, scale=1)
-    columns = np.zeros((n, c, taps, *places))
-    at, rows, cols = wide(offset).reshape(n, og, taps, 2, *places), *np.indices(places)
-    for i, ch, k in np.ndindex(n, c, taps):
-        g = ch // (c // og)
-        y = rows * stride[0] + k // kw * dilation[0] - sides[0][0] + at[i, g, k, 0]
-        z = cols * stride[1] + k % kw * dilation[1] - sides[1][0] + at[i, g, k, 1]
-        columns[i, ch, k] = bilinear(wide(x)[i, ch], y, z) * wide(mask).reshape(n, og, taps, *places)[i, g, k]
-    columns = columns.reshape(n, groups, c // groups * taps, -1)
-    y = (wide(w).reshape(groups, o // groups, -1) @ columns).reshape(n, o, *places)
-    got = tn.deform_conv2d(*map(tn.asarray, (x, offset, w, mask)), stride=stride, padding=sides, dilation=dilation)
-    return Same(got, y, 16 * tolerance(t))
+    t = draw.pick(FLOATS)
+    d = Deform(draw, t)
+    x, w, mask = (draw.array(s, t, special=0, scale=1) for s in (d.image, d.filter, d.masks))
+    got = tn.deform_conv2d(*map(tn.asarray, (x, d.offset, w, mask)), **d.options)
+    return Same(got, d.forward(*map(wide, (x, w, mask))), 16 * tolerance(t))
+
+
+def conv_deformed_gradients(tn, draw):
+    """Each is the adjoint of the map that it belongs to: <gradient, other> = <g, map(other)>. Offsets: by differences, in C++."""
+    t = draw.pick(FLOATS[:2])
+    d = Deform(draw, t)
+    x, w, mask, bias = (draw.array(s, t, special=0, scale=1) for s in (d.image, d.filter, d.masks, (d.o,)))
+    g = draw.array((d.n, d.o, *d.places), t, special=0, scale=1)
+    grads = tn.deform_conv2d_backward(*map(tn.asarray, (g, x, d.offset, w, mask, bias)), **d.options)
+    other = [draw.values(s, np.dtype(np.float64), special=0, scale=1) for s in (d.image, d.filter, d.masks)]
+    operands = [wide(a) for a in (x, w, mask)]
+    want = [(wide(g) * d.forward(*operands[:i], other[i], *operands[i + 1:])).sum() for i in range(3)]
+    host = lambda a: a.numpy() if hasattr(a, "numpy") else a
+    got = [(wide(host(grad)) * a).sum() for grad, a in zip((grads.grad_input, grads.grad_weight, grads.grad_mask), other)]
+    size = 1 + np.abs(wide(g)).sum() * np.abs(operands[0]).max(initial=0) * np.abs(operands[1]).max(initial=0) * d.taps
+    return Each(Same(np.array(got) / size, np.array(want) / size, 16 * tolerance(t)), Same(grads.grad_bias, wide(g).sum((0, 2, 3)), 16 * tolerance(t)))
 
 
 def conv_refusals(tn, draw):
@@ -179,4 +208,4 @@ def conv_refusals(tn, draw):
     return Refused(call, kind)
 
 
-PROPERTIES = [conv_directions, conv_transposes, conv_columns, conv_deformed, conv_refusals]
+PROPERTIES = [conv_directions, conv_transposes, conv_columns, conv_deformed, conv_deformed_gradients, conv_refusals]
