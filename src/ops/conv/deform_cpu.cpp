@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kBlock = 64;  // pixels whose corners are computed at once, for all channels of an offset group
 
+constexpr int64_t kChannels = 8;  // whose gradients share the computation of corners
+
 /// One tap of one offset group of one image.
 struct Sampling {
   int64_t image, group, tap;
@@ -101,57 +103,76 @@ template <class S>
 void gradient_of_points(const DeformProblem& p) {
   using T = core::Compute<S>;
   for_each_block(p, [&](const Sampling& s, int64_t first, int64_t count) {
+    Corners<T> corners[kBlock];
+    T along_y[kBlock] = {}, along_x[kBlock] = {}, along_mask[kBlock] = {}, v[4];
+    for (int64_t i = 0; i < count; ++i) corners[i] = corners_at<S, T>(p, s, first + i);
+    for (int64_t channel = s.group * p.group_channels(); channel < (s.group + 1) * p.group_channels(); ++channel) {
+      const T* grads = column_row<T>(p, s.image, channel, s.tap) + first;
+      const S* plane = plane_of<S>(p, s.image, channel);
+      for (int64_t i = 0; i < count; ++i) {
+        const Corners<T>& c = corners[i];
+        values_at(plane, c, v);
+        along_y[i] += grads[i] * ((1 - c.x) * (v[2] - v[0]) + c.x * (v[3] - v[1]));
+        along_x[i] += grads[i] * ((1 - c.y) * (v[1] - v[0]) + c.y * (v[3] - v[2]));
+        along_mask[i] += grads[i] * sampled(c, v);
+      }
+    }
     const int64_t width = p.window[2].output, tap = s.group * p.taps() + s.tap;
     const auto put = [&](const Image& x, int64_t channel, int64_t pixel, T value) {
       reinterpret_cast<S*>(x.data)[s.image * x.batch + channel * x.channel + pixel / width * x.spatial[1] +
                                    pixel % width * x.spatial[2]] = core::cast<S>(value);
     };
-    for (int64_t i = first; i < first + count; ++i) {
-      const Corners<T> c = corners_at<S, T>(p, s, i);
-      const T mask = mask_at<S, T>(p, s, i);
-      T along_y = 0, along_x = 0, along_mask = 0, v[4];
-      for (int64_t channel = s.group * p.group_channels(); channel < (s.group + 1) * p.group_channels(); ++channel) {
-        const T grad = column_row<T>(p, s.image, channel, s.tap)[i];
-        values_at(plane_of<S>(p, s.image, channel), c, v);
-        along_y += grad * ((1 - c.x) * (v[2] - v[0]) + c.x * (v[3] - v[1]));
-        along_x += grad * ((1 - c.y) * (v[1] - v[0]) + c.y * (v[3] - v[2]));
-        along_mask += grad * sampled(c, v);
-      }
-      const T bad = c.nan ? std::numeric_limits<T>::quiet_NaN() : T(0);
-      put(p.grad_offset, 2 * tap, i, along_y * mask + bad);
-      put(p.grad_offset, 2 * tap + 1, i, along_x * mask + bad);
-      if (p.grad_mask.data) put(p.grad_mask, tap, i, along_mask);
+    for (int64_t i = 0; i < count; ++i) {
+      const T mask = mask_at<S, T>(p, s, first + i);
+      const T bad = corners[i].nan ? std::numeric_limits<T>::quiet_NaN() : T(0);
+      put(p.grad_offset, 2 * tap, first + i, along_y[i] * mask + bad);
+      put(p.grad_offset, 2 * tap + 1, first + i, along_x[i] * mask + bad);
+      if (p.grad_mask.data) put(p.grad_mask, tap, first + i, along_mask[i]);
     }
   });
 }
 
-/// The gradient to the input, a channel's plane a thread: taps in order, pixels in order.
+/// Adds what some channels of an image get through one tap to their planes, pixels in order.
+template <class S, class T>
+void add_tap(const DeformProblem& p, const Sampling& s, int64_t channel, int64_t channels, T* planes) {
+  const int64_t plane = p.window[1].input * p.window[2].input;
+  DeformProblem dense = p;  // corners count elements of a plane
+  dense.input.spatial[1] = p.window[2].input, dense.input.spatial[2] = 1;
+  const T* grads = column_row<T>(p, s.image, channel, s.tap);
+  for (int64_t pixel = 0; pixel < p.pixels(); ++pixel) {
+    const Corners<T> c = corners_at<S, T>(dense, s, pixel);
+    const T mask = mask_at<S, T>(p, s, pixel);
+    for (int64_t i = 0; i < channels; ++i) {
+      const T grad = grads[i * p.taps() * p.pixels() + pixel] * mask;
+      for (int k = 0; k < 4; ++k)
+        if (c.at[k] >= 0) planes[i * plane + c.at[k]] += c.weight[k] * grad;
+    }
+  }
+}
+
+/// The gradient to the input, some channels of an offset group a thread; a plane's sum takes taps in order.
 template <class S>
 void gradient_of_input(const DeformProblem& p) {
   using T = core::Compute<S>;
   const core::WindowDim &H = p.window[1], &W = p.window[2];
-  cpu::parallel_for(p.images * p.channels, 1, [&](int64_t begin, int64_t end) {
-    std::vector<T> plane(static_cast<size_t>(H.input * W.input));
+  const int64_t plane = H.input * W.input, parts = (p.group_channels() + kChannels - 1) / kChannels;
+  cpu::parallel_for(p.images * p.offset_groups * parts, 1, [&](int64_t begin, int64_t end) {
+    std::vector<T> planes(static_cast<size_t>(plane * std::min(kChannels, p.group_channels())));
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t image = i / p.channels, channel = i % p.channels;
-      std::fill(plane.begin(), plane.end(), T(0));
-      DeformProblem dense = p;  // corners count elements of the plane
-      dense.input.spatial[1] = W.input, dense.input.spatial[2] = 1;
-      for (int64_t tap = 0; tap < p.taps(); ++tap) {
-        const Sampling s{image, channel / p.group_channels(), tap};
-        const T* grads = column_row<T>(p, image, channel, tap);
-        for (int64_t pixel = 0; pixel < p.pixels(); ++pixel) {
-          const Corners<T> c = corners_at<S, T>(dense, s, pixel);
-          const T grad = grads[pixel] * mask_at<S, T>(p, s, pixel);
-          for (int k = 0; k < 4; ++k)
-            if (c.at[k] >= 0) plane[static_cast<size_t>(c.at[k])] += c.weight[k] * grad;
-        }
+      const int64_t image = i / (parts * p.offset_groups), group = i / parts % p.offset_groups;
+      const int64_t first = i % parts * kChannels, channels = std::min(kChannels, p.group_channels() - first);
+      const int64_t channel = group * p.group_channels() + first;
+      std::fill(planes.begin(), planes.end(), T(0));
+      for (int64_t tap = 0; tap < p.taps(); ++tap)
+        add_tap<S>(p, Sampling{image, group, tap}, channel, channels, planes.data());
+      for (int64_t c = 0; c < channels; ++c) {
+        S* to =
+            reinterpret_cast<S*>(p.grad_input.data) + image * p.grad_input.batch + (channel + c) * p.grad_input.channel;
+        for (int64_t h = 0; h < H.input; ++h)
+          for (int64_t w = 0; w < W.input; ++w)
+            to[h * p.grad_input.spatial[1] + w * p.grad_input.spatial[2]] =
+                core::cast<S>(planes[static_cast<size_t>(c * plane + h * W.input + w)]);
       }
-      S* to = reinterpret_cast<S*>(p.grad_input.data) + image * p.grad_input.batch + channel * p.grad_input.channel;
-      for (int64_t h = 0; h < H.input; ++h)
-        for (int64_t w = 0; w < W.input; ++w)
-          to[h * p.grad_input.spatial[1] + w * p.grad_input.spatial[2]] =
-              core::cast<S>(plane[static_cast<size_t>(h * W.input + w)]);
     }
   });
 }
