@@ -23,7 +23,7 @@ bool fit(RowPlan& plan, const Pass& pass, const int64_t* most, int64_t channels,
   plan.depth = most[0] - plan.least[0] + 1;
   plan.height = (plan.band_rows - 1) * pass.scale[1] + most[1] - plan.least[1] + 1;
   plan.width = (plan.band_width - 1) * pass.scale[2] + most[2] - plan.least[2] + 1;
-  // Vectors read past the last output: three left are computed as four (conv_direct_cpu.cpp, slide_row).
+  // Vectors read past the last output: three left are computed as four (conv_rows_cpu.cpp, slide_row).
   const int64_t reach = pieces(most[2] - plan.least[2] + 1, pass.scale[2]);
   plan.phase = round_up(plan.band_width + 2 * lanes + reach, lanes);
   plan.row = core::count_product(plan.phase, std::min(pass.scale[2], plan.width));

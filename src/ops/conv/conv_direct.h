@@ -1,5 +1,5 @@
-// The direct kernels' single-threaded parts, compiled once per instruction set (conv_direct_cpu.cpp), and the plans
-// that conv_direct.cpp makes for them.
+// The direct kernels' single-threaded parts, compiled once per instruction set (conv_rows_cpu.cpp,
+// conv_channels_cpu.cpp), and the plans that conv_direct.cpp makes for them.
 //
 // By rows: the source rows that a band of output rows reads are widened into a scratch with zeros around them, split by
 // their remainder modulo the stride, so that every tap reads neighbours; vectors run along a row. By channels: of a

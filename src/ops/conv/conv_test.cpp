@@ -42,7 +42,8 @@ TEST(Conv, StridesBeyond31Bits) {
     ConvOptions to = o;
     to.out = y;
     EXPECT_EQ(values(conv_forward(x, w, {}, to)), (std::vector<double>{10, 21, 32, 40, 54, 65})) << strategy;
-    EXPECT_EQ(values(conv_data_backward(x, w, {2, 1, 3}, o)), (std::vector<double>{12, 23, 30, 45, 56, 60})) << strategy;
+    EXPECT_EQ(values(conv_data_backward(x, w, {2, 1, 3}, o)), (std::vector<double>{12, 23, 30, 45, 56, 60}))
+        << strategy;
     EXPECT_EQ(values(conv_weight_backward(x, x, {1, 1, 2}, o)), (std::vector<double>{58, 91})) << strategy;
   }
 }
