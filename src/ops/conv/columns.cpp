@@ -1,4 +1,6 @@
 // im2col, col2im and the bias gradient: made of views, copies and sums that every device has.
+#include <algorithm>
+
 #include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
@@ -50,17 +52,27 @@ Step step_of(const char* op, const Tensor& x, const Tensor& out, int64_t flops) 
   return {op, OpClass::kIndex, {x}, {out}, flops};
 }
 
-/// x [N,C,*S] with the zeros that its windows read around it.
-Tensor padded(const Tensor& x, const Windows& w) {
+/// The zeros that windows read around an image, as pad() takes them; none where there are none.
+Dims borders_of(const Windows& w) {
   Dims borders;
-  bool any = false;
   for (int d = kSpatial; d-- > kSpatial - w.dims;) {
     const core::WindowDim& dim = w.window[d];
-    const int64_t after = std::max<int64_t>(dim.start(dim.output - 1) + dim.span() - dim.input, 0);
-    any = any || dim.before > 0 || after > 0;
-    borders.push_back(dim.before), borders.push_back(after);
+    borders.push_back(dim.before);
+    borders.push_back(std::max<int64_t>(dim.start(dim.output - 1) + dim.span() - dim.input, 0));
   }
-  return any ? pad(x, borders) : x;
+  const bool any = std::any_of(borders.begin(), borders.end(), [](int64_t border) { return border > 0; });
+  return any ? borders : Dims();
+}
+
+/// States the padded image that im2col makes.
+void state_padded(Step& step, const Tensor& x, const Windows& w) {
+  const Dims borders = borders_of(w);
+  if (borders.empty()) return;
+  int64_t bytes =
+      core::count_product(core::count_product(x.shape(0), x.shape(1)), static_cast<int64_t>(item_size(x.dtype())));
+  for (size_t d = 0; d < borders.size(); d += 2)
+    bytes = core::count_product(bytes, x.shape(-1 - static_cast<int>(d / 2)) + borders[d] + borders[d + 1]);
+  step.copies.push_back({"x", bytes, "windows are read from an image that has its padding"});
 }
 
 /// Every window of an image that has its padding: [N, C, KD, KH, KW, PD, PH, PW], overlapping.
@@ -140,9 +152,15 @@ Tensor im2col(const Tensor& x, const Dims& kernel_size, const Im2colOptions& o) 
   check_product(kOp, "the result", {x.shape(0), x.shape(1), product(kernel), product(w.outputs())});
   const Dims shape = {x.shape(0), x.shape(1) * product(kernel), product(w.outputs())};
   Output out(kOp, o.out, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return step_of(kOp, x, out.target(), 0); });
+  core::StepScope step([&] {
+    Step s = step_of(kOp, x, out.target(), 0);
+    state_padded(s, x, w);
+    return s;
+  });
   if (step.shape_only(out.target())) return out.target();
-  if (out.target().numel() > 0) core::copy_into(windows_of(padded(x, w), w), unfolded(out.target(), w, x.shape(1)));
+  if (out.target().numel() == 0) return out.finish();
+  const Dims borders = borders_of(w);
+  core::copy_into(windows_of(borders.empty() ? x : pad(x, borders), w), unfolded(out.target(), w, x.shape(1)));
   return out.finish();
 }
 

@@ -107,6 +107,20 @@ TEST(Conv, SumsIn16BitsAreFloat32) {
   }
 }
 
+TEST(Conv, WhatNoWindowReadsStaysOut) {
+  const Tensor x = list({1, 2, 3, kNan, kNan, 4, 5, 6, kNan, kInf}).with_layout({1, 1, 10}, {10, 10, 1}, 0);
+  const Tensor w = list({1, 10, 100}).with_layout({1, 1, 3}, {3, 3, 1}, 0),
+               g = list({1, 2}).with_layout({1, 1, 2}, {2, 2, 1}, 0);
+  for (const char* strategy : {"direct", "implicit_gemm", "auto"}) {
+    const ConvOptions o{.stride = {5}, .strategy = strategy};
+    EXPECT_EQ(values(conv_forward(x, w, {}, o)), (std::vector<double>{321, 654})) << strategy;
+    EXPECT_EQ(values(conv_weight_backward(x, g, {1, 1, 3}, o)), (std::vector<double>{9, 12, 15})) << strategy;
+    EXPECT_EQ(values(conv_data_backward(g, w, {1, 1, 10}, o)),
+              (std::vector<double>{1, 10, 100, 0, 0, 2, 20, 200, 0, 0}))
+        << strategy;
+  }
+}
+
 TEST(Conv, OutMayBeAnInput) {
   const Tensor x = list({1, 2, 3}).with_layout({1, 1, 3}, {3, 3, 1}, 0),
                w = list({1, 10, 100}).with_layout({1, 1, 3}, {3, 3, 1}, 0);

@@ -165,6 +165,9 @@ Step step_of(const Operands& x, const Deform& d, std::vector<Tensor> inputs, std
   const int64_t product =
       core::count_product(core::count_product(2, sums), core::count_product(x.weight.shape(1), d.taps()));
   Step step{x.op, OpClass::kContraction, std::move(inputs), std::move(outputs), core::count_product(products, product)};
+  if (x.weight.dtype() != d.compute || !x.weight.is_contiguous())
+    step.copies.push_back({"weight", core::count_product(x.weight.numel(), static_cast<int64_t>(item_size(d.compute))),
+                           "products take rows of the compute dtype"});
   step.note = core::text("samples {} taps of {} channels, then {} products", d.taps(), x.input.shape(1), products);
   return step;
 }
