@@ -59,6 +59,22 @@ HWY_INLINE void zero_block(PatchTarget<T> to, int64_t pixels, int64_t columns) {
   }
 }
 
+/// n neighbouring elements to to[i * step]; 16-bit ones are widened by vectors on the way.
+template <class S, class T>
+HWY_INLINE void turn_run(const S* src, T* to, int64_t step, int64_t n) {
+  if constexpr (std::is_same_v<S, T>) {
+    for (int64_t i = 0; i < n; ++i) to[i * step] = src[i];
+  } else {
+    constexpr int64_t kRun = 256;
+    HWY_ALIGN T wide[kRun];
+    for (int64_t first = 0; first < n; first += kRun) {
+      const int64_t count = std::min(kRun, n - first);
+      widen_run(src + first, wide, count);
+      for (int64_t i = 0; i < count; ++i) to[(first + i) * step] = wide[i];
+    }
+  }
+}
+
 /// A block that lies inside of the image: `pixel` and `channel` are the source's strides.
 template <class S, class T>
 HWY_INLINE void copy_block(const S* src, int64_t pixel, int64_t channel, PatchTarget<T> to, int64_t pixels,
@@ -69,8 +85,9 @@ HWY_INLINE void copy_block(const S* src, int64_t pixel, int64_t channel, PatchTa
   } else if (to.pixel == 1 && (pixel == 1 || pixels == 1)) {
     for (int64_t c = 0; c < channels; ++c) widen_run(src + c * channel, to.at(0, c), pixels);
   } else if (channel == 1) {
-    for (int64_t i = 0; i < pixels; ++i)
-      for (int64_t c = 0; c < channels; ++c) *to.at(i, c) = core::cast<T>(src[i * pixel + c]);
+    for (int64_t i = 0; i < pixels; ++i) turn_run(src + i * pixel, to.at(i, 0), to.column, channels);
+  } else if (pixel == 1) {
+    for (int64_t c = 0; c < channels; ++c) turn_run(src + c * channel, to.at(0, c), to.pixel, pixels);
   } else {
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < pixels; ++i) *to.at(i, c) = core::cast<T>(src[i * pixel + c * channel]);
