@@ -73,32 +73,27 @@ HWY_INLINE void window_channels(const RowTap<S, T>* taps, size_t count, int64_t 
   }
 }
 
-template <bool Tail, class S, class T>
-void channel_vector(const conv::ChannelRows& rows, const std::vector<RowTap<S, T>>& taps, core::WindowRange inside,
-                    int64_t c, size_t n, const T* bias, S* to) {
+/// Outputs w..w + Pixels - 1 of every channel: memory is read in its order.
+template <int Pixels, class S, class T>
+void channel_pixels(const conv::ChannelRows& rows, const std::vector<RowTap<S, T>>& taps, int64_t w, const T* bias,
+                    S* to, bool check) {
   const conv::TapProblem& p = *rows.problem;
-  const conv::Pass& pass = *rows.pass;
-  const int64_t scale = pass.scale[2], size = p.source_size[2], step = p.source.spatial[2];
-  const int64_t to_step = pass.step[2] * p.target.spatial[2];
-  for (int64_t w = 0; w < pass.size[2];) {
-    const bool check = w < inside.first || w >= inside.last;
-    if (!check && w + 4 <= inside.last) {
-      window_channels<4, Tail>(taps.data(), taps.size(), w, scale, size, step, c, n, bias, to + w * to_step, to_step,
-                               false);
-      w += 4;
-    } else {
-      window_channels<1, Tail>(taps.data(), taps.size(), w, scale, size, step, c, n, bias, to + w * to_step, to_step,
-                               check);
-      ++w;
-    }
-  }
+  const int64_t scale = rows.pass->scale[2], size = p.source_size[2], step = p.source.spatial[2];
+  const int64_t to_step = rows.pass->step[2] * p.target.spatial[2], channels = p.groups, lanes = lanes_of<T>();
+  to += w * to_step;
+  int64_t c = 0;
+  for (; c + lanes <= channels; c += lanes)
+    window_channels<Pixels, false>(taps.data(), taps.size(), w, scale, size, step, c, 0, bias, to, to_step, check);
+  if (c < channels)
+    window_channels<Pixels, true>(taps.data(), taps.size(), w, scale, size, step, c, static_cast<size_t>(channels - c),
+                                  bias, to, to_step, check);
 }
 
 template <class S, class T>
 void channel_rows(const conv::ChannelRows& rows) {
   const conv::TapProblem& p = *rows.problem;
   const conv::Pass& pass = *rows.pass;
-  const int64_t channels = p.groups, lanes = lanes_of<T>();
+  const int64_t channels = p.groups;
   const T* weight = static_cast<const T*>(rows.weight);
   const T* bias = weight + static_cast<int64_t>(pass.taps.size()) * channels;
   std::vector<RowTap<S, T>> taps;
@@ -117,9 +112,16 @@ void channel_rows(const conv::ChannelRows& rows) {
     }
     S* to = reinterpret_cast<S*>(p.target.data) + row.image * p.target.batch + pass.base[2] * p.target.spatial[2];
     for (int i = 0; i < 2; ++i) to += (row.at[i] * pass.step[i] + pass.base[i]) * p.target.spatial[i];
-    int64_t c = 0;
-    for (; c + lanes <= channels; c += lanes) channel_vector<false>(rows, taps, inside, c, 0, bias, to);
-    if (c < channels) channel_vector<true>(rows, taps, inside, c, static_cast<size_t>(channels - c), bias, to);
+    for (int64_t w = 0; w < pass.size[2];) {
+      const bool check = w < inside.first || w >= inside.last;
+      if (!check && w + 4 <= inside.last) {
+        channel_pixels<4>(rows, taps, w, bias, to, false);
+        w += 4;
+      } else {
+        channel_pixels<1>(rows, taps, w, bias, to, check);
+        ++w;
+      }
+    }
   }
 }
 
