@@ -2,11 +2,11 @@
 //
 // A convolution here is a cross-correlation, as in every neural-network library:
 //
-//     output[n, o, p] = bias[o] + sum over c, k of weight[o, c, k] * input[n, g C/G + c, p * stride + k * dilation -
-//     lo]
+//     output[n, o, p] = bias[o] + sum over c, k of
+//         weight[o, c, k] * input[n, g C/G + c, p * stride + k * dilation - lo]
 //
-// with g the group of o, lo the padding before the first input, and terms that lie on padding left out. A dim has
-// floor((S + lo + hi - dilation (K - 1) - 1) / stride) + 1 outputs.
+// with g the group of o, lo the padding before the first input, and zeros on padding (whether an infinite weight there
+// gives NaN is left open). A dim has floor((S + lo + hi - dilation (K - 1) - 1) / stride) + 1 outputs.
 //
 // All operands have one dtype: float16, bfloat16, float32 or float64, and any strides. Sums are float32 (float64 for
 // float64) and rounded once, after the bias. A zero batch gives an empty result and zero gradients; C = 0, or an empty
