@@ -6,6 +6,7 @@
 #include "tenor/attention.h"
 #include "tenor/autotune.h"
 #include "tenor/contract.h"
+#include "tenor/conv.h"
 #include "tenor/create.h"
 #include "tenor/device.h"
 #include "tenor/dims.h"

@@ -127,6 +127,37 @@ def group_norm(_, x, num_groups, weight=None, bias=None, eps=1e-5):
     return T.group_norm(x, num_groups, weight, bias, epsilon=eps)
 
 
+def conv(dims):
+    """F.conv1d, F.conv2d, F.conv3d: batched, or an image alone, which has no batch dim."""
+
+    def convolve(_, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+        return _batched(f"conv{dims}d", dims, x, lambda x: T.conv_forward(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups))
+
+    return convolve
+
+
+def conv_transpose(dims):
+    def convolve(_, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+        return _batched(f"conv_transpose{dims}d", dims, x, lambda x: T.conv_transpose(
+            x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, output_padding=output_padding))
+
+    return convolve
+
+
+def _batched(name, dims, x, fn):
+    if x.ndim not in (dims + 1, dims + 2):
+        raise T.ShapeError(f"{name}: x must have {dims + 2} dims, or {dims + 1} without a batch, got {x.ndim} with shape {x.shape}")
+    return fn(x) if x.ndim == dims + 2 else T.squeeze(fn(T.unsqueeze(x, 0)), 0)
+
+
+def unfold(_, x, kernel_size, dilation=1, padding=0, stride=1):
+    return T.im2col(x, kernel_size, dilation=dilation, padding=padding, stride=stride)
+
+
+def fold(_, x, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    return T.col2im(x, output_size, kernel_size, dilation=dilation, padding=padding, stride=stride)
+
+
 def scaled_dot_product_attention(_, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     masks = attn_mask is not None and str(attn_mask.dtype) == "bool"
     return T.attention(query, key, value, attn_mask if masks else None, None if masks else attn_mask, scale=scale,
@@ -221,9 +252,9 @@ def limits(_, dtype):
 ADAPTED = {f.__name__: f for f in (dropout, softmax, log_softmax, scaled_dot_product_attention, multinomial, addmm, where, einsum, tensor, rand,
                                    randint, randperm, rand_like, t, repeat, clone, contiguous, detach, square, numel, logaddexp)}
 ADAPTED.update(dropout_=dropout, baddbmm=addmm, randn=rand, randn_like=rand_like, as_tensor=tensor, asarray=tensor, array=tensor, finfo=limits,
-               iinfo=limits)
+               iinfo=limits, **{f"{f.__name__}{dims}d": f(dims) for f in (conv, conv_transpose) for dims in (1, 2, 3)})
 # Only where PyTorch or F is named: Tenor's own have Tenor's arguments.
-OF_TORCH = {"layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm}
+OF_TORCH = {"layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm, "unfold": unfold, "fold": fold}  # a tensor's unfold is a view
 TORCH = ("torch", "F", "functional", "nn")
 _MAKES = CREATORS | {"tensor", "as_tensor", "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "asarray", "array",
                      "new_zeros", "new_ones", "new_empty", "new_full"}

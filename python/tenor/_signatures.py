@@ -14,7 +14,8 @@ ALIASES = {"axis": ("dim", "dims"), "axes": ("dims", "dim"), "dims": ("dim",), "
            "running_var": ("variance",), "attn_mask": ("mask",), "is_causal": ("causal",), "q": ("query",), "k": ("key",), "v": ("value",),
            "size": ("shape",), "repeats": ("repeats", "dims"), "a_min": ("min",), "a_max": ("max",), "p": ("p", "top_p"), "num_classes": ("classes",)}
 WORDS = {"int": "an int", "float": "a number", "bool": "True or False", "str": "a str", "ArrayLike": "an array", "DTypeLike": "a dtype",
-         "Tensor": "a tenor.Tensor", "collections.abc.Sequence[int]": "a sequence of ints", "collections.abc.Sequence[ArrayLike]": "a sequence of arrays",
+         "Tensor": "a tenor.Tensor", "collections.abc.Sequence[int]": "a sequence of ints", "collections.abc.Sequence[collections.abc.Sequence[int]]": "a sequence of (lo, hi)",
+         "collections.abc.Sequence[ArrayLike]": "a sequence of arrays",
          "None": "None", "tuple[ArrayLike, ...]": "a tuple of arrays"}
 
 

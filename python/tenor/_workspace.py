@@ -27,6 +27,7 @@ def workspace_size(op, *args, **options):
     def run():
         try:
             out = held["out"]
+            out = [t for t in out if t is not None] if isinstance(out, tuple) else out  # results that this call has not got
             fn(*args, **options, out=tuple(out) if isinstance(out, tuple) else out)
         finally:
             held.clear()  # what was made within the capture ends with it

@@ -237,6 +237,33 @@ def moe_cases():
                    moved=size(gate, up, down) + 2 * size(x), flops=6 * 2 * tokens * hidden * inner)
 
 
+def conv_cases():
+    """A 3x3 layer in every direction, and a depthwise one."""
+
+    def directions(x, w, g, groups):
+        """The definition, a tap at a time: output, gradients to the image and the filter."""
+        x, w, g = wide(x), wide(w), wide(g)
+        padded, y, dx, dw = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)]), 0, np.zeros((x.shape[0], x.shape[1], 58, 58)), np.zeros(w.shape)
+        grouped = lambda a: a.reshape(a.shape[0], groups, -1, 56 * 56)
+        for i, j in np.ndindex(3, 3):
+            tap, image = w[:, :, i, j].reshape(groups, -1, w.shape[1]), grouped(np.ascontiguousarray(padded[:, :, i:i + 56, j:j + 56]))
+            y = y + (tap @ image).reshape(g.shape)
+            dx[:, :, i:i + 56, j:j + 56] += (tap.swapaxes(1, 2) @ grouped(g)).reshape(x.shape)
+            dw[:, :, i, j] = (grouped(g) @ image.swapaxes(2, 3)).sum(0).reshape(w.shape[:2])
+        return y, dx[:, :, 1:57, 1:57], dw
+
+    for dtype in ("float32", "bfloat16"):
+        for groups, kind in ((1, "3x3"), (64, "depthwise 3x3")):
+            x, w, g = data((2, 64, 56, 56), (64, 64 // groups, 3, 3), (2, 64, 56, 56), dtype=dtype)
+            o = dict(padding=1, groups=groups)
+            calls = {"conv_forward": lambda x=x, w=w, o=o: tn.conv_forward(x, w, **o),
+                     "conv_data_backward": lambda g=g, w=w, x=x, o=o: tn.conv_data_backward(g, w, x.shape, **o),
+                     "conv_weight_backward": lambda x=x, g=g, w=w, o=o: tn.conv_weight_backward(x, g, w.shape, **o)}
+            for i, (name, run) in enumerate(calls.items()):
+                yield Case("conv", name, f"{kind} 64@56 N2", dtype, run, lambda x=x, w=w, g=g, groups=groups, i=i: directions(x, w, g, groups)[i],
+                           moved=size(x, w, g), flops=2 * 2 * 64 * 64 // groups * 9 * 56 * 56)
+
+
 FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
 
 

@@ -89,6 +89,16 @@ COUNTS = [
     ("gated_delta_rule(q, k, v, b, g)", dict(q="f32[1,2,3,4]", k="f32[1,2,3,4]", v="f32[1,2,3,5]", b="f32[1,2,3]", g="f32[1,2,3]"),
      (7 * 4 * 5 * 3 * 2, 96 + 96 + 120 + 24 + 24, 120 + 160)),
     ("causal_conv1d(x, w)", dict(x="f32[2,3,5]", w="f32[3,4]"), (2 * 30 * 4, 120 + 48, 120 + 72)),
+    # convolution: 2 a multiply-add, padding included, 1 an output for a bias; windows are moved, or added up
+    ("conv_forward(x, w, b, padding=1)", dict(x="f32[2,4,5,6]", w="f32[3,4,3,3]", b="f32[3]"), (2 * 180 * 36 + 180, 960 + 432 + 12, 720)),
+    ("F.conv1d(x, w, None, 2, groups=2)", dict(x="bf16[1,4,9]", w="bf16[6,2,3]"), (2 * 24 * 6, 72 + 72, 48)),
+    ("conv_data_backward(g, w, (1, 4, 7), stride=2)", dict(g="f32[1,6,3]", w="f32[6,4,3]"), (2 * 18 * 12, 72 + 288, 112)),
+    ("conv_weight_backward(x, g, (6, 4, 3), stride=2)", dict(x="f32[1,4,7]", g="f32[1,6,3]"), (2 * 18 * 12, 112 + 72, 288)),
+    ("F.conv_transpose2d(x, w, stride=2)", dict(x="f32[1,4,3,3]", w="f32[4,5,2,2]"), (2 * 36 * 5 * 4, 144 + 320, 720)),
+    ("conv_bias_backward(g)", dict(g="f32[2,3,4]"), (24, 96, 12)),
+    ("F.unfold(x, 3, padding=1)", dict(x="f32[1,2,4,4]"), (0, 128, 18 * 16 * 4)),
+    ("F.fold(x, (4, 4), 3, padding=1)", dict(x="f32[1,18,16]"), (288, 18 * 16 * 4, 128)),
+    ("deform_conv2d(x, o, w)", dict(x="f32[1,2,4,4]", o="f32[1,8,3,3]", w="f32[3,2,2,2]"), (2 * 27 * 8, 128 + 288 + 96, 108)),
     # mixture of experts: every row meets one weight
     ("moe.grouped_matmul(x, w, o)", dict(x="f32[6,4]", w="f32[3,5,4]", o="i64[4]"), (2 * 6 * 4 * 5, 96 + 240 + 32, 120)),
 ]

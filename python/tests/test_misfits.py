@@ -145,7 +145,7 @@ def test_the_rest_is_refused_by_name(text, said):
         tn.explain(text, x="f32[3,4]", device="h200")
 
 
-@pytest.mark.parametrize("name, mend", [("torch.conv2d", ""), ("rearrange", ""), ("print", ""), ("sofmax", "did you mean softmax?"), ("layernorm", "did you mean layer_norm?")])
+@pytest.mark.parametrize("name, mend", [("torch.quantize_per_tensor", ""), ("rearrange", ""), ("print", ""), ("sofmax", "did you mean softmax?"), ("layernorm", "did you mean layer_norm?")])
 def test_only_names_that_resolve_are_proposed(name, mend):
     with pytest.raises(tn.ValueError) as error:
         tn.explain(f"{name}(x)", x="f32[3,4]", device="h200")

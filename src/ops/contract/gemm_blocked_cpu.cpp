@@ -6,19 +6,13 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/contract/gemm_blocked_cpu.cpp"
 #include "hwy/foreach_target.h"
-#include "src/cpu/simd-inl.h"
+#include "src/cpu/register_tile-inl.h"
 #include "src/ops/contract/gemm_blocked.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 namespace contract = tenor::contract;
 
-// Register tiles by the number of vector registers: 12 x 2 vectors of accumulators in 32, 4 x 3 in 16.
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int64_t kRows = 12, kVectors = 2;
-#else
-inline constexpr int64_t kRows = 4, kVectors = 3;
-#endif
 inline constexpr int64_t kDepth = 256;
 
 /// The height of the last, partial panel of a: the smallest kernel that holds its rows.
@@ -26,24 +20,8 @@ int64_t panel_rows(int64_t rows) { return rows >= kRows ? kRows : rows > 8 ? kRo
 
 /// acc [Rows, kVectors] += a panel [depth][Rows] x b panel [depth][kVectors], both packed.
 template <int Rows, class T>
-HWY_NOINLINE void multiply_panels(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, T* HWY_RESTRICT acc, int64_t depth, bool first) {
-  const hn::ScalableTag<T> d;
-  const size_t lanes = hn::Lanes(d);
-  hn::Vec<decltype(d)> sums[Rows][kVectors];
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = first ? hn::Zero(d) : hn::Load(d, acc + (r * kVectors + v) * lanes);
-  for (int64_t k = 0; k < depth; ++k) {
-    hn::Vec<decltype(d)> column[kVectors];
-    for (int v = 0; v < kVectors; ++v) column[v] = hn::Load(d, b + v * lanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-      const auto x = hn::Set(d, a[r]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(x, column[v], sums[r][v]);
-    }
-    a += Rows, b += kVectors * lanes;
-  }
-  for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, acc + (r * kVectors + v) * lanes);
+void multiply_panels(const T* a, const T* b, T* acc, int64_t depth, bool first) {
+  multiply_tile<Rows, 1, Rows>(a, b, acc, depth, first);
 }
 
 template <class T>

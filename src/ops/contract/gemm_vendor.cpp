@@ -14,30 +14,17 @@ void vendor_run(const GemmProblem&) {}
 
 #else
 
-#include <omp.h>
-
 #include <cstring>
-#include <dnnl.hpp>
 #include <map>
 #include <memory>
 #include <unordered_map>
+
+#include "src/cpu/onednn.h"
 
 namespace tenor::contract {
 namespace {
 
 constexpr size_t kMaxPrimitives = 256;  // a thread's; beyond, the cache starts anew
-
-/// Sets OpenMP's thread count of this thread while it lives.
-class OmpThreads {
- public:
-  explicit OmpThreads(int count) : previous_(omp_get_max_threads()) { omp_set_num_threads(count); }
-  ~OmpThreads() { omp_set_num_threads(previous_); }
-
- private:
-  int previous_;
-};
-
-int threads_here() { return omp_in_parallel() ? 1 : num_threads(); }
 
 /// Everything a primitive depends on, as numbers.
 using Key = std::vector<int64_t>;
@@ -57,11 +44,6 @@ Key key_of(const GemmProblem& p, int threads) {
   for (const Matrix* x : {&p.a, &p.b, &p.c})
     for (int64_t v : {static_cast<int64_t>(x->dtype), x->row, x->col, x->batch.empty() ? 0 : x->batch.back()}) key.push_back(v);
   return key;
-}
-
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
 }
 
 dnnl::memory::data_type type_of(DType dtype) {
@@ -94,16 +76,16 @@ std::unique_ptr<Primitive> make_primitive(const GemmProblem& p) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const auto op = p.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-    const dnnl::matmul::primitive_desc chosen(op, attributes, engine());
+    const dnnl::matmul::primitive_desc chosen(op, attributes, cpu::onednn_engine());
     if (std::strstr(chosen.impl_info_str(), "ref")) {
       made->declined = "oneDNN has only its reference kernel for these strides";
       return made;
     }
     made->matmul = dnnl::matmul(chosen);
     made->scratch = chosen.scratchpad_desc();
-    made->arguments = {{DNNL_ARG_SRC, {a, engine(), nullptr}}, {DNNL_ARG_WEIGHTS, {b, engine(), nullptr}}, {DNNL_ARG_DST, {c, engine(), nullptr}}};
-    if (p.bias) made->arguments.insert({DNNL_ARG_BIAS, {bias, engine(), nullptr}});
-    if (made->scratch.get_size() > 0) made->arguments.insert({DNNL_ARG_SCRATCHPAD, {made->scratch, engine(), nullptr}});
+    made->arguments = {{DNNL_ARG_SRC, {a, cpu::onednn_engine(), nullptr}}, {DNNL_ARG_WEIGHTS, {b, cpu::onednn_engine(), nullptr}}, {DNNL_ARG_DST, {c, cpu::onednn_engine(), nullptr}}};
+    if (p.bias) made->arguments.insert({DNNL_ARG_BIAS, {bias, cpu::onednn_engine(), nullptr}});
+    if (made->scratch.get_size() > 0) made->arguments.insert({DNNL_ARG_SCRATCHPAD, {made->scratch, cpu::onednn_engine(), nullptr}});
   } catch (const dnnl::error& e) {
     made->declined = std::string("oneDNN declines: ") + e.what();
   }
@@ -115,13 +97,11 @@ Primitive& primitive_of(const GemmProblem& p, int threads) {
   Key key = key_of(p, threads);
   if (const auto found = cache.find(key); found != cache.end()) return *found->second;
   if (cache.size() >= kMaxPrimitives) cache.clear();
-  const OmpThreads guard(threads);
+  const cpu::OmpThreads guard(threads);
   return *(cache[std::move(key)] = make_primitive(p));
 }
 
 bool unit_stride(const Matrix& x) { return x.row == 1 || x.col == 1; }
-
-bool has_bfloat16() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16; }
 
 }  // namespace
 
@@ -130,15 +110,15 @@ std::string vendor_why_not(const GemmProblem& p) {
   if (p.compute != DType::kFloat32) return "takes float32 and bfloat16";
   if (p.a.dtype != p.b.dtype || (p.a.dtype != DType::kFloat32 && p.a.dtype != DType::kBFloat16)) return "takes float32 and bfloat16, not mixed";
   if (p.c.dtype != p.a.dtype && p.c.dtype != DType::kFloat32) return "writes float32 or the operands' dtype";
-  if (p.a.dtype == DType::kBFloat16 && !has_bfloat16()) return "this CPU has no bfloat16 instructions";
+  if (p.a.dtype == DType::kBFloat16 && !cpu::onednn_has_bfloat16()) return "this CPU has no bfloat16 instructions";
   if (!unit_stride(p.a) || !unit_stride(p.b) || p.c.col != 1) return "a matrix has no dim of unit stride";
   if (p.bias_row != 0 || (p.bias && p.bias_col != 1)) return "the bias runs along the rows";
   if (!p.batch.empty() && p.batch.back() > 1 && p.a.batch.back() == 0 && p.b.batch.back() == 0) return "both operands are shared over the batch";
-  return primitive_of(p, threads_here()).declined;
+  return primitive_of(p, cpu::onednn_threads()).declined;
 }
 
 void vendor_run(const GemmProblem& p) {
-  const int threads = threads_here();
+  const int threads = cpu::onednn_threads();
   Primitive& primitive = primitive_of(p, threads);
   const Tensor scratch = Tensor::empty({static_cast<int64_t>(primitive.scratch.get_size())}, uint8);
   auto& arguments = primitive.arguments;
@@ -149,8 +129,8 @@ void vendor_run(const GemmProblem& p) {
     outer.batch.pop_back();
     for (Matrix* x : {&outer.a, &outer.b, &outer.c}) x->batch.pop_back();
   }
-  const OmpThreads guard(threads);
-  dnnl::stream stream(engine());
+  const cpu::OmpThreads guard(threads);
+  dnnl::stream stream(cpu::onednn_engine());
   for_each_matrix(outer, 0, product(outer.batch), [&](const char* a, const char* b, char* c) {
     arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<char*>(a));
     arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(const_cast<char*>(b));

@@ -1,0 +1,90 @@
+#include "src/ops/conv/conv_candidates.h"
+
+#include <algorithm>
+
+#include "src/core/backend.h"
+#include "src/ops/conv/conv_cuda.h"
+
+namespace tenor::conv {
+namespace {
+
+constexpr ConvCandidate kDirect{"direct", core::always<ConvProblem>, direct_run};
+constexpr ConvCandidate kGemm{"implicit_gemm", core::always<ConvProblem>, gemm_run};
+constexpr ConvCandidate kVendor{"vendor", vendor_why_not, vendor_run};
+
+// Own kernels take every problem on the CPU; the orders say which way is the fastest.
+constexpr ConvCandidate kVendorGemm[] = {kVendor, kGemm, kDirect};
+constexpr ConvCandidate kVendorDirect[] = {kVendor, kDirect, kGemm};
+constexpr ConvCandidate kDirectFirst[] = {kDirect, kVendor, kGemm};
+
+/// By what was measured (README.md): oneDNN turns images with planes over, and its gradients of depthwise filters and
+/// of images with few channels are slow; register tiles are half empty where a group has few channels.
+std::span<const ConvCandidate> cpu_candidates(const ConvProblem& p) {
+  const bool weight = p.direction == Direction::kWeightBackward;
+  bool strided = false;
+  for (const core::WindowDim& w : p.window) strided = strided || w.stride > 1;
+  if (p.depthwise() && (weight || (!p.channels_last() && !strided))) return kDirectFirst;
+  if (p.direction == Direction::kDataBackward && p.group_channels() <= 4) return kDirectFirst;
+  const bool narrow = std::min(p.group_channels(), p.group_outputs()) < 16;
+  if (narrow && !weight) return kVendorDirect;
+  return kVendorGemm;
+}
+
+// A build without CUDA states what they take, for `explain`.
+#if TENOR_HAS_CUDA
+#define TENOR_IN_CUDA(run) run
+#else
+#define TENOR_IN_CUDA(run) nullptr
+#endif
+constexpr ConvCandidate kCudaCandidates[] = {
+    {"implicit_gemm", cuda_implicit_gemm_why_not, TENOR_IN_CUDA(cuda_implicit_gemm_run)},
+    {"vendor", cuda_vendor_why_not, TENOR_IN_CUDA(cuda_vendor_run)},
+    {"direct", cuda_direct_why_not, TENOR_IN_CUDA(cuda_direct_run), core::kNeverTuned},
+};
+#undef TENOR_IN_CUDA
+
+bool on_cuda(const ConvProblem& p) { return core::runs_on(p.device) == DeviceType::kCuda; }
+
+void append_image(std::string& key, const char* name, const Image& x) {
+  key += core::text(" {}={},{}", name, x.batch, x.channel);
+  for (const int64_t stride : x.spatial) key += core::text(",{}", stride);
+}
+
+/// The problem in words, for the tuning store.
+std::string key_of(const ConvProblem& p) {
+  static constexpr const char* kNames[] = {"forward", "data_backward", "weight_backward"};
+  std::string key = core::text("{} {} N{} C{} O{} G{}", kNames[static_cast<int>(p.direction)], name(p.dtype), p.batch,
+                               p.channels, p.out_channels, p.groups);
+  for (const core::WindowDim& w : p.window)
+    key += core::text(" {}k{}s{}d{}p{},{}", w.input, w.kernel, w.stride, w.dilation, w.before, w.after);
+  append_image(key, "input", p.input);
+  append_image(key, "output", p.output);
+  key += core::text(" weight={},{}", p.weight.out, p.weight.in);
+  for (const int64_t stride : p.weight.spatial) key += core::text(",{}", stride);
+  if (p.bias) key += " bias";
+  if (!on_cuda(p)) return key;
+  if (core::tf32_allowed() && p.dtype == DType::kFloat32) key += " tf32";
+  const auto starts = reinterpret_cast<uintptr_t>(p.input.data) | reinterpret_cast<uintptr_t>(p.output.data) |
+                      reinterpret_cast<uintptr_t>(p.weight.data);
+  return starts % 16 == 0 ? key : key + " unaligned";
+}
+
+}  // namespace
+
+std::span<const ConvCandidate> conv_candidates(const ConvProblem& p) {
+  if (on_cuda(p)) return kCudaCandidates;
+  return cpu_candidates(p);
+}
+
+std::vector<std::string> conv_strategies() { return {"direct", "implicit_gemm", "vendor"}; }
+
+const ConvCandidate& chosen(const char* op, const ConvProblem& p, std::string_view strategy, bool may_run) {
+  return core::choose_tuned<ConvProblem>(op, conv_candidates(p), p, p.device, strategy, may_run,
+                                         [&] { return key_of(p); });
+}
+
+std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p) {
+  return std::string(taken.name) + "\n" + core::declined(conv_candidates(p), p);
+}
+
+}  // namespace tenor::conv

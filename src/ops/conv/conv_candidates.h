@@ -1,0 +1,33 @@
+// The ways of computing a convolution, by device and in order of preference.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/core/step.h"
+#include "src/ops/conv/conv_problem.h"
+
+namespace tenor::conv {
+
+/// The candidates for that problem on its device, the best first; the last takes every problem. In a build without CUDA
+/// its candidates can be asked, not run.
+std::span<const ConvCandidate> conv_candidates(const ConvProblem& p);
+/// Their names, for the registry.
+std::vector<std::string> conv_strategies();
+
+/// The candidate of that name, or the best ("auto"), by measurement where autotuning is on and `may_run`.
+/// @throws as core::choose_tuned
+const ConvCandidate& chosen(const char* op, const ConvProblem& p, std::string_view strategy, bool may_run);
+/// The candidate taken and why others declined: Step::strategy.
+std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p);
+
+// CPU: conv_gemm.cpp, conv_direct.cpp, conv_vendor.cpp. Problems that are run are not empty.
+void gemm_run(const ConvProblem& p);
+void direct_run(const ConvProblem& p);
+std::string vendor_why_not(const ConvProblem& p);
+void vendor_run(const ConvProblem& p);
+/// The copies that vendor_run makes into layouts of the library's own.
+std::vector<core::Copy> vendor_copies(const ConvProblem& p);
+
+}  // namespace tenor::conv

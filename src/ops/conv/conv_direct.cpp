@@ -1,0 +1,260 @@
+// The direct strategy on the CPU: by channels where a depthwise problem has them innermost, by rows wherever a band's
+// source rows fit a scratch, and one output at a time for what is left (taps very far apart).
+#include "src/ops/conv/conv_direct.h"
+
+#include <algorithm>
+
+#include "src/core/visit.h"
+#include "src/cpu/parallel.h"
+#include "src/ops/conv/conv_candidates.h"
+#include "tenor/tensor.h"
+
+namespace tenor::conv {
+namespace {
+
+constexpr int64_t kMostScratch = int64_t{1} << 17;  // elements that a band aims at
+constexpr int64_t kLargestScratch = int64_t{1} << 21;
+constexpr int64_t kBandWidth = 512;
+constexpr int64_t kBlock = 4;  // output channels of a register tile
+constexpr int64_t kMostSplits = 16;
+
+/// Sets what follows from the band's size. False where the scratch is too large.
+bool fit(RowPlan& plan, const Pass& pass, const int64_t* most, int64_t channels, int64_t lanes, int64_t limit) {
+  plan.depth = most[0] - plan.least[0] + 1;
+  plan.height = (plan.band_rows - 1) * pass.scale[1] + most[1] - plan.least[1] + 1;
+  plan.width = (plan.band_width - 1) * pass.scale[2] + most[2] - plan.least[2] + 1;
+  // Vectors read past the last output: three left are computed as four (conv_rows_cpu.cpp, slide_row).
+  const int64_t reach = pieces(most[2] - plan.least[2] + 1, pass.scale[2]);
+  plan.phase = round_up(plan.band_width + 2 * lanes + reach, lanes);
+  plan.row = core::count_product(plan.phase, std::min(pass.scale[2], plan.width));
+  plan.channel = core::count_product(core::count_product(plan.depth, plan.height), plan.row);
+  return core::count_product(plan.channel, channels) <= limit;
+}
+
+/// fn(n, g, o, pixel of the pass) of every output, in parallel.
+template <class F>
+void for_each_output(const TapProblem& p, const Pass& pass, F&& fn) {
+  const int64_t pixels = pass.pixels();
+  cpu::parallel_for(p.batch * p.groups * p.out * pixels, 256, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i)
+      fn(i / (p.groups * p.out * pixels), i / (p.out * pixels) % p.groups, i / pixels % p.out, i % pixels);
+  });
+}
+
+/// Where a tap of pixel `q` reads an image of that size, or a negative number on padding.
+int64_t source_of(const Image& source, const int64_t* size, const Pass& pass, const Tap& tap, const int64_t* q) {
+  int64_t at = 0;
+  for (int d = 0; d < kSpatial; ++d) {
+    const int64_t place = q[d] * pass.scale[d] + tap.offset[d];
+    if (place < 0 || place >= size[d]) return -1;
+    at += place * source.spatial[d];
+  }
+  return at;
+}
+
+void pixel_of(const Pass& pass, int64_t pixel, int64_t* q) {
+  q[2] = pixel % pass.size[2], q[1] = pixel / pass.size[2] % pass.size[1], q[0] = pixel / (pass.size[1] * pass.size[2]);
+}
+
+template <class S>
+void plain_pass(const TapProblem& p, const Pass& pass) {
+  using T = core::Compute<S>;
+  const S *source = reinterpret_cast<const S*>(p.source.data), *weight = reinterpret_cast<const S*>(p.weight);
+  const S* bias = reinterpret_cast<const S*>(p.bias);
+  S* target = reinterpret_cast<S*>(p.target.data);
+  for_each_output(p, pass, [&](int64_t n, int64_t g, int64_t o, int64_t pixel) {
+    int64_t q[kSpatial], to = n * p.target.batch + (g * p.out + o) * p.target.channel;
+    pixel_of(pass, pixel, q);
+    T sum = 0;
+    for (const Tap& tap : pass.taps) {
+      const int64_t at = source_of(p.source, p.source_size, pass, tap, q);
+      if (at < 0) continue;
+      for (int64_t c = 0; c < p.in; ++c)
+        sum += core::cast<T>(source[n * p.source.batch + (g * p.in + c) * p.source.channel + at]) *
+               core::cast<T>(weight[g * p.weight_group + o * p.weight_out + c * p.weight_in + tap.weight]);
+    }
+    if (bias) sum += core::cast<T>(bias[(g * p.out + o) * p.bias_stride]);
+    for (int d = 0; d < kSpatial; ++d) to += (q[d] * pass.step[d] + pass.base[d]) * p.target.spatial[d];
+    target[to] = core::cast<S>(sum);
+  });
+}
+
+/// Whether channels are innermost and each is a group of its own.
+bool by_channels(int64_t in, int64_t out, int64_t groups, const Image& source, const Image& target) {
+  return in == 1 && out == 1 && groups > 1 && source.channel == 1 && target.channel == 1;
+}
+
+void run_channels(const TapProblem& p, const Pass& pass) {
+  const DType compute = compute_dtype(p.dtype);
+  const auto taps = static_cast<int64_t>(pass.taps.size());
+  const Tensor weight = Tensor::empty({(taps + 1) * p.groups}, compute);
+  core::visit_float(p.dtype, [&]<class S>() {
+    using T = core::Compute<S>;
+    const S *from = reinterpret_cast<const S*>(p.weight), *bias = reinterpret_cast<const S*>(p.bias);
+    T* to = weight.data<T>();
+    for (const Tap& tap : pass.taps)
+      for (int64_t g = 0; g < p.groups; ++g) *to++ = core::cast<T>(from[g * p.weight_group + tap.weight]);
+    for (int64_t g = 0; g < p.groups; ++g) *to++ = bias ? core::cast<T>(bias[g * p.bias_stride]) : T(0);
+  });
+  const int64_t rows = p.batch * pass.size[0] * pass.size[1];
+  const int64_t bytes = pass.size[2] * p.groups * (taps + 2);
+  cpu::parallel_for(rows, cpu::grain_of(bytes), [&](int64_t first, int64_t last) {
+    cpu::conv_channel_rows({&p, &pass, weight.raw(), first, last - first});
+  });
+}
+
+void run_rows(const TapProblem& p, const Pass& pass, const RowPlan& plan) {
+  const DType compute = compute_dtype(p.dtype);
+  const auto item = static_cast<int64_t>(item_size(compute)), taps = static_cast<int64_t>(pass.taps.size());
+  const int64_t filter = round_up(p.out, kBlock) * p.in * taps;
+  const Tensor filters = Tensor::empty({p.groups * filter}, compute);
+  cpu::parallel_for(p.groups, cpu::grain_of(filter * item), [&](int64_t first, int64_t last) {
+    for (int64_t g = first; g < last; ++g)
+      cpu::conv_row_filter(p, pass, g, static_cast<char*>(filters.raw()) + g * filter * item);
+  });
+  const int64_t bands = plan.bands(pass), work = plan.band_rows * plan.band_width * p.out * p.in * taps;
+  cpu::parallel_for(p.batch * p.groups * bands, std::max<int64_t>(1, 65536 / std::max<int64_t>(work, 1)),
+                    [&](int64_t first, int64_t last) {
+                      const int64_t sums = kBlock * round_up(plan.band_width, 4 * cpu::conv_lanes(compute));
+                      const Tensor scratch = Tensor::empty({plan.channel * p.in + sums}, compute);
+                      for (int64_t i = first; i < last; ++i) {
+                        const Band band = band_of(plan, pass, i / (p.groups * bands), i / bands % p.groups, i % bands);
+                        const char* weights = static_cast<const char*>(filters.raw()) + band.group * filter * item;
+                        cpu::conv_row_band(p, pass, plan, band, weights, scratch.raw());
+                      }
+                    });
+}
+
+void run_pass(const TapProblem& p, const Pass& pass) {
+  if (pass.pixels() == 0) return;
+  if (by_channels(p.in, p.out, p.groups, p.source, p.target)) return run_channels(p, pass);
+  const RowPlan plan = plan_rows(pass, p.in, cpu::conv_lanes(compute_dtype(p.dtype)));
+  if (plan.band_rows > 0) return run_rows(p, pass, plan);
+  core::visit_float(p.dtype, [&]<class S>() { plain_pass<S>(p, pass); });
+}
+
+/// The filter's gradient where taps are far apart: one element at a time.
+template <class S>
+void plain_gradient(const ConvProblem& p, const Pass& pass) {
+  using T = core::Compute<S>;
+  const int64_t channels = p.group_channels(), cols = channels * p.taps(), pixels = p.output_pixels();
+  const int64_t size[] = {p.window[0].input, p.window[1].input, p.window[2].input};
+  const S *input = reinterpret_cast<const S*>(p.input.data), *grad = reinterpret_cast<const S*>(p.output.data);
+  cpu::parallel_for(p.out_channels * cols, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t o = i / cols, c = i % cols / p.taps();
+      const Tap& tap = pass.taps[static_cast<size_t>(i % p.taps())];
+      const int64_t channel = (o / p.group_outputs() * channels + c) * p.input.channel;
+      T sum = 0;
+      for (int64_t n = 0; n < p.batch; ++n)
+        for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+          int64_t q[kSpatial];
+          pixel_of(pass, pixel, q);
+          const int64_t at = source_of(p.input, size, pass, tap, q);
+          if (at < 0) continue;
+          const int64_t from = q[0] * p.output.spatial[0] + q[1] * p.output.spatial[1] + q[2] * p.output.spatial[2];
+          sum += core::cast<T>(input[n * p.input.batch + channel + at]) *
+                 core::cast<T>(grad[n * p.output.batch + o * p.output.channel + from]);
+        }
+      reinterpret_cast<S*>(p.weight.data)[o * p.weight.out + c * p.weight.in + tap.weight] = core::cast<S>(sum);
+    }
+  });
+}
+
+/// By channels: the rows in splits that depend on the sizes alone, added up in order.
+void channel_gradient(const ConvProblem& p, const Pass& pass) {
+  const DType compute = compute_dtype(p.dtype);
+  const int64_t rows = p.batch * pass.size[0] * pass.size[1], all = p.taps() * p.channels;
+  const int64_t split = std::max(pieces(rows, kMostSplits), std::max<int64_t>(1, 512 / pass.size[2])),
+                splits = pieces(rows, split);
+  const Tensor sums = Tensor::empty({splits, all}, compute);
+  cpu::parallel_for(splits, 1, [&](int64_t first, int64_t last) {
+    for (int64_t s = first; s < last; ++s)
+      cpu::conv_channel_gradient({&p, &pass, s * split, std::min(split, rows - s * split),
+                                  static_cast<char*>(sums.raw()) + s * all * static_cast<int64_t>(item_size(compute))});
+  });
+  core::visit_float(p.dtype, [&]<class S>() {
+    const auto* from = sums.data<core::Compute<S>>();
+    for (int64_t t = 0, i = 0; t < p.taps(); ++t)
+      for (int64_t o = 0; o < p.channels; ++o, ++i) {
+        auto sum = from[i];
+        for (int64_t s = 1; s < splits; ++s) sum += from[s * all + i];
+        reinterpret_cast<S*>(p.weight.data)[o * p.weight.out + pass.taps[static_cast<size_t>(t)].weight] =
+            core::cast<S>(sum);
+      }
+  });
+}
+
+void row_gradient(const ConvProblem& p, const Pass& pass, const RowPlan& plan) {
+  const DType compute = compute_dtype(p.dtype);
+  const int64_t blocks = pieces(p.group_outputs(), kBlock), cols = p.group_channels() * p.taps();
+  cpu::parallel_for(p.groups * blocks, 1, [&](int64_t first, int64_t last) {
+    const int64_t grads = plan.band_rows * round_up(plan.band_width, cpu::conv_lanes(compute));
+    const Tensor scratch = Tensor::empty({plan.channel * p.group_channels() + kBlock * grads}, compute);
+    const Tensor sums = Tensor::empty({kBlock * cols}, compute);
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t g = i / blocks, out = i % blocks * kBlock, outs = std::min(kBlock, p.group_outputs() - out);
+      cpu::conv_row_gradient({&p, &pass, &plan, g, out, outs, sums.raw()}, scratch.raw());
+      core::visit_float(p.dtype, [&]<class S>() {
+        const auto* from = sums.data<core::Compute<S>>();
+        S* to = reinterpret_cast<S*>(p.weight.data) + (g * p.group_outputs() + out) * p.weight.out;
+        for (int64_t o = 0; o < outs; ++o)
+          for (int64_t c = 0; c < p.group_channels(); ++c)
+            for (const Tap& tap : pass.taps)
+              to[o * p.weight.out + c * p.weight.in + tap.weight] = core::cast<S>(*from++);
+      });
+    }
+  });
+}
+
+void run_gradient(const ConvProblem& p) {
+  const Pass pass = forward_pass(p);
+  if (by_channels(p.group_channels(), p.group_outputs(), p.groups, p.input, p.output)) return channel_gradient(p, pass);
+  const RowPlan plan = plan_rows(pass, p.group_channels(), cpu::conv_lanes(compute_dtype(p.dtype)));
+  if (plan.band_rows > 0) return row_gradient(p, pass, plan);
+  core::visit_float(p.dtype, [&]<class S>() { plain_gradient<S>(p, pass); });
+}
+
+}  // namespace
+
+RowPlan plan_rows(const Pass& pass, int64_t channels, int64_t lanes) {
+  RowPlan plan;
+  if (pass.taps.empty()) return plan;
+  int64_t most[kSpatial];
+  for (int d = 0; d < kSpatial; ++d) {
+    plan.least[d] = most[d] = pass.taps[0].offset[d];
+    for (const Tap& tap : pass.taps)
+      plan.least[d] = std::min(plan.least[d], tap.offset[d]), most[d] = std::max(most[d], tap.offset[d]);
+  }
+  plan.band_width = std::min(pass.size[2], kBandWidth), plan.band_rows = 1;
+  if (!fit(plan, pass, most, channels, lanes, kLargestScratch)) return RowPlan{};
+  for (int64_t rows = std::min<int64_t>(pass.size[1], 16); rows > 1; rows = rows == 3 ? 2 : rows / 2) {
+    plan.band_rows = rows;
+    if (fit(plan, pass, most, channels, lanes, kMostScratch)) break;
+    plan.band_rows = 1;
+  }
+  fit(plan, pass, most, channels, lanes, kLargestScratch);
+  plan.row_step = pass.scale[1] * plan.row;
+  for (const Tap& tap : pass.taps) {
+    const int64_t column = tap.offset[2] - plan.least[2];
+    plan.taps.push_back(((tap.offset[0] - plan.least[0]) * plan.height + tap.offset[1] - plan.least[1]) * plan.row +
+                        column % pass.scale[2] * plan.phase + column / pass.scale[2]);
+  }
+  return plan;
+}
+
+Band band_of(const RowPlan& plan, const Pass& pass, int64_t image, int64_t group, int64_t i) {
+  const int64_t across = pieces(pass.size[2], plan.band_width), down = pieces(pass.size[1], plan.band_rows);
+  Band band{image, group, i / (across * down), i / across % down * plan.band_rows, 0, i % across * plan.band_width, 0};
+  band.rows = std::min(plan.band_rows, pass.size[1] - band.row);
+  band.cols = std::min(plan.band_width, pass.size[2] - band.col);
+  return band;
+}
+
+void direct_run(const ConvProblem& p) {
+  if (p.direction == Direction::kWeightBackward) return run_gradient(p);
+  const TapProblem taps = taps_of(p);
+  for (const Pass& pass : taps.passes) run_pass(taps, pass);
+}
+
+}  // namespace tenor::conv

@@ -1,0 +1,72 @@
+// The implicit GEMM's single-threaded parts, compiled once per instruction set (conv_gemm_cpu.cpp), and what
+// conv_gemm.cpp needs to know to cut a problem into tiles for them.
+//
+// A convolution is a product with the matrix of patches: row (n, q) holds, for every tap and channel, what output q of
+// image n reads there. The matrix is never formed: pieces that fit the caches are gathered as a tile needs them,
+// widened to the compute type, with zeros on padding.
+#pragma once
+
+#include "src/ops/conv/conv_taps.h"
+
+namespace tenor::conv {
+
+/// The patches of one group: [batch * pass.pixels(), taps * channels].
+struct Patches {
+  DType dtype;
+  Image image;  ///< data: the group's first channel
+  int64_t size[kSpatial], channels;
+  const Pass* pass;
+  int64_t rows(int64_t batch) const { return batch * pass->pixels(); }
+  int64_t cols() const { return static_cast<int64_t>(pass->taps.size()) * channels; }
+};
+
+/// The register tile [rows, cols] and the length of a packed slice of what is summed over.
+struct GemmShape {
+  int64_t rows, cols, depth;
+  int64_t pitch;  ///< between packed rows
+};
+
+/// Which operand runs along the vectors of a register tile: the filter's outputs, or the image's pixels.
+enum class Along : uint8_t { kOutputs, kPixels };
+
+/// Rows [row, row + rows) of patches and outputs [col, col + cols) of a group.
+struct ForwardTile {
+  const TapProblem* problem;
+  const Pass* pass;
+  Along along;
+  int64_t group, row, rows, col, cols;
+  const void* weight;  ///< the group's filter, packed
+};
+
+/// What is gathered for a tile of a filter's gradient: outputs [out, out + outs), columns [col, col + cols) of the
+/// patches, summed over rows [row, row + rows) into sums[o * pitch + k], of the compute type.
+struct WeightTile {
+  Patches patches, grads;
+  Along along;  ///< kOutputs: the vectors run over outputs; kPixels: over columns of the patches
+  int64_t out, outs, col, cols, row, rows;
+  void* sums;
+  int64_t pitch;
+};
+
+inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+inline int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+/// Elements of a packed filter of `outs` outputs and `cols` columns.
+int64_t packed_filter_elements(const GemmShape& shape, Along along, int64_t outs, int64_t cols);
+/// Elements of workspace for a tile of that many register rows and columns.
+int64_t workspace_elements(const GemmShape& shape, int64_t rows, int64_t cols);
+
+Patches patches_of(const TapProblem& p, const Pass& pass, int64_t group);
+
+}  // namespace tenor::conv
+
+namespace tenor::cpu {
+
+conv::GemmShape conv_gemm_shape(DType compute);
+/// The filter of outputs [first, first + count) of a group; `first` and, but for the last, `count` are whole tiles.
+void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, conv::Along along, int64_t group,
+                      int64_t first, int64_t count, void* to);
+void conv_forward_tile(const conv::ForwardTile& tile, void* workspace);
+void conv_weight_tile(const conv::WeightTile& tile, void* workspace);
+
+}  // namespace tenor::cpu

@@ -1,0 +1,128 @@
+// Checks that hold on every device, against the reference: included by the CPU's and the CUDA tests.
+#pragma once
+
+#include "src/ops/conv/conv_testing.h"
+
+namespace tenor::testing {
+
+/// What a draw is computed with, and what must come out.
+struct ConvData {
+  std::vector<double> input, weight, grad, bias, y, dx, dw;
+
+  ConvData(const ConvCase& c, ConvDraw& draw) {
+    namespace reference = conv::reference;
+    const conv::ConvProblem p = c.problem();
+    input = draw.small(product(c.image)), weight = draw.small(product(c.filter));
+    grad = draw.small(product(c.output())), bias = draw.small(c.filter[0]);
+    y = reference::forward(p, input, weight);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i / static_cast<size_t>(p.output_pixels()) % bias.size()];
+    dx = reference::data_backward(p, grad, weight), dw = reference::weight_backward(p, input, grad);
+  }
+};
+
+/// All directions of one case in NCHW, or in NHWC, with out= full of NaN.
+inline void check_directions(const ConvCase& c, const ConvData& data, ConvDraw& draw, DType dtype, bool last) {
+  const Dims output = c.output();
+  const auto layout = last ? conv::Layout::kChannelsLast : conv::Layout::kChannelsSecond;
+  const auto shaped = [&](const Dims& sizes) { return conv::in_layout(sizes, layout); };
+  const auto ordered = [&](const std::vector<double>& x, const Dims& sizes) {
+    return last ? channels_last(x, sizes) : x;
+  };
+  const auto place = [&](const std::vector<double>& x, const Dims& sizes) {
+    return draw.placed(shaped(sizes), dtype, ordered(x, sizes));
+  };
+  const std::string what = c.text() + (last ? " nhwc " : " ") + std::string(name(dtype));
+  const Tensor input = place(data.input, c.image), weight = place(data.weight, c.filter),
+               grad = place(data.grad, output);
+  const Tensor bias = draw.placed({c.filter[0]}, dtype, data.bias);
+  ConvOptions o = c.options;
+  o.out = draw.poison(shaped(output), dtype);
+  (last ? conv_forward_nhwc : conv_forward)(input, weight, bias, o);
+  expect_exact(o.out, ordered(data.y, output), "forward " + what);
+  o.out = draw.poison(shaped(c.image), dtype);
+  (last ? conv_data_backward_nhwc : conv_data_backward)(grad, weight, shaped(c.image), o);
+  expect_exact(o.out, ordered(data.dx, c.image), "data_backward " + what);
+  o.out = draw.poison(shaped(c.filter), dtype);
+  (last ? conv_weight_backward_nhwc : conv_weight_backward)(input, grad, shaped(c.filter), o);
+  expect_exact(o.out, ordered(data.dw, c.filter), "weight_backward " + what);
+}
+
+/// conv_transpose and its gradients are the directions of a convolution, roles exchanged: output_padding is what the
+/// convolution's last window leaves unread, and more where dilation allows it.
+inline void check_transposed(Device device, uint32_t seed, int draws, std::initializer_list<const char*> strategies) {
+  ConvDraw draw(seed, device);
+  for (int i = 0; i < draws; ++i) {
+    const ConvCase c = draw.any_case();
+    conv::ConvProblem p = c.problem();
+    Dims small = {c.image[0], c.filter[0]}, wide = {c.image[0], c.image[1]}, more;
+    bool fits = true;
+    for (int d = conv::kSpatial - p.dims; d < conv::kSpatial; ++d) {
+      core::WindowDim& w = p.window[d];
+      const int64_t extra = draw.upto(std::max(w.stride, w.dilation) - 1);
+      w.input = (w.output - 1) * w.stride - w.before - w.after + w.span() + extra;
+      fits = fits && w.input > 0;
+      small.push_back(w.output), wide.push_back(w.input), more.push_back(extra);
+    }
+    if (!fits) continue;
+    const DType dtype = kFloats[i % 4];
+    const auto input = draw.small(product(small)), weight = draw.small(product(c.filter)),
+               grad = draw.small(product(wide));
+    const auto bias = draw.small(wide[1]);
+    auto y = conv::reference::data_backward(p, input, weight);
+    for (size_t k = 0; k < y.size(); ++k) y[k] += bias[k / static_cast<size_t>(p.input_pixels()) % bias.size()];
+    const auto dx = conv::reference::forward(p, grad, weight), dw = conv::reference::weight_backward(p, grad, input);
+    const Tensor tx = draw.placed(small, dtype, input), tw = draw.placed(c.filter, dtype, weight),
+                 tg = draw.placed(wide, dtype, grad);
+    for (const char* strategy : strategies) {
+      ConvTransposeOptions o{.stride = c.options.stride,
+                             .padding = c.options.padding,
+                             .dilation = c.options.dilation,
+                             .groups = c.options.groups,
+                             .output_padding = more,
+                             .strategy = strategy};
+      const std::string what = core::text("{} output_padding {} {}", c.text(), more, strategy);
+      o.out = draw.poison(wide, dtype);
+      expect_exact(conv_transpose(tx, tw, draw.placed({wide[1]}, dtype, bias), o), y, what);
+      o.out = draw.poison(small, dtype);
+      if (draw.coin()) o.output_padding = {};
+      expect_exact(conv_transpose_data_backward(tg, tw, small, o), dx, what + " data");
+      o.out = draw.poison(c.filter, dtype);
+      expect_exact(conv_transpose_weight_backward(tx, tg, c.filter, o), dw, what + " weight");
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+/// One case by one strategy; one that declines it has to say so.
+inline void check_strategy(ConvCase c, const ConvData& data, ConvDraw& draw, DType dtype, bool last,
+                           const char* strategy) {
+  c.options.strategy = strategy;
+  try {
+    check_directions(c, data, draw, dtype, last);
+  } catch (const UnsupportedError& e) {
+    const std::string declined = core::text("strategy '{}' cannot do this: ", strategy);
+    ASSERT_NE(std::string(e.what()).find(declined), std::string::npos) << e.what();
+  }
+}
+
+/// One case by several strategies, in NCHW and in NHWC.
+inline void check_strategies(const ConvCase& c, DType dtype, std::initializer_list<const char*> strategies,
+                             Device device = kCpu) {
+  ConvDraw draw(1, device);
+  const ConvData data(c, draw);
+  for (const char* strategy : strategies)
+    for (const bool last : {false, true}) check_strategy(c, data, draw, dtype, last, strategy);
+}
+
+/// `draws` random cases by each strategy.
+inline void check_draws(Device device, uint32_t seed, int draws, std::initializer_list<const char*> strategies) {
+  ConvDraw draw(seed, device);
+  for (int i = 0; i < draws; ++i) {
+    const ConvCase c = draw.any_case(i % 10 == 0 ? 40 : 9);
+    const ConvData data(c, draw);
+    for (const char* strategy : strategies) check_strategy(c, data, draw, kFloats[i / 2 % 4], i % 2 == 1, strategy);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace tenor::testing
