@@ -29,7 +29,24 @@ struct MapBox {
   int fetch = 256;   ///< bytes, 128 or 256, that L2 fetches around what is read
 };
 
+/// Pixels of images of two-byte elements as im2col TMA walks them (cuTensorMapEncodeIm2col), innermost dim first: from
+/// a corner of each image on, by steps, the last spatial dim first, then the next image.
+struct MapImage {
+  const void* data;                 ///< aligned to 16 bytes
+  bool bfloat16;                    ///< else float16
+  int dims;                         ///< spatial: 2 or 3
+  int64_t channels;                 ///< contiguous
+  int64_t size[3], batch;           ///< spatial sizes, innermost first
+  int64_t stride[3], batch_stride;  ///< elements: positive multiples of 8
+  int lower[3], upper[3];           ///< base positions are lower .. size - 1 + upper
+  int step[3];                      ///< 1 to 8
+  int pixels;                       ///< moved at once, 64 channels each, swizzled by 128 bytes
+};
+
 /// Elements outside of x arrive as zeros and are not stored. False where the driver declines.
 bool make_line_map(CUtensorMap* map, const MapTensor& x, const MapBox& box);
+
+/// False where the corners or steps exceed what TMA can do, or the driver declines.
+bool make_image_map(CUtensorMap* map, const MapImage& x);
 
 }  // namespace tenor::cuda

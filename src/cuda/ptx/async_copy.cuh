@@ -37,6 +37,11 @@ __device__ __forceinline__ void async_copy_4(void* dst, const void* src, bool va
                : "memory");
 }
 __device__ __forceinline__ void async_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Arrives at a barrier of this block, which counts this arrival like any other, once all copies that this thread has
+/// started so far are there.
+__device__ __forceinline__ void async_copy_arrive(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
 /// Until at most N of this thread's committed groups are under way.
 template <int N>
 __device__ __forceinline__ void async_copy_wait() {

@@ -67,6 +67,26 @@ __device__ __forceinline__ void tma_load_4d_multicast(void* dst, const CUtensorM
       : "memory");
 }
 
+/// Lines of an im2col map (tensor_map.h): its pixels from image n's base position (w, h) on, each moved by the offsets of
+/// a tap, from channel c; what lies outside of the image arrives as zeros.
+__device__ __forceinline__ void tma_load_image_4d(void* dst, const CUtensorMap* map, int c, int w, int h, int n, uint16_t tap_w,
+                                                  uint16_t tap_h, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(
+          shared_address(dst)),
+      "l"(map), "r"(c), "r"(w), "r"(h), "r"(n), "r"(shared_address(barrier)), "h"(tap_w), "h"(tap_h)
+      : "memory");
+}
+/// Likewise with three spatial dims.
+__device__ __forceinline__ void tma_load_image_5d(void* dst, const CUtensorMap* map, int c, int w, int h, int d, int n, uint16_t tap_w,
+                                                  uint16_t tap_h, uint16_t tap_d, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7], {%8, %9, %10};" ::"r"(
+          shared_address(dst)),
+      "l"(map), "r"(c), "r"(w), "r"(h), "r"(d), "r"(n), "r"(shared_address(barrier)), "h"(tap_w), "h"(tap_h), "h"(tap_d)
+      : "memory");
+}
+
 /// `bytes` bytes from shared memory as they lie, a multiple of 16 like both addresses.
 __device__ __forceinline__ void bulk_store(void* dst, const void* src, uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(shared_address(src)), "r"(bytes) : "memory");

@@ -139,6 +139,29 @@ TENOR_WGMMA_REGISTERS(64, "%32, %33, %34, %35", "%36", "%37")
 TENOR_WGMMA_REGISTERS(128, "%64, %65, %66, %67", "%68", "%69")
 TENOR_WGMMA_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133")
 
+/// d[64 x N] (+)= a[16 x 64]^T * b[16 x N], both kOuter: sums over what is outermost in either.
+template <class T, int N>
+__device__ __forceinline__ void wgmma_outer(float (&d)[N / 2], uint64_t a, uint64_t b, bool accumulate);
+
+#define TENOR_WGMMA_OUTER_CASE(type, name, shape, a_at, b_at, p_at)                                                                  \
+  template <>                                                                                                                        \
+  __device__ __forceinline__ void wgmma_outer<type, shape>(float (&d)[shape / 2], uint64_t a, uint64_t b, bool accumulate) {         \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p_at ", 0;\n"                                                                  \
+                 "wgmma.mma_async.sync.aligned.m64n" #shape "k16.f32." name "." name " {" TENOR_NUMBERS_##shape "}, " a_at ", " b_at \
+                 ", p, 1, 1, 1, 1;\n}"                                                                                               \
+                 : TENOR_REGISTERS_##shape                                                                                           \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                                               \
+  }
+#define TENOR_WGMMA_OUTER(shape, a_at, b_at, p_at)                          \
+  TENOR_WGMMA_OUTER_CASE(__nv_bfloat16, "bf16", shape, a_at, b_at, p_at)     \
+  TENOR_WGMMA_OUTER_CASE(__half, "f16", shape, a_at, b_at, p_at)
+
+TENOR_WGMMA_OUTER(64, "%32", "%33", "%34")
+TENOR_WGMMA_OUTER(128, "%64", "%65", "%66")
+TENOR_WGMMA_OUTER(256, "%128", "%129", "%130")
+
+#undef TENOR_WGMMA_OUTER
+#undef TENOR_WGMMA_OUTER_CASE
 #undef TENOR_WGMMA_REGISTERS
 #undef TENOR_WGMMA_REGISTERS_CASE
 #undef TENOR_WGMMA

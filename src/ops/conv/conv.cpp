@@ -152,7 +152,7 @@ Step step_of(const Call& call, const ConvProblem& p, const Tensor& written) {
   if (sums_nothing(p)) return step;
   const ConvCandidate& taken = chosen(call.op, p, call.strategy, false);
   step.strategy = explain_choice(taken, p);
-  if (taken.run == vendor_run) step.copies = vendor_copies(p);
+  step.copies = copies_of(taken, p);
   return step;
 }
 

@@ -36,12 +36,22 @@ std::span<const ConvCandidate> cpu_candidates(const ConvProblem& p) {
 #else
 #define TENOR_IN_CUDA(run) nullptr
 #endif
+constexpr ConvCandidate kCudaGemm{"implicit_gemm", cuda_implicit_gemm_why_not, TENOR_IN_CUDA(cuda_implicit_gemm_run)};
+constexpr ConvCandidate kCudaVendor{"vendor", cuda_vendor_why_not, nullptr};  // always declines
 constexpr ConvCandidate kCudaCandidates[] = {
-    {"implicit_gemm", cuda_implicit_gemm_why_not, TENOR_IN_CUDA(cuda_implicit_gemm_run)},
-    {"vendor", cuda_vendor_why_not, TENOR_IN_CUDA(cuda_vendor_run)},
+    kCudaGemm,
+    kCudaVendor,
     {"direct", cuda_direct_why_not, TENOR_IN_CUDA(cuda_direct_run), core::kNeverTuned},
 };
+// Of groups with few channels a tile of the product uses a small part.
+constexpr ConvCandidate kCudaNarrow[] = {
+    {"direct", cuda_direct_why_not, TENOR_IN_CUDA(cuda_direct_run)},
+    kCudaVendor,
+    kCudaGemm,
+};
 #undef TENOR_IN_CUDA
+
+constexpr int64_t kNarrowGroup = 8;  // channels
 
 bool on_cuda(const ConvProblem& p) { return core::runs_on(p.device) == DeviceType::kCuda; }
 
@@ -72,6 +82,7 @@ std::string key_of(const ConvProblem& p) {
 }  // namespace
 
 std::span<const ConvCandidate> conv_candidates(const ConvProblem& p) {
+  if (on_cuda(p) && p.groups > 1 && std::max(p.group_channels(), p.group_outputs()) <= kNarrowGroup) return kCudaNarrow;
   if (on_cuda(p)) return kCudaCandidates;
   return cpu_candidates(p);
 }
@@ -81,6 +92,12 @@ std::vector<std::string> conv_strategies() { return {"direct", "implicit_gemm", 
 const ConvCandidate& chosen(const char* op, const ConvProblem& p, std::string_view strategy, bool may_run) {
   return core::choose_tuned<ConvProblem>(op, conv_candidates(p), p, p.device, strategy, may_run,
                                          [&] { return key_of(p); });
+}
+
+std::vector<core::Copy> copies_of(const ConvCandidate& taken, const ConvProblem& p) {
+  if (on_cuda(p))
+    return taken.why_not == cuda_implicit_gemm_why_not ? cuda_implicit_gemm_copies(p) : std::vector<core::Copy>{};
+  return taken.run == vendor_run ? vendor_copies(p) : std::vector<core::Copy>{};
 }
 
 std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p) {

@@ -5,10 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "src/core/candidates.h"
 #include "src/core/step.h"
 #include "src/ops/conv/conv_problem.h"
 
 namespace tenor::conv {
+
+using ConvCandidate = core::Candidate<ConvProblem>;
 
 /// The candidates for that problem on its device, the best first; the last takes every problem. In a build without CUDA
 /// its candidates can be asked, not run.
@@ -29,5 +32,7 @@ std::string vendor_why_not(const ConvProblem& p);
 void vendor_run(const ConvProblem& p);
 /// The copies that vendor_run makes into layouts of the library's own.
 std::vector<core::Copy> vendor_copies(const ConvProblem& p);
+/// Those that a candidate makes on the problem's device: Step::copies.
+std::vector<core::Copy> copies_of(const ConvCandidate& taken, const ConvProblem& p);
 
 }  // namespace tenor::conv

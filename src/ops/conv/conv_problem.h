@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <string>
 
-#include "src/core/candidates.h"
 #include "src/core/window.h"
 #include "tenor/device.h"
 #include "tenor/dtype.h"
@@ -43,11 +42,11 @@ struct ConvProblem {
   Device device = {};            ///< where it runs; of traced shapes the one that they stand for, without memory
   bool batch_invariant = false;  ///< an image's bits may not depend on the others
 
-  int64_t group_channels() const { return channels / groups; }
-  int64_t group_outputs() const { return out_channels / groups; }
-  int64_t taps() const { return window[0].kernel * window[1].kernel * window[2].kernel; }
-  int64_t input_pixels() const { return window[0].input * window[1].input * window[2].input; }
-  int64_t output_pixels() const { return window[0].output * window[1].output * window[2].output; }
+  TENOR_HOST_DEVICE int64_t group_channels() const { return channels / groups; }
+  TENOR_HOST_DEVICE int64_t group_outputs() const { return out_channels / groups; }
+  TENOR_HOST_DEVICE int64_t taps() const { return window[0].kernel * window[1].kernel * window[2].kernel; }
+  TENOR_HOST_DEVICE int64_t input_pixels() const { return window[0].input * window[1].input * window[2].input; }
+  TENOR_HOST_DEVICE int64_t output_pixels() const { return window[0].output * window[1].output * window[2].output; }
   /// Whether channels are innermost in both images, so that vectors run over channels.
   bool channels_last() const {
     return (input.channel == 1 || channels == 1) && (output.channel == 1 || out_channels == 1);
@@ -62,7 +61,5 @@ inline const Image& written_image(const ConvProblem& p) {
 }
 /// What an image direction reads.
 inline const Image& read_image(const ConvProblem& p) { return p.direction == Direction::kForward ? p.input : p.output; }
-
-using ConvCandidate = core::Candidate<ConvProblem>;
 
 }  // namespace tenor::conv

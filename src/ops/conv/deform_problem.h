@@ -20,9 +20,9 @@ struct DeformProblem {
   /// Written by the gradient, of dtype; mask's may be null.
   Image grad_input, grad_offset, grad_mask;
 
-  int64_t taps() const { return window[1].kernel * window[2].kernel; }
-  int64_t pixels() const { return window[1].output * window[2].output; }
-  int64_t group_channels() const { return channels / offset_groups; }
+  TENOR_HOST_DEVICE int64_t taps() const { return window[1].kernel * window[2].kernel; }
+  TENOR_HOST_DEVICE int64_t pixels() const { return window[1].output * window[2].output; }
+  TENOR_HOST_DEVICE int64_t group_channels() const { return channels / offset_groups; }
 };
 
 /// The four pixels around a sampling point, and their weights. A pixel outside of the image has index -1, weight 0.

@@ -1,0 +1,123 @@
+// Convolution on CUDA: small-integer draws exact against the reference by every strategy in every direction, deformable
+// convolution beside the CPU's.
+#include "src/cuda/testing.h"
+#include "src/ops/conv/conv_shared_tests.h"
+
+namespace tenor {
+namespace {
+
+using namespace testing;
+using ConvCuda = CudaTest;
+
+TEST_F(ConvCuda, Draws) { check_draws(kGpu, 21, 400, {"auto", "direct", "implicit_gemm"}); }
+TEST_F(ConvCuda, Transposed) { check_transposed(kGpu, 22, 100, {"auto", "direct"}); }
+
+/// Shapes that fill tiles, whose pixels come by TMA, in several columns and steps.
+TEST_F(ConvCuda, WholeTiles) {
+  const ConvCase cases[] = {
+      {{1, 64, 13, 14}, {64, 64, 3, 3}, {.padding = 1}},
+      {{2, 128, 11, 9}, {136, 128, 3, 3}, {.stride = {2}, .padding = 1}},
+      {{1, 64, 4, 5, 6}, {64, 64, 3, 3, 3}, {.padding = 1}},
+      {{2, 64, 70}, {320, 64, 5}, {.padding = 2, .dilation = {2}}},
+      {{1, 192, 9, 8}, {96, 64, 3, 3}, {.padding = 1, .groups = 3}},
+      {{2, 3, 37, 41}, {64, 3, 7, 7}, {.stride = {2}, .padding = 3}},
+      {{2, 4, 9, 10, 7}, {24, 4, 3, 5, 2}, {.stride = {2, 3, 1}, .padding = 1}},
+      {{1, 1, 23}, {40, 1, 3}, {.stride = {5}, .padding = 2}},
+      {{1, 256, 9, 9}, {64, 256, 1, 1}, {}},
+      {{2, 24, 11, 13}, {40, 24, 2, 4}, {.stride = {3, 1}, .padding = ConvPadding({0, 2}, {1, 3})}},
+  };
+  for (const ConvCase& c : cases)
+    for (const DType dtype : {bfloat16, float16, float32})
+      check_strategies(c, dtype, {"auto", "direct", "implicit_gemm"}, kGpu);
+}
+
+/// Depthwise and narrow groups, for which "direct" has kernels of its own.
+TEST_F(ConvCuda, NarrowGroups) {
+  const ConvCase cases[] = {
+      {{2, 64, 20, 24}, {64, 1, 3, 3}, {.padding = 1, .groups = 64}},
+      {{2, 72, 13, 9}, {72, 1, 7, 7}, {.padding = 3, .groups = 72}},
+      {{2, 40, 14, 15}, {40, 1, 5, 5}, {.stride = {2}, .padding = 2, .groups = 40}},
+      {{2, 64, 12, 17}, {64, 8, 3, 3}, {.padding = 1, .groups = 8}},
+      {{1, 32, 9, 9}, {64, 4, 3, 3}, {.stride = {2}, .padding = 1, .groups = 8}},
+  };
+  for (const ConvCase& c : cases)
+    for (const DType dtype : {bfloat16, float16, float32}) check_strategies(c, dtype, {"auto", "direct"}, kGpu);
+}
+
+TEST_F(ConvCuda, ImplicitGemmSaysWhatItTakes) {
+  const Tensor x = Tensor::empty({1, 8, 4, 4}, float64, kGpu), w = Tensor::empty({8, 8, 3, 3}, float64, kGpu);
+  try {
+    conv_forward(x, w, {}, {.strategy = "implicit_gemm"});
+    FAIL();
+  } catch (const UnsupportedError& e) {
+    EXPECT_NE(std::string(e.what()).find("takes bfloat16, float16 and float32"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(conv_forward(x, w, {}, {.strategy = "vendor"}), UnsupportedError);
+  EXPECT_THROW(conv_forward(x, w, {}, {.strategy = "wino"}), ValueError);
+}
+
+/// What is not a number outside of a window, or in another group, reaches no result.
+TEST_F(ConvCuda, NanStaysInItsWindow) {
+  for (const char* strategy : {"direct", "implicit_gemm"}) {
+    const Tensor x = full({1, 48, 8, 8}, bfloat16, 1), w = full({48, 24, 3, 3}, bfloat16, 1);
+    std::vector<double> elements(48 * 64, 1.0);
+    elements[0] = kNan;  // pixel 0 of the first group's first channel
+    assign(x, elements);
+    const Tensor y = conv_forward(on_gpu(x), on_gpu(w), {}, {.padding = 1, .groups = 2, .strategy = strategy}).to(kCpu);
+    const std::vector<double> have = values(y);
+    for (size_t i = 0; i < have.size(); ++i) {
+      const size_t channel = i / 64, h = i % 64 / 8, v = i % 8;
+      EXPECT_EQ(std::isnan(have[i]), channel < 24 && h < 2 && v < 2) << strategy << " at " << i;
+    }
+  }
+}
+
+/// The same bits each time, and the forward and data directions whatever else is in the batch.
+TEST_F(ConvCuda, Repeats) {
+  Draw draw(6);
+  const auto normal = [&](const Dims& shape) { return on_gpu(draw.dense(shape, bfloat16)); };
+  const Tensor x = normal({5, 64, 17, 19}), w = normal({96, 64, 3, 3}), grad = normal({5, 96, 17, 19});
+  const ConvOptions o{.padding = 1, .strategy = "implicit_gemm"};
+  const auto first_image = [](const Tensor& t) {
+    Dims shape = t.shape();
+    shape[0] = 1;
+    return t.with_layout(shape, t.strides(), t.offset());
+  };
+  EXPECT_EQ(values(conv_weight_backward(x, grad, w.shape(), o).to(kCpu)),
+            values(conv_weight_backward(x, grad, w.shape(), o).to(kCpu)));
+  EXPECT_EQ(values(first_image(conv_forward(x, w, {}, o)).to(kCpu)),
+            values(conv_forward(first_image(x), w, {}, o).to(kCpu)));
+  EXPECT_EQ(values(first_image(conv_data_backward(grad, w, x.shape(), o)).to(kCpu)),
+            values(conv_data_backward(first_image(grad), w, {1, 64, 17, 19}, o).to(kCpu)));
+}
+
+TEST_F(ConvCuda, DeformableAsOnTheCpu) {
+  Draw draw(7);
+  for (const DType dtype : {float32, float64}) {
+    const auto normal = [&](const Dims& shape) { return draw.dense(shape, dtype); };
+    const Tensor x = normal({2, 6, 9, 11}), w = normal({4, 3, 3, 3}), offset = normal({2, 2 * 2 * 9, 5, 6}),
+                 mask = normal({2, 2 * 9, 5, 6}), bias = normal({4}), grad = normal({2, 4, 5, 6});
+    const DeformConvOptions o{.stride = {2}, .padding = 1};
+    const double bound = dtype == float32 ? 1e-4 : 1e-12;
+    const auto near = [&](const Tensor& got, const Tensor& want, const char* what) {
+      const std::vector<double> a = values(got.to(kCpu)), b = values(want);
+      ASSERT_EQ(a.size(), b.size()) << what;
+      for (size_t i = 0; i < a.size(); ++i)
+        ASSERT_NEAR(a[i], b[i], bound * (1 + std::abs(b[i]))) << what << " at " << i;
+    };
+    near(deform_conv2d(on_gpu(x), on_gpu(offset), on_gpu(w), on_gpu(mask), on_gpu(bias), o),
+         deform_conv2d(x, offset, w, mask, bias, o), "deform_conv2d");
+    const DeformConvBackwardOptions b{.stride = {2}, .padding = 1};
+    const DeformConvGrads got = deform_conv2d_backward(on_gpu(grad), on_gpu(x), on_gpu(offset), on_gpu(w), on_gpu(mask),
+                                                       on_gpu(bias), b),
+                          want = deform_conv2d_backward(grad, x, offset, w, mask, bias, b);
+    near(got.grad_input, want.grad_input, "grad_input");
+    near(got.grad_offset, want.grad_offset, "grad_offset");
+    near(got.grad_weight, want.grad_weight, "grad_weight");
+    near(got.grad_mask, want.grad_mask, "grad_mask");
+    near(got.grad_bias, want.grad_bias, "grad_bias");
+  }
+}
+
+}  // namespace
+}  // namespace tenor

@@ -1,0 +1,139 @@
+// Which depthwise problems have kernels of their own, and their launches.
+#include <algorithm>
+
+#include "src/core/visit.h"
+#include "src/cuda/launch.h"
+#include "src/ops/conv/conv_depthwise.cuh"
+#include "src/ops/conv/conv_direct_cuda.h"
+#include "tenor/tensor.h"
+
+namespace tenor::conv {
+namespace {
+
+constexpr int64_t kMost = 1 << 29, kMostChannels = 1 << 21;
+
+/// A thread's channels are one access.
+bool vectors(const Image& x, DType dtype, int64_t own, int64_t rows, int64_t columns) {
+  const auto bytes = static_cast<uintptr_t>(own) * item_size(dtype);
+  return x.channel == 1 && reinterpret_cast<uintptr_t>(x.data) % bytes == 0 && x.batch % own == 0 &&
+         (rows == 1 || x.spatial[1] % own == 0) && (columns == 1 || (x.spatial[2] % own == 0 && x.spatial[2] < kMost));
+}
+
+DepthwiseShape shape_of(const ConvProblem& p) {
+  const core::WindowDim &H = p.window[1], &W = p.window[2];
+  const bool backward = p.direction == Direction::kDataBackward;
+  const auto narrow = [](int64_t x) { return static_cast<int>(x); };
+  const Image &source = backward ? p.output : p.input, &other = backward ? p.input : p.output;
+  DepthwiseShape s{};
+  s.batch = narrow(p.batch), s.channels = narrow(p.channels);
+  s.height = narrow(backward ? H.output : H.input), s.width = narrow(backward ? W.output : W.input);
+  s.out_height = narrow(backward ? H.input : H.output), s.out_width = narrow(backward ? W.input : W.output);
+  // Output o reads input o + tap - before; input i is read through tap by output i + before - tap, so that going down
+  // the gradient's rows meets the taps from the last.
+  s.top = narrow(backward ? H.kernel - 1 - H.before : H.before);
+  s.left = narrow(backward ? W.kernel - 1 - W.before : W.before);
+  s.source = source.data, s.source_batch = source.batch, s.source_row = source.spatial[1];
+  s.source_pixel = narrow(source.spatial[2]), s.other_pixel = narrow(other.spatial[2]);
+  s.other_batch = other.batch, s.other_row = other.spatial[1];
+  s.result = other.data, s.grad = p.output.data;
+  s.bias = p.bias, s.bias_stride = p.bias_stride;
+  return s;
+}
+
+/// The weight as [kernel, kernel, channels], from the last tap on for the data direction.
+template <class T>
+__global__ void turn_weight(const __grid_constant__ ConvProblem p, T* to) {
+  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x, taps = p.taps();
+  if (i >= taps * p.channels) return;
+  const int64_t channel = i % p.channels, at = i / p.channels;
+  const int64_t tap = p.direction == Direction::kForward ? at : taps - 1 - at;
+  to[i] = reinterpret_cast<const T*>(
+      p.weight.data)[channel * p.weight.out + tap / p.window[2].kernel * p.weight.spatial[1] +
+                     tap % p.window[2].kernel * p.weight.spatial[2]];
+}
+
+/// sums over blocks in ascending order, rounded once.
+template <class T>
+__global__ void depthwise_finish(const __grid_constant__ ConvProblem p, const float* sums, int blocks) {
+  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x, taps = p.taps();
+  if (i >= taps * p.channels) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int block = 0; block < blocks; ++block) sum += sums[block * taps * p.channels + i];
+  const int64_t channel = i % p.channels, tap = i / p.channels;
+  reinterpret_cast<T*>(p.weight.data)[channel * p.weight.out + tap / p.window[2].kernel * p.weight.spatial[1] +
+                                      tap % p.window[2].kernel * p.weight.spatial[2]] = cuda::convert<T>(sum);
+}
+
+template <class T, int kSize>
+void run_sized(const ConvProblem& p) {
+  constexpr int kThreads = 256, kBlocks = 1056;  // that fill any device
+  DepthwiseShape s = shape_of(p);
+  s.strips = (s.out_width + kStrip<kSize> - 1) / kStrip<kSize>;
+  const dim3 threads(kDepthwiseLanes, kDepthwiseWarps);
+  const int tiles = (s.channels + kDepthwiseChannels<kSize> - 1) / kDepthwiseChannels<kSize>;
+  const int64_t blocks = std::max<int64_t>(int64_t{s.batch} * s.strips * tiles / kDepthwiseWarps, 1);
+  // Bands so long that what two of them both read counts little, as long as there are enough.
+  const int wanted =
+      static_cast<int>(std::clamp<int64_t>(kBlocks / blocks, 1, std::max(1, s.out_height / (2 * kSize))));
+  s.band_rows = (s.out_height + wanted - 1) / wanted;
+  s.bands = (s.out_height + s.band_rows - 1) / s.band_rows;
+  const int items = s.batch * s.bands * s.strips, groups = (items + kDepthwiseWarps - 1) / kDepthwiseWarps;
+  const int64_t count = kSize * kSize * p.channels;
+  const auto whole = static_cast<unsigned>((count + kThreads - 1) / kThreads);
+  if (p.direction != Direction::kWeightBackward) {
+    const char* op = p.direction == Direction::kForward ? "conv_forward" : "conv_data_backward";
+    const Tensor weight = Tensor::empty({count}, p.dtype, p.device);
+    cuda::launch(op, turn_weight<T>, {whole, kThreads}, p.device, p, static_cast<T*>(weight.raw()));
+    s.weight = weight.raw();
+    return cuda::launch(op, depthwise_image<T, kSize>, {dim3(groups, tiles), threads}, p.device, s);
+  }
+  const int ranges = std::clamp(kBlocks / tiles, 1, groups);
+  const Tensor sums = Tensor::empty({ranges, kSize * kSize, p.channels}, float32, p.device);
+  s.sums = sums.data<float>();
+  constexpr const char* kOp = "conv_weight_backward";
+  cuda::launch(kOp, depthwise_weight<T, kSize>, {dim3(ranges, tiles), threads}, p.device, s);
+  cuda::launch(kOp, depthwise_finish<T>, {whole, kThreads}, p.device, p, s.sums, ranges);
+}
+
+template <class T>
+void run_typed(const ConvProblem& p) {
+  switch (p.window[1].kernel) {
+    case 3:
+      return run_sized<T, 3>(p);
+    case 5:
+      return run_sized<T, 5>(p);
+    default:
+      return run_sized<T, 7>(p);
+  }
+}
+
+}  // namespace
+
+bool depthwise_takes(const ConvProblem& p) {
+  const core::WindowDim &D = p.window[0], &H = p.window[1], &W = p.window[2];
+  if (p.group_channels() != 1 || p.group_outputs() != 1 || p.dtype == DType::kFloat64) return false;
+  if (D.input != 1 || D.kernel != 1 || D.before != 0 || D.output != 1) return false;
+  if (H.kernel != W.kernel || (H.kernel != 3 && H.kernel != 5 && H.kernel != 7)) return false;
+  if (H.stride != 1 || W.stride != 1 || H.dilation != 1 || W.dilation != 1) return false;
+  const int64_t most = std::max({p.batch, H.input + H.before, W.input + W.before, H.output, W.output});
+  if (most > kMost || p.channels > kMostChannels || p.batch * H.output * W.output > kMost ||
+      p.batch * H.input * W.input > kMost)
+    return false;
+  const int64_t own = H.kernel == 3 ? kOwnChannels<3> : H.kernel == 5 ? kOwnChannels<5> : kOwnChannels<7>;
+  return p.channels % own == 0 && vectors(p.input, p.dtype, own, H.input, W.input) &&
+         vectors(p.output, p.dtype, own, H.output, W.output);
+}
+
+void depthwise_run(const ConvProblem& p) {
+  switch (p.dtype) {
+    case DType::kBFloat16:
+      return run_typed<BFloat16>(p);
+    case DType::kFloat16:
+      return run_typed<Float16>(p);
+    default:
+      return run_typed<float>(p);
+  }
+}
+
+}  // namespace tenor::conv

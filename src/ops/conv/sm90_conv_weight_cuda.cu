@@ -1,0 +1,124 @@
+#include <algorithm>
+
+#include "src/cuda/tensor_map.h"
+#include "src/ops/conv/sm90_conv.h"
+#include "src/ops/conv/sm90_conv_weight.cuh"
+
+namespace tenor::conv {
+namespace {
+
+int div_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+struct WeightMaps {
+  CUtensorMap image, grad;
+};
+
+template <class Config>
+cudaError_t launch_config(const WeightMaps& maps, const ConvWeightShape& s, cudaStream_t stream) {
+  const auto kernel = sm90_conv_weight_kernel<Config>;
+  constexpr int kShared = sizeof(ConvWeightShared<Config>);
+  if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
+      e != cudaSuccess)
+    return e;
+  kernel<<<dim3(s.row_tiles * s.column_tiles * s.groups, s.splits), kThreads, kShared, stream>>>(maps.image, maps.grad,
+                                                                                                 s);
+  return cudaGetLastError();
+}
+
+template <class T, int kColumns>
+cudaError_t launch_columns(bool image, const WeightMaps& maps, const ConvWeightShape& s, cudaStream_t stream) {
+  return image ? launch_config<ConvWeightConfig<T, kColumns, false>>(maps, s, stream)
+               : launch_config<ConvWeightConfig<T, kColumns, true>>(maps, s, stream);
+}
+
+template <class T>
+cudaError_t launch_weight(const ConvWeightPlan& plan, const WeightMaps& maps, const ConvWeightShape& s,
+                          const GradientPlace& to, cudaStream_t stream) {
+  cudaError_t error = cudaErrorInvalidValue;
+  switch (plan.columns) {
+    case 64:
+      error = launch_columns<T, 64>(plan.image, maps, s, stream);
+      break;
+    case 128:
+      error = launch_columns<T, 128>(plan.image, maps, s, stream);
+      break;
+    case 256:
+      error = launch_columns<T, 256>(plan.image, maps, s, stream);
+      break;
+  }
+  if (error != cudaSuccess) return error;
+  add_splits<T><<<dim3(s.lines / kSumLines, div_up(s.columns, kSumColumns), s.groups), 256, 0, stream>>>(s, to);
+  return cudaGetLastError();
+}
+
+ConvWeightShape shape_of(const GatherSums& sums, const ConvWeightPlan& plan) {
+  const GatherProduct& p = sums.gather;
+  ConvWeightShape s{};
+  make_row_shape(p, s.rows);
+  s.channels = p.channels, s.columns = p.columns, s.groups = p.groups;
+  s.lines = div_up(taps_of(s.rows) * p.channels, 64) * 64;
+  s.row_tiles = div_up(s.lines, kTileM), s.column_tiles = div_up(p.columns, plan.columns);
+  const int steps = div_up(s.rows.pixels, kTileK);
+  s.steps_per_split = div_up(steps, plan.splits);
+  s.splits = div_up(steps, s.steps_per_split);
+  s.source = p.source;
+  for (int d = 0; d < 3; ++d) s.lowest[d] = lowest_of(p.dim[d]);
+  s.three_dims = !has_two_dims(p);
+  return s;
+}
+
+}  // namespace
+
+bool sm90_conv_weight_takes_image(const GatherSums& p) {
+  CUtensorMap map;
+  return p.gather.channels % 64 == 0 && map_image(&map, p.gather, kTileK);
+}
+
+ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p) {
+  int device = 0, count = 132;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  ConvWeightPlan best;
+  double least = 0;
+  for (const int columns : {256, 128, 64}) {
+    const ConvWeightShape s = shape_of(p, {columns, 1});
+    const int64_t tiles = int64_t{s.row_tiles} * s.column_tiles * s.groups;
+    const double cycles = std::max(4.0 * columns, (128 * 128 + columns * 128) / 40.0);
+    const double bytes = 4.0 * s.lines * s.columns * s.groups;
+    for (int splits = 1; splits <= std::min(s.steps_per_split, 256); ++splits) {
+      const double waves = static_cast<double>((tiles * splits + count - 1) / count);
+      // What is written and read again passes through L2 at about 2000 bytes a cycle.
+      const double time = waves * (div_up(s.steps_per_split, splits) * cycles + 2000) + bytes * (splits + 1) / 2000;
+      if (least == 0 || time < least) least = time, best = {columns, splits};
+    }
+  }
+  best.image = sm90_conv_weight_takes_image(p);
+  return best;
+}
+
+size_t sm90_conv_weight_workspace(const GatherSums& p, const ConvWeightPlan& plan) {
+  const ConvWeightShape s = shape_of(p, plan);
+  return size_t{4} * s.splits * s.groups * s.lines * s.columns;
+}
+
+cudaError_t sm90_conv_weight(const GatherSums& sums, const ConvWeightPlan& plan, void* workspace, cudaStream_t stream) {
+  const GatherProduct& p = sums.gather;
+  ConvWeightShape s = shape_of(sums, plan);
+  s.sums = static_cast<float*>(workspace);
+  const int64_t line = int64_t{p.columns} * p.groups;
+  const cuda::MapTensor x{sums.grad, p.bfloat16, {p.columns, p.groups, s.rows.pixels, 1}, {p.columns, line, 0}};
+  WeightMaps maps{};
+  if (!cuda::make_line_map(&maps.grad, x, {{1, kTileK}})) return cudaErrorInvalidValue;
+  if (plan.image && !map_image(&maps.image, p, kTileK)) return cudaErrorInvalidValue;
+  const GradientPlace to{sums.gradient,
+                         sums.gradient_group,
+                         sums.gradient_column,
+                         sums.gradient_channel,
+                         {sums.gradient_tap[0], sums.gradient_tap[1], sums.gradient_tap[2]},
+                         sums.written_channels,
+                         sums.written_columns};
+  return p.bfloat16 ? launch_weight<__nv_bfloat16>(plan, maps, s, to, stream)
+                    : launch_weight<__half>(plan, maps, s, to, stream);
+}
+
+}  // namespace tenor::conv
