@@ -7,6 +7,7 @@
 #include "tenor/autotune.h"
 #include "tenor/contract.h"
 #include "tenor/create.h"
+#include "tenor/ctc.h"
 #include "tenor/device.h"
 #include "tenor/dims.h"
 #include "tenor/dtype.h"
