@@ -22,6 +22,9 @@ package: setup
 
 demo: package
 	$(BIN)/python examples/sentence_embedding/main.py --check
+	@echo
+	$(BIN)/python examples/ocr/main.py --check --demo
+	@echo
 	$(BIN)/tenor demo
 	@echo
 	@echo "That was Tenor. The package is in $(VENV): $(BIN)/python -c 'import tenor'; $(BIN)/tenor --help; README.md goes on from here."

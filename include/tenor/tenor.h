@@ -8,6 +8,7 @@
 #include "tenor/contract.h"
 #include "tenor/conv.h"
 #include "tenor/create.h"
+#include "tenor/ctc.h"
 #include "tenor/device.h"
 #include "tenor/dims.h"
 #include "tenor/dtype.h"

@@ -214,6 +214,20 @@ def gated_delta_cases():
                    moved=2 * size(state) + size(q, k, v, v), flops=7 * batch * heads * steps * 128 * 128)
 
 
+def ctc_cases():
+    from tenor.checking.check_ctc import recursion
+
+    frames, samples, classes, labels = 256, 16, 64, 30
+    targets = np.random.default_rng(1).integers(1, classes, (samples, labels))
+    lengths = [frames] * samples, [labels] * samples
+    for dtype in ("float32", "bfloat16"):
+        x = tn.log_softmax(data((frames, samples, classes), dtype=dtype)[0])
+        places = tn.asarray(targets, device=PLACE)
+        yield Case("ctc", "ctc_loss", f"T{frames} N{samples} C{classes} S{labels}", dtype,
+                   lambda x=x: tn.ctc_loss(x, places, *lengths, reduction="none"),
+                   lambda x=x: [recursion(wide(x)[:, n], targets[n], 0)[0] for n in range(samples)], moved=size(x) * (labels + 1) // classes)
+
+
 def moe_cases():
     """A layer of 16 experts, two a token."""
     from tenor.checking.check_moe import swiglu

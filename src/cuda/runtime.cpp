@@ -9,6 +9,7 @@
 
 #include "src/core/text.h"
 #include "src/cuda/capture.h"
+#include "src/cuda/content_kind.h"
 #include "src/cuda/copy.h"
 #include "src/cuda/fill.h"
 #include "src/cuda/memory.h"
@@ -16,9 +17,14 @@
 namespace tenor::cuda {
 namespace {
 
+struct ContentOp {
+  std::string name;
+  ContentKind kind;
+  const char* text;
+};
 struct ContentOps {
   std::mutex mutex;
-  std::vector<std::string> names;
+  std::vector<ContentOp> ops;
 };
 ContentOps& content_ops() {
   static auto* ops = new ContentOps;
@@ -32,6 +38,34 @@ struct ContentErrors {
 ContentErrors& content_errors() {
   static auto* errors = new ContentErrors;
   return *errors;
+}
+
+/// What a flag says, once read.
+struct Finding {
+  ContentKind kind;
+  std::string text;
+};
+
+std::optional<Finding> take_finding(Stream stream) {
+  std::lock_guard lock(content_errors().mutex);
+  const auto found = content_errors().flags.find({stream.device.index, stream.handle});
+  if (found == content_errors().flags.end() || !static_cast<volatile ContentError*>(found->second)->raised) return {};
+  const ContentError error = *found->second;
+  found->second->raised = 0;
+  std::lock_guard names(content_ops().mutex);
+  const ContentOp& op = content_ops().ops[static_cast<size_t>(error.op)];
+  return Finding{op.kind, op.name + core::text(op.text, error.value, error.position)};
+}
+
+[[noreturn]] void raise(const Finding& finding) {
+  switch (finding.kind) {
+    case ContentKind::kValue:
+      throw ValueError(finding.text);
+    case ContentKind::kShape:
+      throw ShapeError(finding.text);
+    default:
+      throw IndexError(finding.text);
+  }
 }
 
 class CudaBackend final : public core::Backend {
@@ -70,18 +104,12 @@ class CudaBackend final : public core::Backend {
     const DeviceGuard guard(stream.device);
     check_not_captured(stream.handle, "synchronize: a captured stream has nothing to wait for");
     check(cudaStreamSynchronize(stream.handle), "cudaStreamSynchronize");
-    if (const auto error = take_error(stream)) throw IndexError(*error);
+    if (const auto finding = take_finding(stream)) raise(*finding);
   }
 
   std::optional<std::string> take_error(Stream stream) override {
-    std::lock_guard lock(content_errors().mutex);
-    const auto found = content_errors().flags.find({stream.device.index, stream.handle});
-    if (found == content_errors().flags.end() || !static_cast<volatile ContentError*>(found->second)->raised) return {};
-    const ContentError error = *found->second;
-    found->second->raised = 0;
-    std::lock_guard names(content_ops().mutex);
-    return core::text("{} holds {} at position {}, which is out of range", content_ops().names[error.op], error.value,
-                      error.position);
+    if (auto finding = take_finding(stream)) return std::move(finding->text);
+    return {};
   }
 };
 
@@ -130,10 +158,12 @@ ContentError* content_error(Stream stream) {
   return flag;
 }
 
-int content_op(const char* op, const char* argument) {
+int content_op(const char* op, const char* argument) { return content_op(op, argument, ContentKind::kIndex); }
+
+int content_op(const char* op, const char* argument, ContentKind kind, const char* text) {
   std::lock_guard lock(content_ops().mutex);
-  content_ops().names.push_back(std::string(op) + ": " + argument);
-  return static_cast<int>(content_ops().names.size()) - 1;
+  content_ops().ops.push_back({std::string(op) + ": " + argument, kind, text});
+  return static_cast<int>(content_ops().ops.size()) - 1;
 }
 
 }  // namespace tenor::cuda
