@@ -89,6 +89,11 @@ COUNTS = [
     ("gated_delta_rule(q, k, v, b, g)", dict(q="f32[1,2,3,4]", k="f32[1,2,3,4]", v="f32[1,2,3,5]", b="f32[1,2,3]", g="f32[1,2,3]"),
      (7 * 4 * 5 * 3 * 2, 96 + 96 + 120 + 24 + 24, 120 + 160)),
     ("causal_conv1d(x, w)", dict(x="f32[2,3,5]", w="f32[3,4]"), (2 * 30 * 4, 120 + 48, 120 + 72)),
+    # resampled images: 2 for each of the taps of an output; sampled ones move
+    ("interpolate(x, size=(4, 8))", dict(x="f32[1,3,2,4]"), (0, 96, 384)),
+    ('interpolate(x, scale_factor=2, mode="bilinear")', dict(x="f32[1,3,2,4]"), (2 * 4 * 96, 96, 384)),
+    ("grid_sample(x, g)", dict(x="f32[1,3,2,4]", g="f32[1,5,6,2]"), (0, 96 + 240, 360)),
+    ("affine_grid(t, (2, 3, 4, 5))", dict(t="f32[2,2,3]"), (2 * 2 * 80, 48, 320)),
     # mixture of experts: every row meets one weight
     ("moe.grouped_matmul(x, w, o)", dict(x="f32[6,4]", w="f32[3,5,4]", o="i64[4]"), (2 * 6 * 4 * 5, 96 + 240 + 32, 120)),
 ]

@@ -1,0 +1,94 @@
+// Windows of any number of taps: antialiasing, area, lanczos3 and all gradients.
+#include "src/core/visit.h"
+#include "src/ops/interpolate/resample_cuda.h"
+#include "src/ops/interpolate/resample_fixed_launch.cuh"
+#include "src/ops/interpolate/resample_window_cuda.cuh"
+
+namespace tenor::cuda {
+namespace {
+
+constexpr int kRingAhead = 4;                   // rows that may be loaded beyond a window
+constexpr size_t kMostRing = size_t{96} << 10;  // bytes of a block: two on a multiprocessor
+
+const char* op_of(const ResampleProblem& p) { return p.transposed ? "interpolate_backward" : "interpolate"; }
+
+/// Tables in one block of memory, which `memory` keeps.
+WindowResample window_problem(const ResampleProblem& problem, size_t weight_bytes, Tensor& memory) {
+  WindowResample p{};
+  p.from = image_of(problem.from);
+  p.to = image_of(problem.to);
+  p.transposed = problem.transposed;
+  p.channels = problem.to.shape(1);
+  p.most_row = problem.from.shape(3) - 1;
+  int64_t bytes = 0;
+  int64_t at[3][3];
+  const auto take = [&](int64_t size) {
+    const int64_t place = bytes;
+    bytes += (size + 15) / 16 * 16;
+    return place;
+  };
+  for (int d = 0; d < 3; ++d) {
+    p.axes[d] = core::with_step(problem.axes[d]);
+    WindowTable& t = p.tables[d];
+    t.rows = problem.transposed ? p.axes[d].in : p.axes[d].out;
+    t.width = core::resample_width(p.axes[d], problem.transposed);
+    at[d][0] = take(t.rows * 8), at[d][1] = take(t.rows * 4),
+    at[d][2] = take(t.rows * t.width * static_cast<int64_t>(weight_bytes));
+  }
+  memory = Tensor::empty({bytes}, uint8, problem.to.device());
+  char* start = static_cast<char*>(memory.raw());
+  for (int d = 0; d < 3; ++d) {
+    p.tables[d].first = reinterpret_cast<int64_t*>(start + at[d][0]);
+    p.tables[d].count = reinterpret_cast<int32_t*>(start + at[d][1]);
+    p.tables[d].weight = start + at[d][2];
+  }
+  return p;
+}
+
+template <class C>
+void make_tables(const ResampleProblem& problem, const WindowResample& p) {
+  int64_t rows = 1;
+  for (const WindowTable& t : p.tables) rows = std::max(rows, t.rows);
+  const unsigned blocks = blocks_for(rows, kResampleThreads, problem.to.device());
+  launch(op_of(problem), resample_windows<C>, Grid{dim3(blocks, 3), dim3(kResampleThreads)}, problem.to.device(), p);
+}
+
+template <class T, bool ByChannel, int V>
+void launch_window(const ResampleProblem& problem, WindowResample& p) {
+  using C = core::Compute<T>;
+  const int64_t n = problem.to.shape(0), columns = p.tables[2].rows, rows = p.tables[1].rows, depth = p.tables[0].rows;
+  p.groups = ByChannel ? p.channels / V : columns;
+  p.units = n * (ByChannel ? columns : p.channels) * p.groups;
+  const size_t row_bytes = sizeof(C) * kResampleThreads * V;
+  const int64_t ring = p.tables[1].width + kRingAhead;
+  p.ring = ring <= static_cast<int64_t>(kMostRing / row_bytes) ? static_cast<int>(ring) : 0;
+  const int64_t blocks = (p.units + kResampleThreads - 1) / kResampleThreads;
+  p.strip = strip_of(rows, blocks, depth, 4, kMostStrip / 2, problem.to.device());
+  const Grid grid =
+      strips_grid(p.units, kResampleThreads, rows, p.strip, depth, static_cast<size_t>(p.ring) * row_bytes);
+  const int64_t width = p.tables[2].width;
+  if (width <= 6)
+    launch(op_of(problem), resample_window<T, ByChannel, V, 6>, grid, problem.to.device(), p);
+  else if (width <= 9)
+    launch(op_of(problem), resample_window<T, ByChannel, V, 9>, grid, problem.to.device(), p);
+  else
+    launch(op_of(problem), resample_window<T, ByChannel, V, 0>, grid, problem.to.device(), p);
+}
+
+}  // namespace
+
+void resample_windowed(const ResampleProblem& problem) {
+  core::visit_float(problem.from.dtype(), [&]<class T>() {
+    using C = core::Compute<T>;
+    constexpr int kChannels = kVector<T>;
+    Tensor memory;
+    WindowResample p = window_problem(problem, sizeof(C), memory);
+    make_tables<C>(problem, p);
+    if (!lies_by_channel(problem)) return launch_window<T, false, 1>(problem, p);
+    if (fits_vectors(problem.from, 1, kChannels) && fits_vectors(problem.to, 1, kChannels))
+      return launch_window<T, true, kChannels>(problem, p);
+    launch_window<T, true, 1>(problem, p);
+  });
+}
+
+}  // namespace tenor::cuda
