@@ -17,9 +17,9 @@ struct GridAxis {
 };
 
 /// Taps of one coordinate; index -1 lies outside of the image and gives 0.
-template <class R, int K>
+template <class R, int K, class Index = int64_t>
 struct GridTaps {
-  int64_t index[K];
+  Index index[K];
   R weight[K];
   R slope[K];  ///< d weight / d coordinate
 };

@@ -159,6 +159,37 @@ TENOR_HOST_DEVICE inline int fixed_taps(const ResampleAxis& a) {
   return a.kind == ResampleKind::kLinear ? 2 : a.kind == ResampleKind::kCubic ? 4 : 1;
 }
 
+/// Taps of kinds that have a fixed number of them (K of fixed_taps): the first position, and the weights in C, of a
+/// fraction that is rounded once.
+template <int K, class C>
+struct FixedTaps {
+  int64_t first;
+  C weight[K];
+};
+template <int K, class C>
+TENOR_HOST_DEVICE inline FixedTaps<K, C> fixed_taps_at(const ResampleAxis& a, int64_t i) {
+  if constexpr (K == 1) {
+    return {nearest_source(a, i), {C(1)}};
+  } else {
+    const double at = static_cast<double>(i), step = resample_step(a),
+                 u = a.align_corners ? at * step : (at + 0.5) * step - 0.5;
+    if constexpr (K == 2) {
+      const double from = u > 0 ? u : 0;
+      const int64_t whole = static_cast<int64_t>(from), j = whole < a.in ? whole : a.in - 1;
+      const C t = static_cast<C>(from - static_cast<double>(j));
+      return {j, {1 - t, t}};
+    } else {
+      static_assert(K == 4);
+      const double j = std::floor(u);
+      // cubic_kernel at t + 1, t, t - 1, t - 2, without its cancellations.
+      const C t = static_cast<C>(u - j), s = 1 - t, cubic = static_cast<C>(kCubicA);
+      return {static_cast<int64_t>(j) - 1,
+              {cubic * t * s * s, ((cubic + 2) * t - (cubic + 3)) * t * t + 1,
+               ((cubic + 2) * s - (cubic + 3)) * s * s + 1, cubic * t * t * s}};
+    }
+  }
+}
+
 /// The outputs that read source j: from the first whose last tap is not before it to the first whose first tap is
 /// beyond. Taps move one way as i grows, so that these are neighbours.
 struct ResampleReaders {

@@ -82,6 +82,25 @@ TEST(Resample, TheTransposedTableIsTheTranspose) {
   });
 }
 
+template <int K, class C>
+void expect_fixed(const ResampleAxis& a, double bound) {
+  for (int64_t i = 0; i < a.out; ++i) {
+    const ResampleTaps want = resample_taps(a, i);
+    const FixedTaps<K, C> got = fixed_taps_at<K, C>(a, i);
+    ASSERT_EQ(got.first, want.first) << text(a) << ": " << i;
+    for (int k = 0; k < K; ++k) ASSERT_NEAR(got.weight[k], tap_weight(a, want, k), bound) << text(a) << ": " << i;
+  }
+}
+TEST(Resample, FixedTapsAreTheTaps) {
+  for_axes(16, 30, [](const ResampleAxis& a) {
+    for (const ResampleAxis& axis : {a, with_step(a)}) {
+      if (fixed_taps(a) == 1) expect_fixed<1, double>(axis, 0);
+      if (fixed_taps(a) == 2) expect_fixed<2, double>(axis, 0), expect_fixed<2, float>(axis, 1e-7);
+      if (fixed_taps(a) == 4) expect_fixed<4, double>(axis, 1e-15), expect_fixed<4, float>(axis, 3e-7);
+    }
+  });
+}
+
 TEST(Resample, NearestIsExactBeyond32Bits) {
   constexpr int64_t kIn = (int64_t{1} << 33) + 1, kOut = 3 * kIn;
   const ResampleAxis a{kIn, kOut, ResampleKind::kNearest};

@@ -16,7 +16,7 @@ struct GridGradientProblem {
 
 /// d loss / d coordinate d (slowest first) from the taps' sums over channels.
 template <class R, int Dims, int K>
-__device__ __forceinline__ R coordinate_gradient(const PlaceAxes<R, Dims, K>& axes, const R* dots, int d) {
+__device__ __forceinline__ R coordinate_gradient(const PlaceAxes<R, Dims, K, int64_t>& axes, const R* dots, int d) {
   R sum = 0;
 #pragma unroll
   for (int t = 0; t < (Dims == 3 ? K * K * K : K * K); ++t) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ R coordinate_gradient(const PlaceAxes<R, Dims, K>& ax
 
 template <class T, int Dims, int K>
 __device__ __forceinline__ void write_gradient(const GridGradientProblem& p, int64_t n, int64_t s,
-                                               const PlaceAxes<core::Compute<T>, Dims, K>& axes,
+                                               const PlaceAxes<core::Compute<T>, Dims, K, int64_t>& axes,
                                                const core::Compute<T>* dots) {
   const SampledImage to{p.grad_grid, p.n, p.c, p.d, p.h, p.w};
   const int64_t at = n * p.n + place_of(p.sample, to, s);
@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(kSampleThreads) grid_gradient(const __grid_con
   const GridSampleProblem& q = p.sample;
   const int64_t thread = int64_t{blockIdx.x} * kSampleThreads + threadIdx.x, place = ByChannel ? thread / 32 : thread;
   if (place >= q.batch * q.samples) return;
-  const int64_t n = place / q.samples, s = place - n * q.samples;
-  const auto axes = axes_of<T, Dims, K>(q, n * q.grid.n + place_of(q, q.grid, s));
-  const auto taps = taps_at<int64_t>(q.x, axes);
+  const int64_t n = quotient(place, q.samples), s = place - n * q.samples;
+  const auto axes = axes_of<T, Dims, K, int64_t>(q, n * q.grid.n + place_of(q, q.grid, s));
+  const auto taps = taps_at(q.x, axes);
   R dots[taps.kCount] = {};
   const T* x = static_cast<const T*>(q.x.data) + n * q.x.n;
   const T* g = static_cast<const T*>(q.y.data) + n * q.y.n + place_of(q, q.y, s);
@@ -84,10 +84,10 @@ __global__ void __launch_bounds__(kSampleThreads)
               core::Compute<T>* weights) {
   const int64_t place = int64_t{blockIdx.x} * kSampleThreads + threadIdx.x;
   if (place >= images * p.samples) return;
-  const int64_t n = place / p.samples, s = place - n * p.samples;
-  const auto axes = axes_of<T, Dims, K>(p, (n0 + n) * p.grid.n + place_of(p, p.grid, s));
-  const SampledImage dense{nullptr, 0, 0, p.axes[1].size * p.axes[2].size, p.axes[2].size, 1};
-  const auto taps = taps_at<int64_t>(dense, axes);
+  const int64_t n = quotient(place, p.samples), s = place - n * p.samples;
+  const auto axes = axes_of<T, Dims, K, int64_t>(p, (n0 + n) * p.grid.n + place_of(p, p.grid, s));
+  const SampledImage dense{nullptr, 0, 0, p.axes[1].axis.size * p.axes[2].axis.size, p.axes[2].axis.size, 1};
+  const auto taps = taps_at(dense, axes);
 #pragma unroll
   for (int t = 0; t < taps.kCount; ++t) {
     const bool counts = taps.at[t] >= 0 && !taps.lost;
@@ -123,26 +123,27 @@ __global__ void __launch_bounds__(kSampleThreads)
   if (unit >= images * pixels * groups) return;
   int64_t key, group;
   if constexpr (ByChannel) {
-    key = unit / groups;
+    key = quotient(unit, groups);
     group = unit - key * groups;
   } else {
-    const int64_t n = unit / (pixels * groups), rest = unit - n * pixels * groups;
-    group = rest / pixels;
+    const int64_t n = quotient(unit, pixels * groups), rest = unit - n * pixels * groups;
+    group = quotient(rest, pixels);
     key = n * pixels + rest - group * pixels;
   }
-  const int64_t n = key / pixels, pixel = key - n * pixels, c0 = group * kGradientChannels;
+  const int64_t n = quotient(key, pixels), pixel = key - n * pixels, c0 = group * kGradientChannels;
   const int channels = static_cast<int>(min(int64_t{kGradientChannels}, p.channels - c0));
   const T* g = static_cast<const T*>(p.y.data) + (n0 + n) * p.y.n + c0 * p.y.c;
   R sums[kGradientChannels] = {};
   for (int64_t e = starts[key]; e < starts[key + 1]; ++e) {
-    const int64_t entry = order[e], place = entry / taps - n * p.samples;
+    const int64_t entry = order[e], place = quotient(entry, taps) - n * p.samples;
     const R weight = weights[entry];
     const T* up = g + place_of(p, p.y, place);
 #pragma unroll
     for (int c = 0; c < kGradientChannels; ++c)
       if (c < channels) sums[c] = fma(weight, widen(up[c * p.y.c]), sums[c]);
   }
-  const int64_t width = p.axes[2].size, height = p.axes[1].size, row = pixel / width, d = row / height;
+  const int64_t width = p.axes[2].axis.size, height = p.axes[1].axis.size, row = quotient(pixel, width),
+                d = quotient(row, height);
   T* out = static_cast<T*>(const_cast<void*>(to.data)) + (n0 + n) * to.n + c0 * to.c + d * to.d +
            (row - d * height) * to.h + (pixel - row * width) * to.w;
 #pragma unroll

@@ -18,13 +18,15 @@ inline GridSampleProblem problem_of(const GridSampling& s) {
   p.y = image_of(s.y);
   p.grid = {s.grid.raw(), s.grid.stride(0), s.grid.stride(4), s.grid.stride(1), s.grid.stride(2), s.grid.stride(3)};
   const auto axes = s.axes();
-  for (size_t d = 0; d < 3; ++d) p.axes[d] = axes[d];
+  for (size_t d = 0; d < 3; ++d) p.axes[d] = sampled_axis(axes[d]);
   p.batch = s.x.shape(0);
   p.channels = s.x.shape(1);
   p.depth = s.grid.shape(1), p.height = s.grid.shape(2), p.width = s.grid.shape(3);
   p.samples = s.samples();
   p.float_grid = s.grid.dtype() == float32;
   p.groups = 1;
+  p.pairs = p.float_grid && p.grid.c == 1 && is_aligned(p.grid.data, 0, 4, 8);
+  for (const int64_t stride : {p.grid.n, p.grid.d, p.grid.h, p.grid.w}) p.pairs = p.pairs && stride % 2 == 0;
   return p;
 }
 

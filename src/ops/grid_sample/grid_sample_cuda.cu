@@ -7,61 +7,89 @@
 namespace tenor::cuda {
 namespace {
 
-constexpr int kEach = 8;                             // channels of a thread
-constexpr int64_t kWorthLooking = int64_t{8} << 20;  // elements of a result from which the grid is looked at first
+constexpr int kEach = 16;                            // channels of a thread
+constexpr int64_t kWorthListing = int64_t{4} << 20;  // elements of a result
+constexpr int64_t kMostListed = int64_t{16} << 20;   // places, of 12 bytes
 
-/// Rows of a band, less the one that the next begins with; 0 where a plane does not fit in two, or lies otherwise.
+/// Rows of a band, less the one that the next begins with; 0 where a plane does not fit in two, or lies otherwise, or
+/// where lists of places are not worth making.
 int band_of(const GridSampling& s) {
-  const Tensor &x = s.x, &y = s.y, &g = s.grid;
-  const int64_t height = x.shape(3), width = x.shape(4), item = static_cast<int64_t>(item_size(x.dtype()));
-  const auto dense = [&](const Tensor& t) {
+  const Tensor &x = s.x, &y = s.y;
+  const auto dense = [](const Tensor& t) {
     return t.stride(4) == 1 && (t.shape(3) == 1 || t.stride(3) == t.shape(4)) &&
            (t.shape(2) == 1 || t.stride(2) == t.shape(3) * t.shape(4));
   };
-  const bool flat = (g.shape(2) == 1 || g.stride(2) == g.shape(3) * g.stride(3)) &&
-                    (g.shape(1) == 1 || g.stride(1) == g.shape(2) * g.shape(3) * g.stride(3));
-  if (s.dims != 2 || s.mode == core::GridMode::kBicubic || !dense(x) || !dense(y) || !flat ||
-      s.samples() >= (int64_t{1} << 31))
+  if (s.dims != 2 || s.mode != core::GridMode::kBilinear || !dense(x) || !dense(y)) return 0;
+  const int64_t planes = x.shape(0) * x.shape(1), listed = x.shape(0) * s.samples();
+  if (y.numel() < kWorthListing || x.shape(1) < 8 || s.samples() < kListed || planes < multiprocessors(x.device()) ||
+      listed > kMostListed)
     return 0;
-  const int64_t part = kVectorBytes / item;
-  if (width % part != 0 || !is_aligned(x.raw(), x.stride(0), static_cast<size_t>(item)) ||
-      !is_aligned(nullptr, x.stride(1), static_cast<size_t>(item)))
-    return 0;
-  const int64_t rows = std::min<int64_t>(static_cast<int64_t>(kBandBytes) / (width * item) - 1, height);
-  return 2 * rows >= height && rows > 0
-             ? static_cast<int>(std::min((height + 1) / 2 <= rows && rows < height ? (height + 1) / 2 : rows, height))
-             : 0;
+  const int64_t height = x.shape(3), width = x.shape(4), item = static_cast<int64_t>(item_size(x.dtype())),
+                row = width * item;
+  const bool aligned = is_aligned(x.raw(), x.stride(0), static_cast<size_t>(item)) &&
+                       is_aligned(nullptr, x.stride(1), static_cast<size_t>(item));
+  if (row % kVectorBytes != 0 || !aligned) return 0;
+  const int64_t rows =
+      std::min(static_cast<int64_t>(kBandBytes) / row - 1, static_cast<int64_t>(kMostBandOffset) / width - 3);
+  if (rows >= height) return static_cast<int>(height);
+  return 2 * rows >= height ? static_cast<int>((height + 1) / 2) : 0;
 }
 
-template <class T, int Dims, int K, class Offset>
-void launch_places(const GridSampling& s, GridSampleProblem& p, const int* choice) {
+template <class T, int Dims, int K, class Index>
+void launch_places(const GridSampling& s, GridSampleProblem& p) {
   p.groups = (p.channels + kEach - 1) / kEach;
-  const int64_t wide = p.height >= 4 ? 32 : 256, high = p.height >= 4 ? 8 : 1;
+  const int64_t wide = p.height >= 4 ? 32 : kSampleThreads, high = p.height >= 4 ? kSampleThreads / 32 : 1;
   const int64_t tiles = p.depth * ((p.height + high - 1) / high) * ((p.width + wide - 1) / wide);
   const auto units = static_cast<unsigned>(std::min<int64_t>(p.batch * p.groups, 65535));
-  launch(s.op, sample_places<T, Dims, K, kEach, Offset>,
-         Grid{dim3(static_cast<unsigned>(tiles), units), dim3(kSampleThreads)}, s.x.device(), p, choice);
+  launch(s.op, sample_places<T, Dims, K, kEach, Index>,
+         Grid{dim3(static_cast<unsigned>(tiles), units), dim3(kSampleThreads)}, s.x.device(), p);
 }
 
-/// A plane read at scattered places is worth holding in shared memory; read at coherent ones it is not. The grid says
-/// which.
-template <class T, int K>
+template <class T>
+void launch_pairs(const GridSampling& s, GridSampleProblem& p, const int* choice) {
+  p.groups = (p.channels + kEach - 1) / kEach;
+  const int64_t tiles = p.depth * ((p.height + 7) / 8) * ((p.width + 15) / 16);
+  const auto units = static_cast<unsigned>(std::min<int64_t>(p.batch * p.groups, 65535));
+  launch(s.op, sample_pairs<T, kEach>, Grid{dim3(static_cast<unsigned>(tiles), units), dim3(kSampleThreads)},
+         s.x.device(), p, choice);
+}
+
+/// Places that lie anywhere are read from planes in shared memory, those beside each other through the cache: the grid
+/// says which.
+template <class T>
 void launch_chosen(const GridSampling& s, GridSampleProblem& p, int band) {
-  const Tensor choice = Tensor::empty({1}, int32, s.x.device());
-  launch(s.op, look_at_grid<T>, Grid{dim3(1), dim3(1024)}, s.x.device(), p, choice.data<int>());
-  launch_places<T, 2, K, int32_t>(s, p, choice.data<int>());
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>(p.batch * p.channels, multiprocessors(s.x.device())));
-  const int64_t rows = std::min<int64_t>(band + 1, p.axes[1].size);
-  launch(s.op, sample_bands<T, K>,
-         Grid{dim3(blocks), dim3(kBandThreads), static_cast<size_t>(rows * p.axes[2].size) * sizeof(T)}, s.x.device(),
-         p, band, choice.data<int>());
+  const Device device = s.x.device();
+  PlaceLists lists{};
+  lists.lists = (p.samples + kListed - 1) / kListed;
+  lists.band = band;
+  const int64_t count = p.batch * lists.lists;
+  const Tensor choice = Tensor::empty({1}, int32, device), where = Tensor::empty({count * kListed}, uint32, device),
+               x = Tensor::empty({count * kListed}, float32, device),
+               y = Tensor::empty({count * kListed}, float32, device), firsts = Tensor::empty({count}, int32, device);
+  lists.where = where.data<uint32_t>();
+  lists.x = x.data<float>();
+  lists.y = y.data<float>();
+  lists.firsts = firsts.data<int>();
+  launch(s.op, look_at_grid<T>, Grid{dim3(1), dim3(1024)}, device, p, choice.data<int>());
+  launch_pairs<T>(s, p, choice.data<int>());
+  launch(s.op, list_places<T, 2>, Grid{dim3(static_cast<unsigned>(count)), dim3(kListed)}, device, p, lists,
+         choice.data<int>());
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(p.batch * p.channels, multiprocessors(device)));
+  const int64_t rows = std::min<int64_t>(band + 1, s.x.shape(3));
+  launch(s.op, sample_bands<T, 2>,
+         Grid{dim3(blocks), dim3(kBandThreads), static_cast<size_t>(rows * s.x.shape(4)) * sizeof(T)}, device, p, lists,
+         choice.data<int>());
 }
 
-template <class T, int Dims, int K, int V>
+template <class T, int Dims, int K, int V, class Index>
 void launch_channels(const GridSampling& s, GridSampleProblem& p) {
+  p.chunks = 1;
   p.groups = p.channels / V;
+  while (p.chunks < 4 && p.groups % 2 == 0 &&
+         p.batch * p.samples * p.groups >= int64_t{4096} * multiprocessors(s.x.device()))
+    p.groups /= 2, p.chunks *= 2;
   const int64_t units = p.batch * p.samples * p.groups;
-  launch(s.op, sample_channels<T, Dims, K, V>,
+  launch(s.op, sample_channels<T, Dims, K, V, Index>,
          Grid{dim3(static_cast<unsigned>((units + kSampleThreads - 1) / kSampleThreads)), dim3(kSampleThreads)},
          s.x.device(), p);
 }
@@ -69,19 +97,19 @@ void launch_channels(const GridSampling& s, GridSampleProblem& p) {
 template <class T, int Dims, int K>
 void launch_sampling(const GridSampling& s) {
   GridSampleProblem p = problem_of(s);
+  const bool narrow = has_short_planes(s.x);
   if (lies_by_channel(s.x) && lies_by_channel(s.y)) {
-    if (fits_channels(s.x, kVector<T>) && fits_channels(s.y, kVector<T>))
-      return launch_channels<T, Dims, K, kVector<T>>(s, p);
-    return launch_channels<T, Dims, K, 1>(s, p);
+    if (narrow && fits_channels(s.x, kVector<T>) && fits_channels(s.y, kVector<T>))
+      return launch_channels<T, Dims, K, kVector<T>, int32_t>(s, p);
+    return launch_channels<T, Dims, K, 1, int64_t>(s, p);
   }
-  if (!has_short_planes(s.x)) return launch_places<T, Dims, K, int64_t>(s, p, nullptr);
-  if constexpr (Dims == 2 && K <= 2 && sizeof(T) <= 4) {
+  if (!narrow) return launch_places<T, Dims, K, int64_t>(s, p);
+  if constexpr (Dims == 2 && K == 2 && sizeof(T) <= 4) {
     const int band = band_of(s);
-    if (band > 0 && s.y.numel() >= kWorthLooking && p.samples > 4096 &&
-        p.batch * p.channels >= multiprocessors(s.x.device()))
-      return launch_chosen<T, K>(s, p, band);
+    if (band > 0) return launch_chosen<T>(s, p, band);
+    if (p.height >= 4 && p.channels > 1) return launch_pairs<T>(s, p, nullptr);
   }
-  launch_places<T, Dims, K, int32_t>(s, p, nullptr);
+  launch_places<T, Dims, K, int32_t>(s, p);
 }
 
 }  // namespace

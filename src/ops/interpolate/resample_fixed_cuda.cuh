@@ -6,6 +6,7 @@
 
 #include "src/core/resample.h"
 #include "src/cuda/convert.cuh"
+#include "src/cuda/quotient.cuh"
 #include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
@@ -45,15 +46,15 @@ struct Columns {
 
   /// The unit's places; returns the offsets of its image in `from` and of its first output in `to`.
   __device__ void place(const FixedResample& p, int64_t unit, int64_t& from, int64_t& to) {
-    const int64_t plane = unit / p.groups, column = (unit - plane * p.groups) * V, n = plane / p.channels,
-                  c = plane - n * p.channels;
+    const int64_t plane = quotient(unit, p.groups), column = (unit - plane * p.groups) * V,
+                  n = quotient(plane, p.channels), c = plane - n * p.channels;
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      const core::ResampleTaps t = core::resample_taps(p.width, column + v);
+      const auto t = core::fixed_taps_at<KW, C>(p.width, column + v);
 #pragma unroll
       for (int k = 0; k < KW; ++k) {
         at[v][k] = static_cast<Offset>(core::clamp_index(t.first + k, p.width.in) * p.from.w);
-        if constexpr (KW > 1) weight[v][k] = static_cast<C>(core::tap_weight(p.width, t, k));
+        weight[v][k] = t.weight[k];
       }
     }
     from = n * p.from.n + c * p.from.c;
@@ -91,13 +92,13 @@ struct Channels {
   C weight[KW];
 
   __device__ void place(const FixedResample& p, int64_t unit, int64_t& from, int64_t& to) {
-    const int64_t pixel = unit / p.groups, c = (unit - pixel * p.groups) * V, n = pixel / p.width.out,
+    const int64_t pixel = quotient(unit, p.groups), c = (unit - pixel * p.groups) * V, n = quotient(pixel, p.width.out),
                   column = pixel - n * p.width.out;
-    const core::ResampleTaps t = core::resample_taps(p.width, column);
+    const auto t = core::fixed_taps_at<KW, C>(p.width, column);
 #pragma unroll
     for (int k = 0; k < KW; ++k) {
       at[k] = core::clamp_index(t.first + k, p.width.in) * p.from.w;
-      if constexpr (KW > 1) weight[k] = static_cast<C>(core::tap_weight(p.width, t, k));
+      weight[k] = t.weight[k];
     }
     from = n * p.from.n + c * p.from.c;
     to = n * p.to.n + c * p.to.c + column * p.to.w;
@@ -145,14 +146,17 @@ struct StripPlan {
 
   __device__ void fill(const FixedResample& p, int64_t row, int rows) {
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-      const core::ResampleTaps t = core::resample_taps(p.height, row + r);
+      const auto t = core::fixed_taps_at<KH, C>(p.height, row + r);
       first[r] = t.first;
-      for (int k = 0; k < KH; ++k) weight[r][k] = static_cast<C>(core::tap_weight(p.height, t, k));
+      for (int k = 0; k < KH; ++k) weight[r][k] = t.weight[k];
     }
     __syncthreads();
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-      int before = 0;
-      for (int above = 0; above < r; ++above) before += fresh(above);
+      int before = r == 0 ? 0 : static_cast<int>(first[r - 1] - first[0]) + KH;
+      if (p.height.step > KH - 1) {  // rows are left out between the windows
+        before = 0;
+        for (int above = 0; above < r; ++above) before += fresh(above);
+      }
       const int added = fresh(r);
       for (int k = 0; k < added; ++k)
         source[before + k] = core::clamp_index(first[r] + KH - added + k, p.height.in) * p.from.h;
@@ -245,12 +249,12 @@ __global__ void __launch_bounds__(kResampleThreads) resample_fixed(const __grid_
     plan.fill(p, row, rows);
     __syncthreads();
     for (int64_t d = blockIdx.z; works && d < p.depth.out; d += gridDim.z) {
-      const core::ResampleTaps t = core::resample_taps(p.depth, d);
+      const auto t = core::fixed_taps_at<KD, C>(p.depth, d);
       int64_t planes[KD];
       C depth[KD];
       for (int k = 0; k < KD; ++k) {
         planes[k] = core::clamp_index(t.first + k, p.depth.in) * p.from.d;
-        depth[k] = static_cast<C>(core::tap_weight(p.depth, t, k));
+        depth[k] = t.weight[k];
       }
       resample_strip<G, T, Move, KD, KH, kRowsAhead<KD, KW>>(
           gather, static_cast<const T*>(p.from.data) + from,

@@ -25,7 +25,7 @@ void launch_fixed(const ResampleProblem& problem, bool by_channel) {
   p.groups = by_channel ? p.channels / V : columns / V;
   p.units = by_channel ? n * columns * p.groups : n * p.channels * p.groups;
   const int64_t blocks = (p.units + kResampleThreads - 1) / kResampleThreads;
-  p.strip = strip_of(p.height.out, blocks, p.depth.out, KH, kMostStrip, problem.to.device());
+  p.strip = strip_of(p.height.out, blocks, p.depth.out, KH, KH == 4 ? kMostStrip : kMostStrip / 2, problem.to.device());
   launch(problem.transposed ? "interpolate_backward" : "interpolate", resample_fixed<G, T, Move, KD, KH, KW>,
          strips_grid(p.units, kResampleThreads, p.height.out, p.strip, p.depth.out), problem.to.device(), p);
 }

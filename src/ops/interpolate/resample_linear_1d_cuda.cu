@@ -1,4 +1,4 @@
-// linear_1d: 1 taps along depth, 1 along height, 2 along width.
+// Linear: 2 taps along width.
 #include "src/core/visit.h"
 #include "src/ops/interpolate/resample_cuda.h"
 #include "src/ops/interpolate/resample_fixed_launch.cuh"

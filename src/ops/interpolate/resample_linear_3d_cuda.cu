@@ -1,4 +1,4 @@
-// linear_3d: 2 taps along depth, 2 along height, 2 along width.
+// Trilinear: 2 taps along every dim.
 #include "src/core/visit.h"
 #include "src/ops/interpolate/resample_cuda.h"
 #include "src/ops/interpolate/resample_fixed_launch.cuh"

@@ -60,15 +60,16 @@ void launch_window(const ResampleProblem& problem, WindowResample& p) {
   p.groups = ByChannel ? p.channels / V : columns;
   p.units = n * (ByChannel ? columns : p.channels) * p.groups;
   const size_t row_bytes = sizeof(C) * kResampleThreads * V;
-  const int64_t ring = p.tables[1].width + kRingAhead;
-  p.ring = ring <= static_cast<int64_t>(kMostRing / row_bytes) ? static_cast<int>(ring) : 0;
   const int64_t blocks = (p.units + kResampleThreads - 1) / kResampleThreads;
-  p.strip = strip_of(rows, blocks, depth, 4, kMostStrip / 2, problem.to.device());
-  const Grid grid =
-      strips_grid(p.units, kResampleThreads, rows, p.strip, depth, static_cast<size_t>(p.ring) * row_bytes);
-  const int64_t width = p.tables[2].width;
-  if (width <= 6)
-    launch(op_of(problem), resample_window<T, ByChannel, V, 6>, grid, problem.to.device(), p);
+  p.strip = strip_of(rows, blocks, depth, 4, kMostStrip / 4, problem.to.device());
+  const int64_t ring = p.tables[1].width + kRingAhead;
+  const size_t shared =
+      strip_windows_bytes(p.strip, p.tables[1].width, sizeof(C)) + static_cast<size_t>(ring) * row_bytes;
+  p.ring = shared <= kMostRing ? static_cast<int>(ring) : 0;
+  const Grid grid = strips_grid(p.units, kResampleThreads, rows, p.strip, depth, p.ring > 0 ? shared : 0);
+  const int64_t width = has_short_rows(problem.from) ? p.tables[2].width : INT64_MAX;
+  if (width <= 5)
+    launch(op_of(problem), resample_window<T, ByChannel, V, 5>, grid, problem.to.device(), p);
   else if (width <= 9)
     launch(op_of(problem), resample_window<T, ByChannel, V, 9>, grid, problem.to.device(), p);
   else

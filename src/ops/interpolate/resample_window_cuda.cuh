@@ -63,6 +63,7 @@ struct WindowRow {
   const C* weights;
   int64_t pitch;
   C weight[kHeld];
+  int places[kHeld];  ///< of the taps, from `at`
 
   __device__ void place(const WindowTable& table, int64_t r, int64_t stride) {
     at = table.first[r] * stride;
@@ -73,13 +74,16 @@ struct WindowRow {
     if (count == 0) at = 0;
     if constexpr (Held > 0) {
 #pragma unroll
-      for (int k = 0; k < Held; ++k) weight[k] = k < count ? weights[k * pitch] : C(0);
+      for (int k = 0; k < Held; ++k) {
+        weight[k] = k < count ? weights[k * pitch] : C(0);
+        places[k] = max(min(k, count - 1), 0) * static_cast<int>(stride);
+      }
     }
   }
   __device__ __forceinline__ void load(const T* row, Raw& raw) const {
     if constexpr (Held > 0) {
 #pragma unroll
-      for (int k = 0; k < Held; ++k) raw.at[k] = load_pack<V>(row + at + max(min(k, count - 1), 0) * step);
+      for (int k = 0; k < Held; ++k) raw.at[k] = load_pack<V>(row + at + places[k]);
     }
   }
   __device__ __forceinline__ void tap(const Pack<T, V>& raw, C w, bool used, C (&out)[V]) const {
@@ -129,40 +133,50 @@ __device__ __forceinline__ void deep_row(const WindowResample& p, const WindowRo
   }
 }
 
-/// Output row r from the ring, in which row j has the slot j % p.ring.
-template <class T, int V>
-__device__ __forceinline__ void sum_ring(const WindowResample& p, const core::Compute<T>* ring, int64_t r,
-                                         core::Compute<T> (&sum)[V]) {
-  using C = core::Compute<T>;
-  constexpr int kPitch = kResampleThreads * V;
-  const WindowTable& table = p.tables[1];
-  const C* weights = static_cast<const C*>(table.weight) + r;
-  int slot = static_cast<int>(static_cast<uint32_t>(table.first[r]) % static_cast<uint32_t>(p.ring));
-  for (int k = 0; k < table.count[r]; ++k) {
-    const C w = weights[k * table.rows];
-#pragma unroll
-    for (int v = 0; v < V; ++v) sum[v] = fma(w, ring[slot * kPitch + v], sum[v]);
-    if (++slot == p.ring) slot = 0;
+/// The windows of a strip's rows in shared memory.
+template <class C>
+struct StripWindows {
+  int64_t* first;  ///< [rows]
+  int* count;      ///< [rows]
+  C* weight;       ///< [rows][width]
+  int width;
+
+  /// From `memory`, which it returns the end of. The whole block calls it.
+  __device__ unsigned char* place(unsigned char* memory, const WindowTable& table, int strip) {
+    width = static_cast<int>(table.width);
+    first = reinterpret_cast<int64_t*>(memory);
+    count = reinterpret_cast<int*>(first + strip);
+    weight = reinterpret_cast<C*>(memory + (12 * strip + 15) / 16 * 16);
+    return memory + (12 * strip + 15) / 16 * 16 + (sizeof(C) * strip * width + 15) / 16 * 16;
   }
+  __device__ void fill(const WindowTable& table, int64_t row, int rows) {
+    for (int i = threadIdx.x; i < rows; i += kResampleThreads)
+      first[i] = table.first[row + i], count[i] = table.count[row + i];
+    for (int i = threadIdx.x; i < rows * width; i += kResampleThreads)
+      weight[i] = static_cast<const C*>(table.weight)[i % width * table.rows + row + i / width];
+  }
+};
+inline size_t strip_windows_bytes(int strip, int64_t width, size_t item) {
+  return (12 * static_cast<size_t>(strip) + 15) / 16 * 16 + (item * static_cast<size_t>(strip * width) + 15) / 16 * 16;
 }
 
-/// Output rows row .. end - 1 at depth d, every input row made once. Ahead of them are loaded together.
+/// The strip's rows at depth d, every input row made once. Ahead of them are loaded together. The ring has row j at
+/// slot j % p.ring.
 template <class T, int V, int Held, int Ahead>
 __device__ void ringed_strip(const WindowResample& p, const WindowRow<T, V, Held>& across, const T* x, T* y, int64_t d,
-                             int64_t row, int64_t end, core::Compute<T>* ring) {
+                             const StripWindows<core::Compute<T>>& windows, int rows, core::Compute<T>* ring) {
   using C = core::Compute<T>;
   constexpr int kPitch = kResampleThreads * V;
-  const WindowTable& table = p.tables[1];
   const bool flat = p.tables[0].rows == 1 && p.tables[0].width == 1;
   int64_t next = -1;
   int slot = 0;
-  for (int64_t r = row; r < end;) {
-    const int64_t first = table.first[r], last = first + table.count[r];
-    if (table.count[r] > 0 && next < first) {
+  for (int r = 0; r < rows;) {
+    const int64_t first = windows.first[r], last = first + windows.count[r];
+    if (next < first && first < last) {
       next = first;
       slot = static_cast<int>(static_cast<uint32_t>(next) % static_cast<uint32_t>(p.ring));
     }
-    if (table.count[r] > 0 && next < last) {
+    if (next < last && first < last) {
       typename WindowRow<T, V, Held>::Raw raw[Ahead];
       if (flat) {
 #pragma unroll
@@ -182,9 +196,19 @@ __device__ void ringed_strip(const WindowResample& p, const WindowRow<T, V, Held
       }
       next += Ahead;
     }
-    for (; r < end && (table.count[r] == 0 || table.first[r] + table.count[r] <= next); ++r) {
+    for (; r < rows; ++r) {
+      const int count = windows.count[r];
+      const int64_t from = windows.first[r];
+      if (count > 0 && from + count > next) break;
+      int at = slot - static_cast<int>(next - from);  // a window's first row lies within the ring
+      if (at < 0) at += p.ring;
       C sum[V] = {};
-      sum_ring<T, V>(p, ring, r, sum);
+      for (int k = 0; k < count; ++k) {
+        const C w = windows.weight[r * windows.width + k];
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] = fma(w, ring[at * kPitch + v], sum[v]);
+        if (++at == p.ring) at = 0;
+      }
       store_results<T, V>(y + r * p.to.h, sum);
     }
   }
@@ -216,24 +240,34 @@ __global__ void __launch_bounds__(kResampleThreads) resample_window(const __grid
   constexpr int kAhead = Held == 0 ? 1 : V == 1 ? (Held > 6 ? 2 : 4) : (Held > 6 ? 1 : 2);
   extern __shared__ __align__(16) unsigned char memory[];
   const int64_t unit = int64_t{blockIdx.x} * kResampleThreads + threadIdx.x;
-  if (unit >= p.units) return;
-  const int64_t columns = p.tables[2].rows, outer = unit / p.groups, inner = unit - outer * p.groups;
-  const int64_t n = outer / (ByChannel ? columns : p.channels), rest = outer - n * (ByChannel ? columns : p.channels);
+  const bool works = unit < p.units;
+  const int64_t columns = p.tables[2].rows, outer = quotient(works ? unit : 0, p.groups),
+                inner = (works ? unit : 0) - outer * p.groups;
+  const int64_t n = quotient(outer, ByChannel ? columns : p.channels),
+                rest = outer - n * (ByChannel ? columns : p.channels);
   const int64_t c = ByChannel ? inner * V : rest, column = ByChannel ? rest : inner;
   WindowRow<T, V, Held> across;
   across.place(p.tables[2], column, p.from.w);
   const T* x = static_cast<const T*>(p.from.data) + n * p.from.n + c * p.from.c;
   T* y = static_cast<T*>(const_cast<void*>(p.to.data)) + n * p.to.n + c * p.to.c + column * p.to.w;
-  C* ring = reinterpret_cast<C*>(memory) + threadIdx.x * V;
   const int64_t height = p.tables[1].rows;
-  for (int64_t d = blockIdx.z; d < p.tables[0].rows; d += gridDim.z)
-    for (int64_t row = int64_t{blockIdx.y} * p.strip; row < height; row += int64_t{gridDim.y} * p.strip) {
-      const int64_t end = min(row + p.strip, height);
-      if (p.ring > 0)
-        ringed_strip<T, V, Held, kAhead>(p, across, x, y + d * p.to.d, d, row, end, ring);
-      else
-        plain_strip(p, across, x, y + d * p.to.d, d, row, end);
+  StripWindows<C> windows{};
+  C* ring = nullptr;
+  if (p.ring > 0) ring = reinterpret_cast<C*>(windows.place(memory, p.tables[1], p.strip)) + threadIdx.x * V;
+  for (int64_t row = int64_t{blockIdx.y} * p.strip; row < height; row += int64_t{gridDim.y} * p.strip) {
+    const int rows = static_cast<int>(min(int64_t{p.strip}, height - row));
+    if (p.ring > 0) {
+      __syncthreads();
+      windows.fill(p.tables[1], row, rows);
+      __syncthreads();
     }
+    for (int64_t d = blockIdx.z; works && d < p.tables[0].rows; d += gridDim.z) {
+      if (p.ring > 0)
+        ringed_strip<T, V, Held, kAhead>(p, across, x, y + d * p.to.d + row * p.to.h, d, windows, rows, ring);
+      else
+        plain_strip(p, across, x, y + d * p.to.d, d, row, row + rows);
+    }
+  }
 }
 
 }  // namespace tenor::cuda
