@@ -11,7 +11,9 @@ namespace {
 
 constexpr int64_t kMostEntries = int64_t{1} << 27;  // sorted at once: 3 GiB with the sort's own
 
-unsigned blocks_of(int64_t threads) { return static_cast<unsigned>((threads + kSampleThreads - 1) / kSampleThreads); }
+unsigned blocks_of(int64_t threads) {
+  return static_cast<unsigned>((threads + kGradientThreads - 1) / kGradientThreads);
+}
 
 template <class T, int Dims, int K>
 void launch_grid_gradient(const GridSampling& s, const GridSampleProblem& p, const Tensor& grad) {
@@ -26,10 +28,10 @@ void launch_grid_gradient(const GridSampling& s, const GridSampleProblem& p, con
                               grad.dtype() == float32};
   const int64_t places = p.batch * p.samples;
   if (lies_by_channel(s.x) && lies_by_channel(s.y))
-    launch(s.op, grid_gradient<T, Dims, K, true>, Grid{dim3(blocks_of(places * 32)), dim3(kSampleThreads)},
+    launch(s.op, grid_gradient<T, Dims, K, true>, Grid{dim3(blocks_of(places * 32)), dim3(kGradientThreads)},
            s.x.device(), q);
   else
-    launch(s.op, grid_gradient<T, Dims, K, false>, Grid{dim3(blocks_of(places)), dim3(kSampleThreads)}, s.x.device(),
+    launch(s.op, grid_gradient<T, Dims, K, false>, Grid{dim3(blocks_of(places)), dim3(kGradientThreads)}, s.x.device(),
            q);
 }
 
@@ -44,15 +46,15 @@ void add_images(const GridSampling& s, const GridSampleProblem& p, const Tensor&
                   kWeight = sizeof(R) == 4 ? DType::kFloat32 : DType::kFloat64;
   const Tensor keys = Tensor::empty({entries}, kKey, device), weights = Tensor::empty({entries}, kWeight, device),
                starts = Tensor::empty({images * pixels + 1}, int64, device);
-  launch(s.op, list_taps<T, Dims, K, Key>, Grid{dim3(blocks_of(images * p.samples)), dim3(kSampleThreads)}, device, p,
+  launch(s.op, list_taps<T, Dims, K, Key>, Grid{dim3(blocks_of(images * p.samples)), dim3(kGradientThreads)}, device, p,
          n0, images, pixels, keys.data<Key>(), weights.data<R>());
   const SortResult sorted = sort(keys);
-  launch(s.op, find_starts<Key>, Grid{dim3(blocks_for(entries + 1, kSampleThreads, device)), dim3(kSampleThreads)},
+  launch(s.op, find_starts<Key>, Grid{dim3(blocks_for(entries + 1, kGradientThreads, device)), dim3(kGradientThreads)},
          device, sorted.values.data<Key>(), entries, images * pixels, starts.data<int64_t>());
   const int64_t units = images * pixels * ((p.channels + kGradientChannels - 1) / kGradientChannels);
   const bool by_channel = lies_by_channel(grad) && lies_by_channel(s.y);
   const auto run = [&](auto kernel) {
-    launch(s.op, kernel, Grid{dim3(blocks_of(units)), dim3(kSampleThreads)}, device, p, image_of(grad), n0, images,
+    launch(s.op, kernel, Grid{dim3(blocks_of(units)), dim3(kGradientThreads)}, device, p, image_of(grad), n0, images,
            pixels, kTaps, starts.data<int64_t>(), sorted.indices.data<int64_t>(), weights.data<R>());
   };
   if (by_channel)

@@ -3,9 +3,11 @@
 // places among equals, they are added up pixel by pixel, so that no addition depends on which thread was first.
 #pragma once
 
-#include "src/ops/grid_sample/grid_sample_cuda.cuh"
+#include "src/ops/grid_sample/grid_taps_cuda.cuh"
 
 namespace tenor::cuda {
+
+inline constexpr int kGradientThreads = 256;
 
 struct GridGradientProblem {
   GridSampleProblem sample;
@@ -49,10 +51,10 @@ __device__ __forceinline__ void write_gradient(const GridGradientProblem& p, int
 
 /// ByChannel: a warp a place, its lanes over the channels, summed up in a tree of halves; else a thread a place.
 template <class T, int Dims, int K, bool ByChannel>
-__global__ void __launch_bounds__(kSampleThreads) grid_gradient(const __grid_constant__ GridGradientProblem p) {
+__global__ void __launch_bounds__(kGradientThreads) grid_gradient(const __grid_constant__ GridGradientProblem p) {
   using R = core::Compute<T>;
   const GridSampleProblem& q = p.sample;
-  const int64_t thread = int64_t{blockIdx.x} * kSampleThreads + threadIdx.x, place = ByChannel ? thread / 32 : thread;
+  const int64_t thread = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x, place = ByChannel ? thread / 32 : thread;
   if (place >= q.batch * q.samples) return;
   const int64_t n = quotient(place, q.samples), s = place - n * q.samples;
   const auto axes = axes_of<T, Dims, K, int64_t>(q, n * q.grid.n + place_of(q, q.grid, s));
@@ -79,10 +81,10 @@ __global__ void __launch_bounds__(kSampleThreads) grid_gradient(const __grid_con
 /// Entries of images n0 .. n0 + images - 1: keys (image * pixels + pixel, or images * pixels outside) and weights, by
 /// place, taps side by side.
 template <class T, int Dims, int K, class Key>
-__global__ void __launch_bounds__(kSampleThreads)
+__global__ void __launch_bounds__(kGradientThreads)
     list_taps(const __grid_constant__ GridSampleProblem p, int64_t n0, int64_t images, int64_t pixels, Key* keys,
               core::Compute<T>* weights) {
-  const int64_t place = int64_t{blockIdx.x} * kSampleThreads + threadIdx.x;
+  const int64_t place = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x;
   if (place >= images * p.samples) return;
   const int64_t n = quotient(place, p.samples), s = place - n * p.samples;
   const auto axes = axes_of<T, Dims, K, int64_t>(p, (n0 + n) * p.grid.n + place_of(p, p.grid, s));
@@ -98,10 +100,10 @@ __global__ void __launch_bounds__(kSampleThreads)
 
 /// starts[k] is the first place of a key >= k among the sorted, for k = 0 .. count of keys.
 template <class Key>
-__global__ void __launch_bounds__(kSampleThreads)
+__global__ void __launch_bounds__(kGradientThreads)
     find_starts(const Key* sorted, int64_t entries, int64_t keys, int64_t* starts) {
-  const int64_t step = int64_t{gridDim.x} * kSampleThreads;
-  for (int64_t e = int64_t{blockIdx.x} * kSampleThreads + threadIdx.x; e <= entries; e += step) {
+  const int64_t step = int64_t{gridDim.x} * kGradientThreads;
+  for (int64_t e = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x; e <= entries; e += step) {
     const int64_t before = e == 0 ? -1 : static_cast<int64_t>(sorted[e - 1]),
                   here = e == entries ? keys : static_cast<int64_t>(sorted[e]);
     for (int64_t k = before + 1; k <= here; ++k) starts[k] = e;
@@ -113,12 +115,12 @@ inline constexpr int kGradientChannels = 4;
 /// A thread takes a pixel and kGradientChannels channels; neighbouring threads neighbouring pixels, or with ByChannel
 /// channels.
 template <class T, bool ByChannel>
-__global__ void __launch_bounds__(kSampleThreads)
+__global__ void __launch_bounds__(kGradientThreads)
     add_entries(const __grid_constant__ GridSampleProblem p, SampledImage to, int64_t n0, int64_t images,
                 int64_t pixels, int taps, const int64_t* starts, const int64_t* order,
                 const core::Compute<T>* weights) {
   using R = core::Compute<T>;
-  const int64_t unit = int64_t{blockIdx.x} * kSampleThreads + threadIdx.x,
+  const int64_t unit = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x,
                 groups = (p.channels + kGradientChannels - 1) / kGradientChannels;
   if (unit >= images * pixels * groups) return;
   int64_t key, group;

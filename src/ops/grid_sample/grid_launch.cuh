@@ -3,8 +3,8 @@
 
 #include "src/core/visit.h"
 #include "src/cuda/launch.h"
-#include "src/ops/grid_sample/grid_sample_cuda.cuh"
 #include "src/ops/grid_sample/grid_sampling.h"
+#include "src/ops/grid_sample/grid_taps_cuda.cuh"
 
 namespace tenor::cuda {
 

@@ -9,13 +9,13 @@ def laid(x, layout):
 
 
 def grid_of(rng, shape, kind):
-    """Places all over the image, or those of a turned and shifted one."""
+    """Places all over the image, or those of one that is scaled ("affine") or turned and moved."""
     n, _, h, w = shape
     if kind == "random":
         return (2 * rng.random((n, h, w, 2), "float32") - 1).astype("float32")
     y, x = np.meshgrid((2 * np.arange(h) + 1) / h - 1, (2 * np.arange(w) + 1) / w - 1, indexing="ij")
-    turned = np.stack([0.95 * x - 0.3 * y + 0.05, 0.3 * x + 0.95 * y - 0.02], -1).astype("float32")
-    return np.ascontiguousarray(np.broadcast_to(turned, (n, h, w, 2)))
+    places = [0.97 * x, 0.97 * y] if kind == "affine" else [0.95 * x - 0.3 * y + 0.05, 0.3 * x + 0.95 * y - 0.02]
+    return np.ascontiguousarray(np.broadcast_to(np.stack(places, -1).astype("float32"), (n, h, w, 2)))
 
 
 def case(mode, dtype, shape, kind, layout="nchw", target=None, device=None, backward=False):
@@ -42,6 +42,7 @@ def on_gpu():
     for layout in ("nchw", "nhwc"):
         for kind in ("random", "affine"):
             yield case("bilinear", "float32", IMAGE, kind, layout, target=f"grid_sample-bilinear-{kind}/8x64x256x256-f32-{layout}", device="cuda")
+        yield case("bilinear", "float32", IMAGE, "turned", layout, device="cuda")
         yield case("bicubic", "float32", IMAGE, "affine", layout, device="cuda")
         yield case("bilinear", "float32", IMAGE, "affine", layout, device="cuda", backward=True)
 

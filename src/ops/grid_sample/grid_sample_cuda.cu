@@ -1,13 +1,14 @@
 // grid_sample on a GPU.
 #include <algorithm>
 
+#include "src/ops/grid_sample/grid_bands_cuda.cuh"
 #include "src/ops/grid_sample/grid_launch.cuh"
 #include "src/ops/grid_sample/grid_sample_cuda.h"
 
 namespace tenor::cuda {
 namespace {
 
-constexpr int kEach = 16;                            // channels of a thread
+constexpr int64_t kMostChannels = 64;                // of a thread
 constexpr int64_t kWorthListing = int64_t{4} << 20;  // elements of a result
 constexpr int64_t kMostListed = int64_t{16} << 20;   // places, of 12 bytes
 
@@ -36,21 +37,16 @@ int band_of(const GridSampling& s) {
 }
 
 template <class T, int Dims, int K, class Index>
-void launch_places(const GridSampling& s, GridSampleProblem& p) {
-  p.groups = (p.channels + kEach - 1) / kEach;
-  const int64_t wide = p.height >= 4 ? 32 : kSampleThreads, high = p.height >= 4 ? kSampleThreads / 32 : 1;
-  const int64_t tiles = p.depth * ((p.height + high - 1) / high) * ((p.width + wide - 1) / wide);
+void launch_places(const GridSampling& s, GridSampleProblem& p, const int* choice = nullptr) {
+  const TileShape shape = tile_shape(p.height, p.width);
+  const int64_t tiles =
+      p.depth * ((p.height + shape.high - 1) / shape.high) * ((p.width + shape.wide - 1) / shape.wide);
+  // Many channels a thread share its coordinates, as long as there are blocks enough.
+  const int64_t enough = int64_t{8} * multiprocessors(s.x.device());
+  p.chunks = static_cast<int>(std::clamp<int64_t>(tiles * p.batch * p.channels / enough, 1, kMostChannels));
+  p.groups = (p.channels + p.chunks - 1) / p.chunks;
   const auto units = static_cast<unsigned>(std::min<int64_t>(p.batch * p.groups, 65535));
-  launch(s.op, sample_places<T, Dims, K, kEach, Index>,
-         Grid{dim3(static_cast<unsigned>(tiles), units), dim3(kSampleThreads)}, s.x.device(), p);
-}
-
-template <class T>
-void launch_pairs(const GridSampling& s, GridSampleProblem& p, const int* choice) {
-  p.groups = (p.channels + kEach - 1) / kEach;
-  const int64_t tiles = p.depth * ((p.height + 7) / 8) * ((p.width + 15) / 16);
-  const auto units = static_cast<unsigned>(std::min<int64_t>(p.batch * p.groups, 65535));
-  launch(s.op, sample_pairs<T, kEach>, Grid{dim3(static_cast<unsigned>(tiles), units), dim3(kSampleThreads)},
+  launch(s.op, sample_places<T, Dims, K, Index>, Grid{dim3(static_cast<unsigned>(tiles), units), dim3(kSampleThreads)},
          s.x.device(), p, choice);
 }
 
@@ -71,7 +67,7 @@ void launch_chosen(const GridSampling& s, GridSampleProblem& p, int band) {
   lists.y = y.data<float>();
   lists.firsts = firsts.data<int>();
   launch(s.op, look_at_grid<T>, Grid{dim3(1), dim3(1024)}, device, p, choice.data<int>());
-  launch_pairs<T>(s, p, choice.data<int>());
+  launch_places<T, 2, 2, int32_t>(s, p, choice.data<int>());
   launch(s.op, list_places<T, 2>, Grid{dim3(static_cast<unsigned>(count)), dim3(kListed)}, device, p, lists,
          choice.data<int>());
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(p.batch * p.channels, multiprocessors(device)));
@@ -107,7 +103,6 @@ void launch_sampling(const GridSampling& s) {
   if constexpr (Dims == 2 && K == 2 && sizeof(T) <= 4) {
     const int band = band_of(s);
     if (band > 0) return launch_chosen<T>(s, p, band);
-    if (p.height >= 4 && p.channels > 1) return launch_pairs<T>(s, p, nullptr);
   }
   launch_places<T, Dims, K, int32_t>(s, p);
 }

@@ -26,7 +26,7 @@ def case(mode, dtype, shape, size, layout="nchw", antialias=False, target=None, 
 
     def peer(torch, x):
         return torch.nn.functional.interpolate(x, size=size, **options)
-    c = dict(target=target, op="interpolate_backward" if backward else "interpolate", case=name, dtype=dtype, make=make, run=run, peer=None if backward else peer,
+    c = dict(target=target, op="interpolate_backward" if backward else "interpolate", case=name, dtype=dtype, make=make, run=run, peer=None if backward or (antialias and dtype == "bfloat16") else peer,
              bytes=bytes_of(dtype, shape, out))
     return dict(c, device=device) if device else c
 

@@ -128,11 +128,11 @@ __device__ __forceinline__ void store_results(T* to, const T (&x)[V]) {
   Pack<T, V> pack;
 #pragma unroll
   for (int v = 0; v < V; ++v) pack.at[v] = x[v];
-  store_pack(to, pack);
+  store_once(to, pack);
 }
 template <class T, int V, class C>
 requires(!std::is_same_v<T, C>) __device__ __forceinline__ void store_results(T* to, const C (&x)[V]) {
-  store_pack(to, convert_pack<T>(x));
+  store_once(to, convert_pack<T>(x));
 }
 
 /// What a strip does, row of `from` by row: worked out once for the block.

@@ -46,7 +46,7 @@ template <class T, class C>
 __device__ __forceinline__ void store_pair(T* to, C a, C b, bool pair, bool second) {
   if (pair) {
     const C both[2] = {a, b};
-    store_results<T, 2>(to, both);
+    store_pack(to, convert_pack<T>(both));
   } else {
     to[0] = convert<T>(a);
     if (second) to[1] = convert<T>(b);

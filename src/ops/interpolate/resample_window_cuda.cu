@@ -1,13 +1,13 @@
 // Windows of any number of taps: antialiasing, area, lanczos3 and all gradients.
 #include "src/core/visit.h"
+#include "src/ops/interpolate/resample_column_cuda.cuh"
 #include "src/ops/interpolate/resample_cuda.h"
 #include "src/ops/interpolate/resample_fixed_launch.cuh"
-#include "src/ops/interpolate/resample_window_cuda.cuh"
 
 namespace tenor::cuda {
 namespace {
 
-constexpr int kRingAhead = 4;                   // rows that may be loaded beyond a window
+constexpr int kWindowRowsAhead = 4;             // rows that may be loaded beyond a window
 constexpr size_t kMostRing = size_t{96} << 10;  // bytes of a block: two on a multiprocessor
 
 const char* op_of(const ResampleProblem& p) { return p.transposed ? "interpolate_backward" : "interpolate"; }
@@ -20,6 +20,7 @@ WindowResample window_problem(const ResampleProblem& problem, size_t weight_byte
   p.transposed = problem.transposed;
   p.channels = problem.to.shape(1);
   p.most_row = problem.from.shape(3) - 1;
+  p.most_column = problem.from.shape(4) - 1;
   int64_t bytes = 0;
   int64_t at[3][3];
   const auto take = [&](int64_t size) {
@@ -62,7 +63,7 @@ void launch_window(const ResampleProblem& problem, WindowResample& p) {
   const size_t row_bytes = sizeof(C) * kResampleThreads * V;
   const int64_t blocks = (p.units + kResampleThreads - 1) / kResampleThreads;
   p.strip = strip_of(rows, blocks, depth, 4, kMostStrip / 4, problem.to.device());
-  const int64_t ring = p.tables[1].width + kRingAhead;
+  const int64_t ring = p.tables[1].width + kWindowRowsAhead;
   const size_t shared =
       strip_windows_bytes(p.strip, p.tables[1].width, sizeof(C)) + static_cast<size_t>(ring) * row_bytes;
   p.ring = shared <= kMostRing ? static_cast<int>(ring) : 0;
@@ -76,6 +77,52 @@ void launch_window(const ResampleProblem& problem, WindowResample& p) {
     launch(op_of(problem), resample_window<T, ByChannel, V, 0>, grid, problem.to.device(), p);
 }
 
+/// Results of a row whose windows span kColumnSpan columns at most, from a column that four divides.
+int64_t piece_of(const ResampleProblem& problem, const WindowResample& p) {
+  const double pace = static_cast<double>(problem.from.shape(4)) / static_cast<double>(problem.to.shape(4));
+  const auto fits = static_cast<int64_t>((kColumnSpan - 2 * kColumnTaps - 8) / std::max(pace, 1.0));
+  return std::min(fits, p.tables[2].rows);
+}
+
+/// Whether resample_columns takes it.
+bool can_take_columns(const ResampleProblem& problem, const WindowResample& p) {
+  const Tensor& from = problem.from;
+  const double pace = static_cast<double>(from.shape(4)) / static_cast<double>(problem.to.shape(4));
+  const bool few = p.tables[1].width <= kColumnTaps && p.tables[2].width <= kColumnTaps && p.tables[0].rows == 1 &&
+                   p.tables[0].width == 1;
+  return few && pace >= 1 && pace <= 8 && problem.to.stride(4) == 1 && fits_vectors(from, 4, 4) &&
+         (problem.to.shape(3) + kMostStrip - 1) / kMostStrip < 65535;
+}
+
+template <class T>
+void launch_columns(const ResampleProblem& problem, const WindowResample& window) {
+  using C = core::Compute<T>;
+  ColumnResample q{window};
+  WindowResample& p = q.window;
+  const Device device = problem.to.device();
+  q.piece = static_cast<int>(piece_of(problem, p));
+  p.groups = (p.tables[2].rows + q.piece - 1) / q.piece;
+  const double pace = static_cast<double>(problem.from.shape(4)) / static_cast<double>(problem.to.shape(4));
+  const auto span = static_cast<int64_t>(static_cast<double>(q.piece) * pace) + 2 * kColumnTaps + 8;
+  q.threads = static_cast<int>((std::min(span, problem.from.shape(4) + 3) + 3) / 4);
+  q.threads = std::min(q.threads, kResampleThreads);
+  q.each = kResampleThreads / q.threads;
+  q.planes = problem.to.shape(0) * p.channels;
+  const int64_t groups = (q.planes + q.each - 1) / q.each, rows = p.tables[1].rows;
+  p.strip = strip_of(rows, groups * p.groups, 1, 8, kMostStrip / 4, device);
+  const int64_t strips = (rows + p.strip - 1) / p.strip;
+  // What a block works out first serves several groups of planes, where there are far more blocks than run at once:
+  // many at once hide the memory's latency.
+  const int64_t turns = std::max<int64_t>(groups * p.groups * strips / (int64_t{32} * multiprocessors(device)), 1);
+  p.units = (groups + turns - 1) / turns * p.groups;
+  const Grid grid{dim3(static_cast<unsigned>(p.units), static_cast<unsigned>(strips)), dim3(kResampleThreads),
+                  strip_windows_bytes(p.strip, p.tables[1].width, sizeof(C))};
+  if (q.piece <= 2 * q.threads)
+    launch(op_of(problem), resample_columns<T, 2>, grid, device, q);
+  else
+    launch(op_of(problem), resample_columns<T, 4>, grid, device, q);
+}
+
 }  // namespace
 
 void resample_windowed(const ResampleProblem& problem) {
@@ -85,6 +132,9 @@ void resample_windowed(const ResampleProblem& problem) {
     Tensor memory;
     WindowResample p = window_problem(problem, sizeof(C), memory);
     make_tables<C>(problem, p);
+    if constexpr (sizeof(T) <= 4) {
+      if (!lies_by_channel(problem) && can_take_columns(problem, p)) return launch_columns<T>(problem, p);
+    }
     if (!lies_by_channel(problem)) return launch_window<T, false, 1>(problem, p);
     if (fits_vectors(problem.from, 1, kChannels) && fits_vectors(problem.to, 1, kChannels))
       return launch_window<T, true, kChannels>(problem, p);

@@ -7,6 +7,7 @@
 
 namespace tenor::cuda {
 
+inline constexpr int kWindowRowsAhead = 8;  // loaded together, where a thread has one column and few taps
 /// A table of a dim's windows; weight k of row r at weight[k * rows + r], so that neighbouring rows lie side by side.
 struct WindowTable {
   int64_t* first;
@@ -21,8 +22,8 @@ struct WindowResample {
   bool transposed;
   int64_t channels, units, groups;
   int strip;
-  int ring;          ///< rows kept, at least the tallest window's and those loaded ahead; 0: none
-  int64_t most_row;  ///< the last row of `from`
+  int ring;                       ///< rows kept, at least the tallest window's and those loaded ahead; 0: none
+  int64_t most_row, most_column;  ///< the last row and column of `from`
 };
 
 template <class C>
@@ -237,7 +238,7 @@ __device__ void plain_strip(const WindowResample& p, const WindowRow<T, V, Held>
 template <class T, bool ByChannel, int V, int Held>
 __global__ void __launch_bounds__(kResampleThreads) resample_window(const __grid_constant__ WindowResample p) {
   using C = core::Compute<T>;
-  constexpr int kAhead = Held == 0 ? 1 : V == 1 ? (Held > 6 ? 2 : 4) : (Held > 6 ? 1 : 2);
+  constexpr int kAhead = Held == 0 ? 1 : V == 1 ? (Held > 6 ? 2 : kWindowRowsAhead) : (Held > 6 ? 1 : 2);
   extern __shared__ __align__(16) unsigned char memory[];
   const int64_t unit = int64_t{blockIdx.x} * kResampleThreads + threadIdx.x;
   const bool works = unit < p.units;
