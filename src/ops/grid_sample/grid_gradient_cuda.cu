@@ -46,16 +46,21 @@ void add_images(const GridSampling& s, const GridSampleProblem& p, const Tensor&
                   kWeight = sizeof(R) == 4 ? DType::kFloat32 : DType::kFloat64;
   const Tensor keys = Tensor::empty({entries}, kKey, device), weights = Tensor::empty({entries}, kWeight, device),
                starts = Tensor::empty({images * pixels + 1}, int64, device);
-  launch(s.op, list_taps<T, Dims, K, Key>, Grid{dim3(blocks_of(images * p.samples)), dim3(kGradientThreads)}, device, p,
-         n0, images, pixels, keys.data<Key>(), weights.data<R>());
-  const SortResult sorted = sort(keys);
+  SortResult sorted;
+  if (entries > 0) {  // else every pixel's list is empty
+    launch(s.op, list_taps<T, Dims, K, Key>, Grid{dim3(blocks_of(images * p.samples)), dim3(kGradientThreads)}, device,
+           p, n0, images, pixels, keys.data<Key>(), weights.data<R>());
+    sorted = sort(keys);
+  }
+  const Key* in_order = entries > 0 ? sorted.values.data<Key>() : nullptr;
+  const int64_t* order = entries > 0 ? sorted.indices.data<int64_t>() : nullptr;
   launch(s.op, find_starts<Key>, Grid{dim3(blocks_for(entries + 1, kGradientThreads, device)), dim3(kGradientThreads)},
-         device, sorted.values.data<Key>(), entries, images * pixels, starts.data<int64_t>());
+         device, in_order, entries, images * pixels, starts.data<int64_t>());
   const int64_t units = images * pixels * ((p.channels + kGradientChannels - 1) / kGradientChannels);
   const bool by_channel = lies_by_channel(grad) && lies_by_channel(s.y);
   const auto run = [&](auto kernel) {
     launch(s.op, kernel, Grid{dim3(blocks_of(units)), dim3(kGradientThreads)}, device, p, image_of(grad), n0, images,
-           pixels, kTaps, starts.data<int64_t>(), sorted.indices.data<int64_t>(), weights.data<R>());
+           pixels, kTaps, starts.data<int64_t>(), order, weights.data<R>());
   };
   if (by_channel)
     run(add_entries<T, true>);
