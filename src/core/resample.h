@@ -37,16 +37,29 @@ struct ResampleTaps {
 
 TENOR_HOST_DEVICE inline int64_t clamp_index(int64_t i, int64_t size) { return i < 0 ? 0 : i < size ? i : size - 1; }
 
+/// (a * b) / c where the product has more than 63 bits and the quotient has not: bit by bit.
+TENOR_HOST_DEVICE inline int64_t long_quotient(uint64_t a, uint64_t b, uint64_t c) {
+  const uint64_t low = (a & 0xffffffffu) * (b & 0xffffffffu), middle = (a >> 32) * (b & 0xffffffffu) + (low >> 32),
+                 other = (a & 0xffffffffu) * (b >> 32);
+  const uint64_t sum = (middle & 0xffffffffu) + (other & 0xffffffffu);
+  uint64_t rest = (a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32) + (sum >> 32), quotient = 0;
+  const uint64_t bits = (sum << 32) | (low & 0xffffffffu);
+  for (int i = 63; i >= 0; --i) {
+    rest = rest << 1 | (bits >> i & 1);
+    quotient <<= 1;
+    if (rest >= c) rest -= c, quotient |= 1;
+  }
+  return static_cast<int64_t>(quotient);
+}
 /// (a * b) / c without overflow, 0 <= a, b; c > 0.
 TENOR_HOST_DEVICE inline int64_t multiply_divide(int64_t a, int64_t b, int64_t c) {
-  if (a < (int64_t{1} << 31) && b < (int64_t{1} << 31)) {
+  if (a < (int64_t{1} << 32) && b < (int64_t{1} << 31)) {
     const auto product = static_cast<uint64_t>(a * b);
     if (product < (uint64_t{1} << 32) && c < (int64_t{1} << 32))
       return static_cast<uint32_t>(product) / static_cast<uint32_t>(c);
-    return static_cast<int64_t>(product) / c;
+    return static_cast<int64_t>(product / static_cast<uint64_t>(c));
   }
-  return static_cast<int64_t>(static_cast<unsigned __int128>(a) * static_cast<unsigned __int128>(b) /
-                              static_cast<unsigned __int128>(c));
+  return long_quotient(static_cast<uint64_t>(a), static_cast<uint64_t>(b), static_cast<uint64_t>(c));
 }
 
 /// The cubic convolution kernel at distance t.

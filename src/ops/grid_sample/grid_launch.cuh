@@ -8,11 +8,11 @@
 
 namespace tenor::cuda {
 
-inline SampledImage image_of(const Tensor& x) {
+[[maybe_unused]] static SampledImage image_of(const Tensor& x) {
   return {x.raw(), x.stride(0), x.stride(1), x.stride(2), x.stride(3), x.stride(4)};
 }
 
-inline GridSampleProblem problem_of(const GridSampling& s) {
+[[maybe_unused]] static GridSampleProblem problem_of(const GridSampling& s) {
   GridSampleProblem p{};
   p.x = image_of(s.x);
   p.y = image_of(s.y);
@@ -31,19 +31,19 @@ inline GridSampleProblem problem_of(const GridSampling& s) {
 }
 
 /// Whether offsets within a channel's plane fit 32 bits.
-inline bool has_short_planes(const Tensor& x) {
+[[maybe_unused]] static bool has_short_planes(const Tensor& x) {
   int64_t reach = 1;
   for (int d = 2; d < 5; ++d) reach += (x.shape(d) - 1) * x.stride(d);
   return reach < (int64_t{1} << 31);
 }
 
 /// Whether channels lie side by side, and pixels not.
-inline bool lies_by_channel(const Tensor& x) {
+[[maybe_unused]] static bool lies_by_channel(const Tensor& x) {
   return x.stride(1) == 1 && x.shape(1) > 1 && !(x.stride(4) == 1 && x.shape(4) > 1);
 }
 
 /// Whether a place's channels can be accessed in pieces of `width`.
-inline bool fits_channels(const Tensor& x, int width) {
+[[maybe_unused]] static bool fits_channels(const Tensor& x, int width) {
   const size_t item = item_size(x.dtype());
   const int bytes = width * static_cast<int>(item);
   if (x.stride(1) != 1 || x.shape(1) % width != 0 || !is_aligned(x.raw(), 0, item, bytes)) return false;

@@ -7,7 +7,6 @@
 namespace tenor::cuda {
 namespace {
 
-constexpr int kWindowRowsAhead = 4;             // rows that may be loaded beyond a window
 constexpr size_t kMostRing = size_t{96} << 10;  // bytes of a block: two on a multiprocessor
 
 const char* op_of(const ResampleProblem& p) { return p.transposed ? "interpolate_backward" : "interpolate"; }
