@@ -47,7 +47,7 @@ struct AffineGridOptions {
 };
 /// The grid of an affine map: theta [N, 2, 3] and size (N, C, H, W) give [N, H, W, 2], theta [N, 3, 4] and (N, C, D, H,
 /// W) give [N, D, H, W, 3]: theta times (x, y[, z], 1) at the pixels' places, (2 i + 1) / n - 1 of a dim of n (2 i / (n
-/// - 1) - 1 with align_corners, 0 for n = 1). theta's dtype, computed in float32 (float64 for float64). Class 2.
+/// - 1) - 1 with align_corners, 0 for n = 1). theta's dtype, computed in float32 (float64 for float64). Class 5.
 /// @throws ShapeError for theta and the length of size, ValueError for an entry below 1 (C and N may be 0), DTypeError.
 Tensor affine_grid(const Tensor& theta, const Dims& size, const AffineGridOptions& options = {});
 
