@@ -278,6 +278,31 @@ def conv_cases():
                            moved=size(x, w, g), flops=2 * 2 * 64 * 64 // groups * 9 * 56 * 56)
 
 
+def interpolate_cases():
+    from tenor.checking.check_grids import applied, matrix
+    x, = data((4, 16, 128, 128))
+    for mode, to, antialias in (("bilinear", 256, False), ("bicubic", 256, False), ("bilinear", 64, True)):
+        taps = matrix(mode, 128, to, None, False, antialias)
+        yield Case("interpolate", "interpolate", f"4x16@128 {mode}{' aa' * antialias} {to}", "float32",
+                   lambda mode=mode, to=to, aa=antialias: tn.interpolate(x, to, mode=mode, antialias=aa), lambda taps=taps: applied(wide(x), [taps, taps]),
+                   moved=size(x) * (128 * 128 + to * to) // (128 * 128))
+
+
+def grid_sample_cases():
+    x, = data((4, 16, 128, 128))
+    half = tn.asarray(np.broadcast_to(np.array([[0.5, 0, 0.25], [0, 0.5, -0.125]], np.float32), (4, 2, 3)).copy(), device=PLACE)  # half as large, and moved
+    grid = tn.affine_grid(half, x.shape)
+
+    def want():
+        """Every place lies a quarter of a pixel from the one before it: linear in each dim."""
+        u = [((0.5 * ((2 * np.arange(128) + 1) / 128 - 1) + shift + 1) * 128 - 1) / 2 for shift in (-0.125, 0.25)]
+        low = [np.floor(v).astype(int) for v in u]
+        y, (a, b) = wide(x), [v - k for v, k in zip(u, low)]
+        rows = y[:, :, low[0]] * (1 - a)[:, None] + y[:, :, low[0] + 1] * a[:, None]
+        return rows[..., low[1]] * (1 - b) + rows[..., low[1] + 1] * b
+    yield Case("grid_sample", "grid_sample", "4x16x128x128 bilinear", "float32", lambda: tn.grid_sample(x, grid), want, moved=2 * size(x) + size(grid))
+
+
 FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
 
 

@@ -99,6 +99,11 @@ COUNTS = [
     ("F.unfold(x, 3, padding=1)", dict(x="f32[1,2,4,4]"), (0, 128, 18 * 16 * 4)),
     ("F.fold(x, (4, 4), 3, padding=1)", dict(x="f32[1,18,16]"), (288, 18 * 16 * 4, 128)),
     ("deform_conv2d(x, o, w)", dict(x="f32[1,2,4,4]", o="f32[1,8,3,3]", w="f32[3,2,2,2]"), (2 * 27 * 8, 128 + 288 + 96, 108)),
+    # resampled images: 2 for each of the taps of an output; sampled ones move
+    ("interpolate(x, size=(4, 8))", dict(x="f32[1,3,2,4]"), (0, 96, 384)),
+    ('interpolate(x, scale_factor=2, mode="bilinear")', dict(x="f32[1,3,2,4]"), (2 * 4 * 96, 96, 384)),
+    ("grid_sample(x, g)", dict(x="f32[1,3,2,4]", g="f32[1,5,6,2]"), (0, 96 + 240, 360)),
+    ("affine_grid(t, (2, 3, 4, 5))", dict(t="f32[2,2,3]"), (2 * 2 * 80, 48, 320)),
     # mixture of experts: every row meets one weight
     ("moe.grouped_matmul(x, w, o)", dict(x="f32[6,4]", w="f32[3,5,4]", o="i64[4]"), (2 * 6 * 4 * 5, 96 + 240 + 32, 120)),
 ]

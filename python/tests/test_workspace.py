@@ -16,6 +16,8 @@ CALLS = {
     "masked_scatter": (X, X > 0, X), "multinomial": (np.abs(X), 3), "sample": (X,), "sample_from_probs": (np.abs(X),),
     "top_k_mask_logits": (X, 3), "top_p_normalize_probs": (np.abs(X), 0.5),
     "gated_delta_rule": (X[None, None], X[None, None], X[None, None], X[None, None, :, 0], -np.abs(X[None, None, :, 1])),
+    "interpolate": (X[None, None], (3, 9)), "interpolate_backward": (X[None, None], (1, 1, 3, 9), (6, 40)),
+    "grid_sample": (X[None, None], X[None, :4, :6].reshape(1, 2, 6, 2)), "grid_sample_backward": (X[None, None, :2, :6], X[None, None], X[None, :4, :6].reshape(1, 2, 6, 2)),
     "chunk_gated_delta_rule": (X[None, None], X[None, None], X[None, None], X[None, None, :, 0], -np.abs(X[None, None, :, 1])),
     **{f"conv_{name}": args for name, args in {
         "forward": (IMAGE, FILTER), "forward_nhwc": (LAST, FILTER.reshape(3, 1, 1, 3)), "data_backward": (IMAGE, FILTER, (2, 3, 4, 6)), "weight_backward": (IMAGE, IMAGE, (3, 3, 1, 1)),

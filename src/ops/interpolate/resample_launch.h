@@ -1,0 +1,45 @@
+// How the CUDA kernels of resampling are laid over a problem.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/cuda/launch.h"
+#include "src/cuda/vector.cuh"
+#include "src/ops/interpolate/resample_problem.h"
+
+namespace tenor::cuda {
+
+/// Whether threads take channels: they lie side by side on both sides, and columns do not.
+[[maybe_unused]] static bool lies_by_channel(const ResampleProblem& p) {
+  const bool dense = p.from.stride(1) == 1 && p.to.stride(1) == 1 && p.from.shape(1) > 1;
+  return dense && !(p.to.stride(4) == 1 && p.to.shape(4) > 1);
+}
+
+/// Whether x can be accessed in pieces of V elements along `dim`, whose stride is 1, at every place of the other dims.
+[[maybe_unused]] static bool fits_vectors(const Tensor& x, int dim, int width) {
+  const size_t item = item_size(x.dtype());
+  const int bytes = width * static_cast<int>(item);
+  if (x.stride(dim) != 1 || x.shape(dim) % width != 0 || !is_aligned(x.raw(), 0, item, bytes)) return false;
+  for (int d = 0; d < x.ndim(); ++d)
+    if (d != dim && x.shape(d) > 1 && !is_aligned(nullptr, x.stride(d), item, bytes)) return false;
+  return true;
+}
+
+/// Output rows of a block: many where there are blocks enough, for rows at a strip's end are made twice.
+[[maybe_unused]] static int strip_of(int64_t rows, int64_t blocks, int64_t depth, int taps, int most, Device device) {
+  const int64_t wanted =
+      std::max<int64_t>(int64_t{16} * multiprocessors(device) / std::max<int64_t>(blocks * depth, 1), 1);
+  const int64_t strip = std::max<int64_t>((rows + wanted - 1) / wanted, 2 * taps);
+  return static_cast<int>(std::clamp<int64_t>(strip, 1, std::min<int64_t>(most, rows)));
+}
+
+[[maybe_unused]] static Grid strips_grid(int64_t units, int threads, int64_t rows, int strip, int64_t depth,
+                                         size_t shared = 0) {
+  const auto blocks = static_cast<unsigned>((units + threads - 1) / threads);
+  return {dim3(blocks, static_cast<unsigned>(std::min<int64_t>((rows + strip - 1) / strip, 65535)),
+               static_cast<unsigned>(std::min<int64_t>(depth, 65535))),
+          dim3(static_cast<unsigned>(threads)), shared};
+}
+
+}  // namespace tenor::cuda
