@@ -14,9 +14,9 @@ _GATED = "the gated delta rule and causal_conv1d come in a later issue"
 
 OPERATORS = {
     "Adagrad": _TRAINING, "Adam": _TRAINING, "Momentum": _TRAINING,
-    "AffineGrid": _CONV, "AveragePool": _CONV, "Col2Im": _CONV, "Conv": _CONV, "ConvInteger": _CONV, "ConvTranspose": _CONV,
-    "DeformConv": _CONV, "GlobalAveragePool": _CONV, "GlobalMaxPool": _CONV, "GridSample": _CONV, "LpPool": _CONV, "LRN": _CONV,
-    "MaxPool": _CONV, "MaxUnpool": _CONV, "Resize": _CONV, "RoiAlign": _CONV, "Upsample": _CONV, "QLinearConv": _CONV,
+    "AffineGrid": _CONV, "Col2Im": _CONV, "Conv": _CONV, "ConvInteger": _CONV, "ConvTranspose": _CONV,
+    "DeformConv": _CONV, "GridSample": _CONV, "LRN": _CONV,
+    "Resize": _CONV, "RoiAlign": _CONV, "Upsample": _CONV, "QLinearConv": _CONV,
     "NonMaxSuppression": "no box suppression", "ImageDecoder": "no image files", "Det": "no linear algebra beyond contraction",
     "RegexFullMatch": _STRINGS, "StringConcat": _STRINGS, "StringNormalizer": _STRINGS, "StringSplit": _STRINGS,
     "TfIdfVectorizer": _STRINGS, "LabelEncoder": _STRINGS,

@@ -277,4 +277,26 @@ inline void test_padding_of_a_single_slice(const Place& place) {
     }
 }
 
+/// One output a plane, of few and many places and channels.
+inline void test_whole_planes(const Place& place) {
+  PoolDraw d(7);
+  for (const Dims& shape : {Dims{2, 16, 20, 24}, {3, 200, 40, 30}, {1, 264, 16, 17}, {5, 8, 64, 64}, {2, 40, 33, 29}})
+    for (const DType dtype : {bfloat16, float16, float32, float64})
+      for (int kind = 0; kind < 4; ++kind) {
+        d.dims = 2, d.shape = shape;
+        std::vector<double> elements = d.draw.normals(product(shape));
+        if (kind == 3) elements[elements.size() / 2] = kNan;
+        const Tensor host = d.tensor(shape, dtype, elements), x = place(host);
+        const std::string what = d.what(dtype, host);
+        std::vector<double> means, largest;
+        for_windows(reference::pool_windows_of({reference::pool_bins(shape[2], 1), reference::pool_bins(shape[3], 1)}),
+                    values(host), d.plane(), [&](const auto& w, const double* plane) {
+                      means.push_back(reference::pool_sum(w, plane) / static_cast<double>(w.reads.size()));
+                      largest.push_back(reference::pool_max(w, plane, -kInf).value);
+                    });
+        expect_close(adaptive_avg_pool2d(x, {1}).to(kCpu), means, what, 1, 2e-6);
+        expect_close(adaptive_max_pool2d(x, {1}).values.to(kCpu), largest, what, 0, 0);
+      }
+}
+
 }  // namespace tenor::testing
