@@ -24,6 +24,7 @@
 #include "tenor/moe.h"
 #include "tenor/norm.h"
 #include "tenor/paged.h"
+#include "tenor/pool.h"
 #include "tenor/print.h"
 #include "tenor/reduce.h"
 #include "tenor/rope.h"

@@ -303,6 +303,22 @@ def grid_sample_cases():
     yield Case("grid_sample", "grid_sample", "4x16x128x128 bilinear", "float32", lambda: tn.grid_sample(x, grid), want, moved=2 * size(x) + size(grid))
 
 
+def pool_cases():
+    """Overlapping windows of an image, rows and channels together."""
+    def windows(x):
+        v = np.pad(wide(x), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+        return [v[..., i : i + 111 : 2, j : j + 111 : 2] for i in range(3) for j in range(3)]
+
+    for dtype in ("float32", "bfloat16"):
+        x, = data((8, 64, 112, 112), dtype=dtype)
+        channels = data((8, 112, 112, 64), dtype=dtype)[0].permute(0, 3, 1, 2)
+        for layout, image in (("NCHW", x), ("NHWC", channels)):
+            yield Case("pool", "max_pool2d", f"8x64@112 3x3 s2 {layout}", dtype, lambda image=image: tn.max_pool2d(image, 3, 2, 1),
+                       lambda image=image: np.maximum.reduce(windows(image)), moved=size(image) * 5 // 4)
+        yield Case("pool", "avg_pool2d", "8x64@112 3x3 s2 NCHW", dtype, lambda x=x: tn.avg_pool2d(x, 3, 2, 1),
+                   lambda x=x: sum(np.where(np.isinf(w), 0, w) for w in windows(x)) / 9, moved=size(x) * 5 // 4)
+
+
 FAMILIES = {name[: -len("_cases")]: make for name, make in list(globals().items()) if name.endswith("_cases")}
 
 

@@ -106,6 +106,11 @@ COUNTS = [
     ("affine_grid(t, (2, 3, 4, 5))", dict(t="f32[2,2,3]"), (2 * 2 * 80, 48, 320)),
     # mixture of experts: every row meets one weight
     ("moe.grouped_matmul(x, w, o)", dict(x="f32[6,4]", w="f32[3,5,4]", o="i64[4]"), (2 * 6 * 4 * 5, 96 + 240 + 32, 120)),
+    # pooling: 1 a tap of each window, of bins 1 an element; places that data names cost nothing
+    ("max_pool2d(x, 3, 2, 1)", dict(x="f32[2,3,7,7]"), (9 * 2 * 3 * 16, 1176, 384)),
+    ("max_pool1d(x, 2, return_indices=True).indices", dict(x="f32[2,3,8]"), (48, 192, 96 + 192)),
+    ("adaptive_avg_pool2d(x, 3)", dict(x="f32[2,3,7,7]"), (294, 1176, 216)),
+    ("max_pool1d_backward(g, i, (2, 3, 8))", dict(g="f32[2,3,4]", i="i64[2,3,4]"), (0, 96 + 192, 192)),
 ]
 
 

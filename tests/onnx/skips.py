@@ -14,7 +14,7 @@ _GATED = "the gated delta rule and causal_conv1d come in a later issue"
 
 OPERATORS = {
     "Adagrad": _TRAINING, "Adam": _TRAINING, "Momentum": _TRAINING,
-    "AveragePool": _CONV, "ConvInteger": _QUANT, "GlobalAveragePool": _CONV, "GlobalMaxPool": _CONV, "LpPool": _CONV, "LRN": _CONV, "MaxPool": _CONV, "MaxUnpool": _CONV, "RoiAlign": _CONV, "QLinearConv": _QUANT,
+    "ConvInteger": _QUANT, "LRN": _CONV, "RoiAlign": _CONV, "QLinearConv": _QUANT,
     "NonMaxSuppression": "no box suppression", "ImageDecoder": "no image files", "Det": "no linear algebra beyond contraction",
     "RegexFullMatch": _STRINGS, "StringConcat": _STRINGS, "StringNormalizer": _STRINGS, "StringSplit": _STRINGS,
     "TfIdfVectorizer": _STRINGS, "LabelEncoder": _STRINGS,

@@ -1,0 +1,337 @@
+// max_pool with places, a row of targets at a time.
+#include <vector>
+
+#include "src/core/visit.h"
+#include "src/ops/pool/pool_cpu.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/ops/pool/pool_places_cpu.cpp"
+#include "hwy/foreach_target.h"
+#include "src/ops/pool/pool-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tenor::cpu::HWY_NAMESPACE {
+
+constexpr int64_t kRowsAtOnce = 16;
+
+/// Maxima and their indices in lanes of one width. An index of kNone or more is none.
+template <class C>
+struct PlaceLanes {
+  using I = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  static constexpr I kNone = sizeof(C) == 4 ? I{1} << 30 : static_cast<I>(int64_t{1} << 62);
+  using D = hn::ScalableTag<C>;
+  using Di = hn::ScalableTag<I>;
+  using V = hn::Vec<D>;
+  using Vi = hn::Vec<Di>;
+
+  /// The first NaN, else the largest, of candidates that come in the order of their indices.
+  static HWY_INLINE void offer(V& best, Vi& at, V v, Vi place) {
+    if constexpr (std::is_floating_point_v<C>) {
+      take(best, at, v, place,
+           hn::RebindMask(Di(), hn::Or(hn::Gt(v, best), hn::AndNot(hn::IsNaN(best), hn::IsNaN(v)))));
+    } else {
+      take(best, at, v, place, hn::RebindMask(Di(), hn::Gt(v, best)));
+    }
+  }
+  /// In any order: of equals the lower index.
+  static HWY_INLINE void meet(V& best, Vi& at, V v, Vi place) {
+    const Di di;
+    const auto lower = hn::Lt(place, at);
+    if constexpr (std::is_floating_point_v<C>) {
+      const auto nan = hn::IsNaN(v), had_nan = hn::IsNaN(best);
+      const auto more = hn::Or(hn::Gt(v, best), hn::AndNot(had_nan, nan));
+      const auto same = hn::Or(hn::Eq(v, best), hn::And(nan, had_nan));
+      take(best, at, v, place, hn::Or(hn::RebindMask(di, more), hn::And(hn::RebindMask(di, same), lower)));
+    } else {
+      const auto more = hn::RebindMask(di, hn::Gt(v, best)), same = hn::RebindMask(di, hn::Eq(v, best));
+      take(best, at, v, place, hn::Or(more, hn::And(same, lower)));
+    }
+  }
+
+ private:
+  template <class M>
+  static HWY_INLINE void take(V& best, Vi& at, V v, Vi place, M mask) {
+    best = hn::IfThenElse(hn::RebindMask(D(), mask), v, best);
+    at = hn::IfThenElse(mask, place, at);
+  }
+};
+
+/// T: how elements lie in the rows that are read; S: how the tensors hold them (another type where planes are so large
+/// that an index needs 64 bits beside a narrower element).
+template <class T, class S>
+class PlaceKernel {
+ public:
+  using C = PoolCompute<T>;
+  using Lanes = PlaceLanes<C>;
+  using I = typename Lanes::I;
+  static constexpr C kLowest = MaxCombine::identity<S>();
+
+  PlaceKernel(const PoolRows& rows, const PoolTile& tile, int64_t lanes)
+      : rows_(rows),
+        g_(rows.g),
+        tile_(tile),
+        width_(tile.width()),
+        targets_(tile.targets()),
+        lanes_(lanes),
+        source_(rows, tile, lanes),
+        along_(tile_.along),
+        phases_(along_, static_cast<int64_t>(hn::Lanes(d_))),
+        phased_(lanes == 1 && Phases::fits(along_)) {
+    const int64_t width = width_ * lanes, padded = phased_ ? phases_.stride * phases_.each : width;
+    values_ = filled<C>(padded, kLowest);
+    lines_ = filled<I>(padded, Lanes::kNone);
+    if (phased_ && phases_.stride > 1) {
+      split_values_ = filled<C>(padded, 0);
+      split_lines_ = filled<I>(padded, 0);
+    }
+    offset_ = phased_ ? phases_.before : 0;
+    if (!phased_)
+      for (int64_t t = 0; t < targets_; ++t) columns_.push_back(rows.column(tile, t));
+    const int64_t targets = targets_ * lanes;
+    out_values_ = filled<C>(targets, 0);
+    out_places_ = filled<I>(targets, 0);
+  }
+
+  void run(const PoolRows::Task& task) {
+    const auto& dim = g_.space.dim;
+    const pool::WindowRange dr = dim[0].inputs(task.d), hr = dim[1].inputs(task.h);
+    if (lanes_ > 1 && !source_.gathers()) {
+      channels(task, dr, hr);
+    } else {
+      combine_rows(task, dr, hr);
+      if (lanes_ > 1)
+        channels_of_rows();
+      else if (phased_)
+        taps();
+      else
+        windows();
+    }
+    store(task);
+  }
+
+ private:
+  template <class E>
+  static std::unique_ptr<E[]> filled(int64_t n, E value) {
+    std::unique_ptr<E[]> out(new E[static_cast<size_t>(n)]);
+    std::fill(out.get(), out.get() + n, value);
+    return out;
+  }
+
+  /// The best of each column, and the flat index of its row's first element.
+  void combine_rows(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr) {
+    const int64_t width = width_ * lanes_;
+    const T* rows[kRowsAtOnce];
+    I lines[kRowsAtOnce];
+    int64_t held = 0;
+    bool first = true;
+    for (int64_t d = dr.first; d < dr.last; d += dr.step)
+      for (int64_t h = hr.first; h < hr.last; h += hr.step) {
+        lines[held] = static_cast<I>(g_.source.flat(d, h, 0));
+        rows[held++] = source_.row(task, d, h);
+        if (held < kRowsAtOnce && !source_.gathers()) continue;
+        add_rows(rows, lines, held, first);
+        held = 0, first = false;
+      }
+    if (held > 0) return add_rows(rows, lines, held, first);
+    if (!first) return;
+    std::fill(values_.get() + offset_, values_.get() + offset_ + width, kLowest);
+    std::fill(lines_.get() + offset_, lines_.get() + offset_ + width, Lanes::kNone);
+  }
+  HWY_INLINE void add_rows(const T* const* rows, const I* lines, int64_t n, bool first) {
+    for (int64_t r = 0; r < source_.runs; ++r) {
+      C* values = values_.get() + offset_ + r * source_.length;
+      I* at = lines_.get() + offset_ + r * source_.length;
+      for_numbers(d_, source_.length, [&](int64_t i, auto io) HWY_ATTR {
+        auto best = io.load(d_, rows[0] + r * source_.step + i);
+        auto place = hn::Set(di_, lines[0]);
+        if (!first) {
+          auto before = io.load(d_, values + i);
+          auto line = io.load(di_, at + i);
+          Lanes::offer(before, line, best, place);
+          best = before, place = line;
+        }
+        for (int64_t k = 1; k < n; ++k)
+          Lanes::offer(best, place, io.load(d_, rows[k] + r * source_.step + i), hn::Set(di_, lines[k]));
+        io.store(d_, best, values + i);
+        io.store(di_, place, at + i);
+      });
+    }
+  }
+
+  /// Many channels, whose elements are read where they lie.
+  HWY_INLINE void channels(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr) {
+    for (int64_t t = 0; t < targets_; ++t) {
+      find_sources(task, dr, hr, rows_.column(tile_, t));
+      for_numbers(d_, lanes_, [&](int64_t i, auto io) HWY_ATTR {
+        auto best = hn::Set(d_, kLowest);
+        auto place = hn::Set(di_, Lanes::kNone);
+        if (!sources_.empty()) best = io.load(d_, sources_[0].at + i), place = hn::Set(di_, sources_[0].place);
+        for (size_t k = 1; k < sources_.size(); ++k)
+          Lanes::offer(best, place, io.load(d_, sources_[k].at + i), hn::Set(di_, sources_[k].place));
+        io.store(d_, best, out_values_.get() + t * lanes_ + i);
+        io.store(di_, place, out_places_.get() + t * lanes_ + i);
+      });
+    }
+  }
+  /// The places that a window reads, in order.
+  void find_sources(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr,
+                    const pool::WindowRange& wr) {
+    sources_.clear();
+    for (int64_t d = dr.first; d < dr.last; d += dr.step)
+      for (int64_t h = hr.first; h < hr.last; h += hr.step) {
+        const T* row = source_.row(task, d, h);
+        const I line = static_cast<I>(g_.source.flat(d, h, tile_.from));
+        for (int64_t w = wr.first; w < wr.last; w += wr.step)
+          sources_.push_back({row + w * g_.source.stride[4], static_cast<I>(line + w)});
+      }
+  }
+
+  HWY_INLINE void taps() {
+    const C* values = values_.get();
+    const I* lines = lines_.get();
+    if (phases_.stride > 1) {
+      split_phases(values, phases_, split_values_.get());
+      split_phases(lines, phases_, split_lines_.get());
+      values = split_values_.get(), lines = split_lines_.get();
+    }
+    for_numbers(d_, targets_, [&](int64_t t, auto io) HWY_ATTR {
+      auto best = hn::Set(d_, kLowest);
+      auto place = hn::Set(di_, Lanes::kNone);
+      for (int64_t k = 0; k < along_.kernel; ++k) {
+        const int64_t from = phases_.at(k * along_.dilation) + t;
+        // Column of target t + i: (t + i) * stride + k * dilation - before. In the padding the line is none and stays
+        // so.
+        const I first = static_cast<I>(tile_.from + t * along_.stride + k * along_.dilation - along_.before);
+        const auto column =
+            hn::Add(hn::Mul(hn::Iota(di_, 0), hn::Set(di_, static_cast<I>(along_.stride))), hn::Set(di_, first));
+        const auto line = io.load(di_, lines + from);
+        const auto none = hn::Gt(line, hn::Set(di_, static_cast<I>(Lanes::kNone - 1)));
+        Lanes::meet(best, place, io.load(d_, values + from), hn::IfThenElse(none, line, hn::Add(line, column)));
+      }
+      io.store(d_, best, out_values_.get() + t);
+      io.store(di_, place, out_places_.get() + t);
+    });
+  }
+
+  HWY_INLINE void channels_of_rows() {
+    for (int64_t t = 0; t < targets_; ++t) {
+      const pool::WindowRange& r = columns_[static_cast<size_t>(t)];
+      for_numbers(d_, lanes_, [&](int64_t i, auto io) HWY_ATTR {
+        auto best = hn::Set(d_, kLowest);
+        auto place = hn::Set(di_, Lanes::kNone);
+        for (int64_t w = r.first; w < r.last; w += r.step) {
+          const auto line = io.load(di_, lines_.get() + w * lanes_ + i);
+          const auto none = hn::Gt(line, hn::Set(di_, static_cast<I>(Lanes::kNone - 1)));
+          Lanes::meet(best, place, io.load(d_, values_.get() + w * lanes_ + i),
+                      hn::IfThenElse(none, line, hn::Add(line, hn::Set(di_, static_cast<I>(tile_.from + w)))));
+        }
+        io.store(d_, best, out_values_.get() + t * lanes_ + i);
+        io.store(di_, place, out_places_.get() + t * lanes_ + i);
+      });
+    }
+  }
+
+  void windows() {
+    for (int64_t t = 0; t < targets_; ++t) {
+      const pool::WindowRange& r = columns_[static_cast<size_t>(t)];
+      C best = kLowest;
+      I place = Lanes::kNone;
+      for (int64_t w = r.first; w < r.last; w += r.step) {
+        const C v = values_[w];
+        if (lines_[w] >= Lanes::kNone) continue;
+        const I at = lines_[w] + static_cast<I>(tile_.from + w);
+        const bool nan = v != v, had_nan = best != best, same = v == best || (nan && had_nan);
+        if (v > best || (nan && !had_nan) || (same && at < place)) best = v, place = at;
+      }
+      out_values_[t] = best, out_places_[t] = place;
+    }
+  }
+
+  void store(const PoolRows::Task& task) const {
+    S* y = rows_.target.data<S>() + g_.target.at(task.n, task.c, task.d, task.h, tile_.first);
+    int64_t* at = rows_.places->data<int64_t>() + rows_.places_grid.at(task.n, task.c, task.d, task.h, tile_.first);
+    const int64_t n = targets_ * lanes_;
+    const auto dense = [&](const pool::PoolGrid& grid) {
+      if (lanes_ == 1) return grid.stride[4] == 1 || targets_ == 1;
+      return grid.stride[1] == 1 && (grid.stride[4] == lanes_ || targets_ == 1);
+    };
+    if (dense(g_.target) && dense(rows_.places_grid)) {
+      for (int64_t i = 0; i < n; ++i) at[i] = out_places_[i] >= Lanes::kNone ? -1 : out_places_[i];
+      if constexpr (std::is_same_v<T, S>) {
+        for_numbers(d_, n,
+                    [&](int64_t i, auto io) HWY_ATTR { io.store(d_, io.load(d_, out_values_.get() + i), y + i); });
+        return;
+      }
+      for (int64_t i = 0; i < n; ++i) y[i] = core::cast<S>(out_values_[i]);
+      return;
+    }
+    for (int64_t t = 0; t < targets_; ++t)
+      for (int64_t l = 0; l < lanes_; ++l) {
+        const int64_t i = t * lanes_ + l;
+        y[t * g_.target.stride[4] + l * g_.target.stride[1]] = core::cast<S>(out_values_[i]);
+        at[t * rows_.places_grid.stride[4] + l * rows_.places_grid.stride[1]] =
+            out_places_[i] >= Lanes::kNone ? -1 : out_places_[i];
+      }
+  }
+
+  const PoolRows& rows_;
+  const pool::Gather& g_;
+  PoolTile tile_;
+  int64_t width_, targets_, lanes_;
+  typename Lanes::D d_;
+  typename Lanes::Di di_;
+  SourceRows<T> source_;
+  const pool::PoolDim& along_;  ///< of the tile
+  Phases phases_;
+  bool phased_;
+  int64_t offset_ = 0;
+  std::unique_ptr<C[]> values_, split_values_, out_values_;
+  std::unique_ptr<I[]> lines_, split_lines_, out_places_;
+  std::vector<pool::WindowRange> columns_;
+  struct Source {
+    const T* at;
+    I place;
+  };
+  std::vector<Source> sources_;
+};
+
+template <class T, class S>
+void run_places(const PoolRows& rows, int64_t begin, int64_t end) {
+  std::unique_ptr<PlaceKernel<T, S>> kernel;
+  int64_t lanes = 0, tile = -1;
+  PoolRows::Task task = rows.task(begin);
+  for (int64_t i = begin; i < end; ++i, rows.next(task)) {
+    if (task.lanes != lanes || task.tile != tile)
+      kernel = std::make_unique<PlaceKernel<T, S>>(rows, rows.tile(tile = task.tile), lanes = task.lanes);
+    kernel->run(task);
+  }
+}
+
+/// Planes whose indices a lane beside a 32-bit element cannot hold.
+bool is_wide(const PoolRows& rows) { return rows.g.source.plane() >= int64_t{1} << 30; }
+
+void place_rows(const PoolRows& rows, int64_t begin, int64_t end) {
+  const auto run = [&]<class S>() HWY_ATTR {
+    using Wide = std::conditional_t<std::is_integral_v<S>, int64_t, double>;
+    if constexpr (sizeof(S) < 8) {
+      if (is_wide(rows)) return run_places<Wide, S>(rows, begin, end);
+    }
+    run_places<S, S>(rows, begin, end);
+  };
+  is_integer(rows.source.dtype()) ? core::visit_integer(rows.source.dtype(), run)
+                                  : core::visit_float(rows.source.dtype(), run);
+}
+
+}  // namespace tenor::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tenor::cpu {
+
+HWY_EXPORT(place_rows);
+void pool_place_rows(const PoolRows& rows, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(place_rows)(rows, begin, end);
+}
+
+}  // namespace tenor::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,177 @@
+// One output a plane: planes of neighbouring elements a warp each, planes whose channels lie together by the blocks of
+// a cluster, which share a plane's places. The order of additions depends on the plane's size and the number of
+// channels alone.
+#include <algorithm>
+
+#include "src/core/visit.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/ptx/cluster.cuh"
+#include "src/cuda/reduce.cuh"
+#include "src/ops/pool/pool_device.cuh"
+#include "src/ops/pool/pool_plan.h"
+
+namespace tenor::cuda {
+namespace {
+
+constexpr int kRowThreads = 256, kChannelThreads = 512;
+constexpr int kRowAhead = 7, kChannelAhead = 14;  // accesses of a thread under way
+constexpr int kMostVectors = 16;                  // of channels a block: neighbouring threads read 256 bytes
+
+struct PlanesPlan {
+  PoolGrid source, target;
+  int64_t places;  ///< of a plane
+  int64_t step;    ///< from place to place
+  int64_t planes;
+  int vectors;  ///< of channels a block
+};
+
+/// Up to kAhead elements of V each, `hop` apart, of which `left` are there.
+template <class Op, int kAhead, int V, class T>
+__device__ __forceinline__ void join_some(Pack<typename Op::Held, V>& acc, const T* from, int64_t hop, int64_t left) {
+  Pack<T, V> x[kAhead];
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+#pragma unroll
+    for (int e = 0; e < V; ++e) x[k].at[e] = Op::nothing();
+    if (k < left) x[k] = load_past_l1<V>(from + k * hop);
+  }
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) Op::join(acc, held<Op>(x[k]));
+}
+
+template <class Op, class T>
+__device__ __forceinline__ T finished(typename Op::Held v, int64_t places) {
+  if constexpr (Op::kSum)
+    return convert<T>(v / static_cast<typename Op::Held>(places));
+  else
+    return v;
+}
+
+template <class Op, class T>
+__global__ void __launch_bounds__(kRowThreads)
+    planes_of_rows(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p) {
+  constexpr int kV = kVector<T>;
+  const int64_t plane = blockIdx.x * int64_t{kRowThreads / kWarp} + threadIdx.x / kWarp;
+  if (plane >= p.planes) return;
+  const int64_t n = plane / p.source.size[1], c = plane - n * p.source.size[1], count = p.places / kV;
+  const T* from = x + n * p.source.stride[0] + c * p.source.stride[1];
+  auto acc = identity_pack<Op, kV>();
+  for (int64_t i = threadIdx.x % kWarp; i < count; i += kRowAhead * kWarp)
+    join_some<Op, kRowAhead>(acc, from + i * kV, kWarp * kV, (count - i + kWarp - 1) / kWarp);
+  auto v = acc.at[0];
+#pragma unroll
+  for (int k = 1; k < kV; ++k) v = Op::join(v, acc.at[k]);
+  v = warp_reduce(v, [](auto a, auto b) { return Op::join(a, b); });
+  if (threadIdx.x % kWarp == 0) y[p.target.at(n, c, 0, 0, 0)] = finished<Op, T>(v, p.places);
+}
+
+/// Blocks (rank in its cluster, group of channels, image): threads beside one another have neighbouring vectors of
+/// channels, those above one another places.
+template <class Op, class T>
+__global__ void __launch_bounds__(kChannelThreads)
+    planes_of_channels(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p) {
+  using Held = typename Op::Held;
+  constexpr int kV = kVector<T>;
+  __shared__ Held parts[kChannelThreads * kV];
+  __shared__ Held sums[kMostVectors * kV];
+  const int lane = static_cast<int>(threadIdx.x) % p.vectors, down = static_cast<int>(threadIdx.x) / p.vectors,
+            rows = kChannelThreads / p.vectors, width = p.vectors * kV;
+  const int64_t first = int64_t{blockIdx.y} * width, n = blockIdx.z;
+  const uint32_t blocks = ptx::cluster_size(), rank = blockIdx.x;
+  auto acc = identity_pack<Op, kV>();
+  if (down < rows && first + lane * kV < p.source.size[1]) {
+    const int64_t start = rank * rows + down, stride = int64_t{blocks} * rows, hop = stride * p.step;
+    const T* from = x + n * p.source.stride[0] + first + lane * kV + start * p.step;
+    int64_t left = p.places > start ? (p.places - start + stride - 1) / stride : 0;
+    for (; left >= kChannelAhead; left -= kChannelAhead, from += kChannelAhead * hop) {
+      Pack<T, kV> some[kChannelAhead];
+#pragma unroll
+      for (int k = 0; k < kChannelAhead; ++k) some[k] = load_once<kV>(from + k * hop);
+#pragma unroll
+      for (int k = 0; k < kChannelAhead; ++k) Op::join(acc, held<Op>(some[k]));
+    }
+    if (left > 0) join_some<Op, kChannelAhead>(acc, from, hop, left);
+  }
+#pragma unroll
+  for (int k = 0; k < kV; ++k) parts[threadIdx.x * kV + k] = acc.at[k];
+  __syncthreads();
+  const int own = static_cast<int>(threadIdx.x);
+  const bool works = own < width && first + own < p.source.size[1];
+  Held sum = Op::identity();
+  if (works) {
+    for (int r = 0; r < rows; ++r) sum = Op::join(sum, parts[r * width + own]);
+    sums[own] = sum;
+  }
+  if (blocks > 1) {
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+    if (rank == 0 && works)
+      for (uint32_t b = 1; b < blocks; ++b) sum = Op::join(sum, *ptx::in_block(&sums[own], b));
+  }
+  if (rank == 0 && works) y[p.target.at(n, first + own, 0, 0, 0)] = finished<Op, T>(sum, p.places);
+  if (blocks > 1) {  // a block leaves its memory to the first one until that has read it
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  }
+}
+
+/// Whether a plane's places lie evenly, and how far apart.
+bool even(const PoolGrid& g, int64_t& step) {
+  step = g.size[4] > 1 ? g.stride[4] : g.size[3] > 1 ? g.stride[3] : g.stride[2];
+  const auto follows = [&](int d, int64_t inner) { return g.size[d] == 1 || g.stride[d] == inner * step; };
+  return follows(4, 1) && follows(3, g.size[4]) && follows(2, g.size[3] * g.size[4]);
+}
+
+template <class Op, class T>
+bool run(const pool::Problem& p, const Tensor& x, const Tensor& y) {
+  constexpr int kV = kVector<T>;
+  PlanesPlan plan{p.image, p.windows, p.image.plane(), 0, p.image.planes(), 1};
+  if (!even(plan.source, plan.step) || plan.places < 256) return false;
+  const auto aligned = [&](int64_t stride) { return stride % kV == 0; };
+  if (!is_aligned(x.raw(), 0, sizeof(T)) || !aligned(plan.source.size[0] == 1 ? 0 : plan.source.stride[0]))
+    return false;
+  const int64_t channels = plan.source.size[1];
+  if (plan.step == 1 && aligned(plan.places) && aligned(plan.source.stride[1])) {
+    const int64_t blocks = (plan.planes + kRowThreads / kWarp - 1) / (kRowThreads / kWarp);
+    if (blocks > INT32_MAX || plan.places > (1 << 17))
+      return false;  // long planes are shared by blocks of the reduction
+    launch(p.op, planes_of_rows<Op, T>, {dim3(static_cast<unsigned>(blocks)), dim3(kRowThreads)}, x.device(),
+           x.data<T>(), y.data<T>(), plan);
+    return true;
+  }
+  if (channels < 2 || plan.source.stride[1] != 1 || channels % kV != 0 || !aligned(plan.step) ||
+      plan.source.size[0] > 65535)
+    return false;
+  plan.vectors = static_cast<int>(std::min<int64_t>(channels / kV, kMostVectors));
+  const int64_t groups = (channels / kV + plan.vectors - 1) / plan.vectors;
+  if (groups > 65535) return false;
+  const int cluster = cluster_of(groups > 1 ? 1 : plan.places >= 1024 ? 4 : 2, x.device());
+  launch(
+      p.op, planes_of_channels<Op, T>,
+      {dim3(static_cast<unsigned>(cluster), static_cast<unsigned>(groups), static_cast<unsigned>(plan.source.size[0])),
+       dim3(kChannelThreads), 0, cluster},
+      x.device(), x.data<T>(), y.data<T>(), plan);
+  return true;
+}
+
+template <template <class> class OpOf>
+bool run_tuned(const pool::Problem& p, const Tensor& x, const Tensor& y) {
+  const DeviceGuard guard(x.device());
+  switch (x.dtype()) {
+    case DType::kBFloat16:
+      return run<OpOf<BFloat16>, BFloat16>(p, x, y);
+    case DType::kFloat16:
+      return run<OpOf<Float16>, Float16>(p, x, y);
+    case DType::kFloat32:
+      return run<OpOf<float>, float>(p, x, y);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool mean_planes(const pool::Problem& p, const Tensor& x, const Tensor& y) { return run_tuned<SumOp>(p, x, y); }
+bool max_planes(const pool::Problem& p, const Tensor& x, const Tensor& y) { return run_tuned<MaxOp>(p, x, y); }
+
+}  // namespace tenor::cuda

@@ -1,0 +1,10 @@
+// max_pool by small windows.
+#include "src/ops/pool/pool_small.cuh"
+
+namespace tenor::cuda {
+
+bool small_max_pool(const pool::Problem& p, const Gather& g, const Tensor& x, const Tensor& y) {
+  return small_windows<MaxOp>(p, g, x, y);
+}
+
+}  // namespace tenor::cuda
