@@ -33,6 +33,10 @@ class PortableFlash {
   PortableFlash& operator=(const PortableFlash&) = delete;
 };
 
+/// Bytes of local memory a thread of each of Hopper's kernels: what the compiler found no register for. For tests.
+std::vector<int> flash_spilled_bytes_bfloat16();
+std::vector<int> flash_spilled_bytes_float16();
+
 /// "flash_unit": one pass over the keys without matrix units; takes every problem of up to 2^31 rows.
 inline std::string flash_unit_why_not(const Problem& problem) {
   return std::max(problem.queries, problem.keys) < (int64_t{1} << 31) - 4096 ? ""

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "src/core/output.h"
+#include "src/cuda/capability.h"
 #include "src/ops/attention/attention_cuda_testing.h"
 #include "tenor/modes.h"
 #include "tenor/view.h"
@@ -76,6 +77,20 @@ TEST_P(AttentionCudaOf, MatchesTheReferenceOverManyTiles) {
     check(random, x, {.window = {1100, 0}});
     check(random, x, {.causal = Causal::kTopLeft});
     check(random, draw(random, dtype(), 1, 1, 1, 400, 520, D, D), {.causal = true, .window = {300, -1}});
+  }
+}
+
+// More tasks than blocks, with every way in which scores are finished: bias by tiles, in lines, of float32, mask.
+TEST_P(AttentionCudaOf, MatchesTheReferenceOverManyTasks) {
+  AttentionDraw random(20);
+  for (const auto& [D, Sk] : {std::pair<int64_t, int64_t>{16, 200}, {72, 203}, {136, 200}}) {
+    const Operands x = draw(random, dtype(), 2, 70, 70, 2, Sk, D, 8);
+    const Tensor mask = random.mask({2, 1, 2, Sk}, 0.7), bias = random.dense({70, 2, Sk}, dtype());
+    check(random, x, {.bias = bias});
+    check(random, x, {.bias = bias, .causal = true, .window = {150, 0}});
+    check(random, x, {.mask = mask, .bias = bias});
+    check(random, x, {.mask = mask, .softcap = 2.0});
+    check(random, x, {.bias = random.dense({70, 2, Sk}, float32), .causal = true});
   }
 }
 
@@ -207,6 +222,13 @@ TEST_P(AttentionCudaOf, AKeyOfMinusInfiniteScoreIsHidden) {
     for (int64_t i = 0; i < x.k.numel(); ++i) put(x.k, i, -kInf);
     check(random, x, {});
   }
+}
+
+// A kernel whose tiles do not stay in registers is right and slow. What is planned once a task may lie elsewhere.
+TEST_F(AttentionCuda, HopperKernelsKeepTilesInRegisters) {
+  if (!cuda::capability(kGpu).hopper) GTEST_SKIP() << "of Hopper's kernels";
+  for (const auto& kernels : {attn::flash_spilled_bytes_bfloat16(), attn::flash_spilled_bytes_float16()})
+    for (size_t i = 0; i < kernels.size(); ++i) EXPECT_LE(kernels[i], 128) << "kernel " << i;
 }
 
 TEST_F(AttentionCuda, AWeightThatUnderflowsStillCarriesNan) {

@@ -20,11 +20,7 @@ __device__ float flash_score(const FlashShape& shape, const FlashTask& t, int r,
   float x = 0;
 #pragma unroll 1
   for (int d = 0; d < p.dim; ++d) x = fmaf(static_cast<float>(q[d * p.q.col]), static_cast<float>(k[d * p.k.col]), x);
-  x *= static_cast<float>(p.scale);
-  if (p.softcap > 0) {
-    const float cap = static_cast<float>(p.softcap);
-    x = soft_cap(x, cap, 2.0f * kLog2E / cap);
-  }
+  x = shape.softcap > 0 ? soft_cap(x, shape) : x * shape.scale;
   if (p.bias.data)
     x += bias_at<T>(p, t.sequence * p.bias.batch + head * p.bias.head + i * p.bias.row + key * p.bias.col);
   const int64_t mask = t.sequence * p.mask.batch + head * p.mask.head + i * p.mask.row + key * p.mask.col;

@@ -10,7 +10,7 @@ namespace tenor::attn {
 template <class T, int kTiles, bool kGeneral>
 void launch_flash_sm80(const FlashShape& shape, Device device) {
   using Config = FlashSm80Config<T, kFlashSm80Tiles[kTiles].dim, kFlashSm80Tiles[kTiles].groups[kGeneral], kGeneral>;
-  launch_walk<FlashSm80<Config>, kFlashSm80Tiles[kTiles].keys>(shape, device);
+  launch_walk<FlashSm80<Config>, kFlashSm80Tiles[kTiles].keys[kGeneral]>(shape, device);
 }
 
 template <class T>

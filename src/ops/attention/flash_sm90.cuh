@@ -16,22 +16,31 @@
 
 namespace tenor::attn {
 
+/// What happens to scores between the products, other than their scale and what place hides.
+enum class FlashOptions {
+  kNone,
+  kBias,  ///< bias that TMA brings
+  kAny    ///< mask, bias, softcap
+};
+
 /// Everything that a kernel is compiled for.
-template <class T_, int kDim_, int kKeys_, int kGroups_, bool kTurns_, bool kGeneral_>
+template <class T_, int kDim_, int kKeys_, int kGroups_, bool kTurns_, FlashOptions kOptions_>
 struct FlashConfig {
   using T = T_;
-  static constexpr int kDim = kDim_;           ///< columns of q, k and v, as they lie in shared memory
-  static constexpr int kKeys = kKeys_;         ///< of a tile
-  static constexpr int kGroups = kGroups_;     ///< computing warpgroups
-  static constexpr bool kTurns = kTurns_;      ///< they take turns on the tensor cores
-  static constexpr bool kGeneral = kGeneral_;  ///< mask, bias or softcap
-  static constexpr bool kScaled = kGeneral;    ///< scores come to the softmax with their scale
-  static constexpr int kStages = 2;            ///< tiles of keys, and of values, in shared memory
+  static constexpr int kDim = kDim_;        ///< columns of q, k and v, as they lie in shared memory
+  static constexpr int kKeys = kKeys_;      ///< of a tile
+  static constexpr int kGroups = kGroups_;  ///< computing warpgroups
+  static constexpr bool kTurns = kTurns_;   ///< they take turns on the tensor cores
+  static constexpr FlashOptions kOptions = kOptions_;
+  static constexpr bool kGeneral = kOptions != FlashOptions::kNone;
+  static constexpr bool kScaled = kGeneral;  ///< scores come to the softmax with their scale
+  static constexpr int kStages = 2;          ///< tiles of keys, and of values, in shared memory
   static constexpr int kTaskStages = kDim < 256 && !kGeneral ? 2 : 1;  ///< tiles of queries
-  static constexpr bool kBiasTiles = kGeneral && kDim < 256;           ///< has room for tiles of bias
+  static constexpr bool kBiasTiles = kGeneral;                         ///< tiles of bias lie beside those of keys
   static constexpr bool kStaged = kTaskStages > 1;                     ///< rows leave by way of shared memory
   static constexpr int kTasks = 2;                                     ///< told of: this and the next
-  static constexpr int kCheckers = 2;  ///< warps that look for values that are not finite
+  static constexpr bool kHoldsTasks = kStaged;  ///< has registers for what computing threads need of a task
+  static constexpr int kCheckers = 2;           ///< warps that look for values that are not finite
   static constexpr int kRows = 64 * kGroups, kThreads = 128 * (kGroups + 1), kBlocks = kDim / 64;
   static constexpr int kServeRegisters = kGroups == 2 ? 40 : 32, kComputeRegisters = kGroups == 2 ? 232 : 160;
 };
@@ -47,42 +56,39 @@ struct alignas(1024) FlashShared {
       empty_task[Config::kTasks];
   uint64_t full_k[Config::kStages], empty_k[Config::kStages];
   uint64_t full_v[Config::kStages], checked_v[Config::kStages], empty_v[Config::kStages];
+  uint64_t over;  ///< whose only phase has ended before anyone looks at it
   FlashTask task[Config::kTasks];
   bool poisoned[Config::kStages][Config::kCheckers];  ///< values were not finite, and are 0 here
   FlashScratch<Config> scratch;                       ///< for rows that see such a value
 };
 
-/// A ring of stages and the parity of the round it is in.
+/// Turn number `count` in a ring of stages: the stage, and the parity of the round.
 template <int kStages>
 struct FlashRing {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) stage = 0, parity ^= 1;
-  }
+  unsigned count = 0;
+  __device__ __forceinline__ int stage() const { return static_cast<int>(count % kStages); }
+  __device__ __forceinline__ uint32_t parity() const { return count / kStages & 1; }
+  __device__ __forceinline__ void advance() { ++count; }
 };
 
 /// The tasks of this block, as every warp but the planning one learns of them.
 template <class Config>
 class FlashTasks {
  public:
-  /// Takes the next; false where there is none.
-  __device__ __forceinline__ bool next(FlashTask& task, FlashShared<Config>& shared) {
-    ptx::mbarrier_wait(&shared.full_task[ring_.stage], ring_.parity);
-    task = shared.task[ring_.stage];
-    return task.row >= 0;
+  explicit __device__ FlashTasks(FlashShared<Config>& shared) : shared_(shared) {}
+  /// Waits for the next; false where there is none.
+  __device__ __forceinline__ bool next() {
+    ptx::mbarrier_wait(&shared_.full_task[ring_.stage()], ring_.parity());
+    return task().row >= 0;
   }
-  /// The same once more, until it is released: what is needed late need not be kept.
-  __device__ __forceinline__ FlashTask again(const FlashShared<Config>& shared) const {
-    return shared.task[ring_.stage];
-  }
-  /// Called by one thread of a warp or group, all of which have taken it.
-  __device__ __forceinline__ void release(FlashShared<Config>& shared) {
-    ptx::mbarrier_arrive(&shared.empty_task[ring_.stage]);
-  }
+  /// It stays in shared memory, where it is read when it is needed: nobody has registers for all of it.
+  __device__ __forceinline__ const FlashTask& task() const { return shared_.task[ring_.stage()]; }
+  /// Called by one thread of a warp or group, all of which are done with it; before advance().
+  __device__ __forceinline__ void release() { ptx::mbarrier_arrive(&shared_.empty_task[ring_.stage()]); }
   __device__ __forceinline__ void advance() { ring_.advance(); }
 
  private:
+  FlashShared<Config>& shared_;
   FlashRing<Config::kTasks> ring_;
 };
 
@@ -98,14 +104,13 @@ __device__ void flash_plan(FlashShared<Config>& shared, const FlashShape& shape)
   FlashRing<Config::kTasks> ring;
   int at = blockIdx.x;
   const auto next = [&] { return static_cast<int>(gridDim.x) + (shape.counter ? atomicAdd(shape.counter, 1) : at); };
-  FlashTask t{};
-  for (bool first = true; t.row >= 0; first = false) {
-    ptx::mbarrier_wait(&shared.empty_task[ring.stage], ring.parity ^ 1);
+  for (bool first = true; at < shape.tasks; first = false) {
+    FlashTask& t = shared.task[ring.stage()];
+    ptx::mbarrier_wait(&shared.empty_task[ring.stage()], ring.parity() ^ 1);
     if (!first) at = next();
     while (at < shape.tasks && !t.template find<Config>(shape, at)) at = next();
     if (at >= shape.tasks) t.row = -1;
-    shared.task[ring.stage] = t;
-    ptx::mbarrier_arrive(&shared.full_task[ring.stage]);
+    ptx::mbarrier_arrive(&shared.full_task[ring.stage()]);
     ring.advance();
   }
 }
@@ -118,17 +123,17 @@ class FlashLoader {
       : shared_(shared), shape_(shape), maps_(maps) {}
 
   __device__ void run() {
-    FlashTasks<Config> tasks;
-    for (FlashTask t; tasks.next(t, shared_); tasks.advance()) {
-      tasks.release(shared_);
+    for (FlashTasks<Config> tasks(shared_); tasks.next(); tasks.advance()) {
+      const FlashTask t = tasks.task();  // of which this thread, on which everything waits, keeps what it needs
+      tasks.release();
       if (!t.empty()) load(t);
     }
   }
 
  private:
   __device__ void load_q(const FlashTask& t) {
-    const int stage = ring_q_.stage;
-    ptx::mbarrier_wait(&shared_.empty_q[stage], ring_q_.parity ^ 1);
+    const int stage = ring_q_.stage();
+    ptx::mbarrier_wait(&shared_.empty_q[stage], ring_q_.parity() ^ 1);
     ptx::mbarrier_arrive_expect(&shared_.full_q[stage], Config::kRows / shape_.pack * shape_.pack * Config::kDim * 2);
     const int row = t.q + t.row, head = shape_.shared_head[0] ? 0 : t.head,
               batch = shape_.shared_batch[0] ? 0 : t.batch;
@@ -139,18 +144,20 @@ class FlashLoader {
     ring_q_.advance();
   }
   __device__ void load(const FlashTask& t) {
+    const int begin = t.begin;
     load_q(t);
     load_k(t, t.end - 1);
-    for (int n = t.end - 2; n >= t.begin; --n) {
+#pragma unroll 1
+    for (int n = t.end - 2; n >= begin; --n) {
       load_k(t, n);
       load_v(t, n + 1);
     }
-    load_v(t, t.begin);
+    load_v(t, begin);
   }
   __device__ void load_k(const FlashTask& t, int n) {
-    const int stage = ring_k_.stage;
+    const int stage = ring_k_.stage();
     uint64_t* full = &shared_.full_k[stage];
-    ptx::mbarrier_wait(&shared_.empty_k[stage], ring_k_.parity ^ 1);
+    ptx::mbarrier_wait(&shared_.empty_k[stage], ring_k_.parity() ^ 1);
     const bool bias = Config::kBiasTiles && shape_.bias_tiles;
     ptx::mbarrier_arrive_expect(full, sizeof(shared_.k[0]) + (bias ? sizeof(shared_.bias[0]) : 0));
     load_tile(shared_.k[stage], maps_.k, t, n, 1, full);
@@ -158,8 +165,8 @@ class FlashLoader {
     ring_k_.advance();
   }
   __device__ void load_v(const FlashTask& t, int n) {
-    const int stage = ring_v_.stage;
-    ptx::mbarrier_wait(&shared_.empty_v[stage], ring_v_.parity ^ 1);
+    const int stage = ring_v_.stage();
+    ptx::mbarrier_wait(&shared_.empty_v[stage], ring_v_.parity() ^ 1);
     ptx::mbarrier_arrive_expect(&shared_.full_v[stage], sizeof(shared_.v[0]));
     load_tile(shared_.v[stage], maps_.v, t, n, 2, &shared_.full_v[stage]);
     ring_v_.advance();
@@ -188,19 +195,17 @@ class FlashLoader {
 /// (flash_restore).
 template <class Config>
 __device__ void flash_check(FlashShared<Config>& shared, int checker) {
-  FlashTasks<Config> tasks;
   FlashRing<Config::kStages> ring;
   using T = typename Config::T;
   const int lane = threadIdx.x % 32;
   constexpr int kUnits = Config::kBlocks * Config::kKeys * 64 * 2 / 16, kStep = 32 * Config::kCheckers;
-  for (FlashTask t; tasks.next(t, shared); tasks.advance()) {
-    __syncwarp();
-    if (lane == 0) tasks.release(shared);
+  for (FlashTasks<Config> tasks(shared); tasks.next(); tasks.advance()) {
+    const FlashTask& t = tasks.task();
     for (int n = t.end - 1; n >= t.begin; --n) {
-      ptx::mbarrier_wait(&shared.full_v[ring.stage], ring.parity);
+      ptx::mbarrier_wait(&shared.full_v[ring.stage()], ring.parity());
       bool found = false;
-      if (t.hides<Config>(n)) {
-        uint4* tile = reinterpret_cast<uint4*>(shared.v[ring.stage]);
+      if (t.template hides<Config>(n)) {
+        uint4* tile = reinterpret_cast<uint4*>(shared.v[ring.stage()]);
         const auto each = [&](auto visit) {
 #pragma unroll 4
           for (int i = checker * 32 + lane; i < kUnits; i += kStep) visit(tile[i]);
@@ -213,14 +218,16 @@ __device__ void flash_check(FlashShared<Config>& shared, int checker) {
           ptx::fence_async_proxy();
         }
       }
-      if (lane == 0) shared.poisoned[ring.stage][checker] = found;
+      if (lane == 0) shared.poisoned[ring.stage()][checker] = found;
       __syncwarp();
       if (lane == 0) {
-        ptx::mbarrier_arrive(&shared.checked_v[ring.stage]);
-        ptx::mbarrier_arrive(&shared.empty_v[ring.stage]);
+        ptx::mbarrier_arrive(&shared.checked_v[ring.stage()]);
+        ptx::mbarrier_arrive(&shared.empty_v[ring.stage()]);
       }
       ring.advance();
     }
+    __syncwarp();
+    if (lane == 0) tasks.release();
   }
 }
 

@@ -1,9 +1,14 @@
+#include "src/ops/attention/attention_cuda.h"
 #include "src/ops/attention/flash_sm90_launch.cuh"
 
 namespace tenor::attn {
 
-void launch_flash_bfloat16(const FlashLaunch& l, int tiles, bool general) {
-  launch_flash<__nv_bfloat16>(l, tiles, general);
+void launch_flash_bfloat16(const FlashLaunch& l, int tiles, FlashOptions options) {
+  launch_flash<__nv_bfloat16>(l, tiles, options);
+}
+
+std::vector<int> flash_spilled_bytes_bfloat16() {
+  return spilled_bytes<__nv_bfloat16>(std::make_integer_sequence<int, 9>());
 }
 
 }  // namespace tenor::attn

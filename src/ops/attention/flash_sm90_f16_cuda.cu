@@ -1,7 +1,12 @@
+#include "src/ops/attention/attention_cuda.h"
 #include "src/ops/attention/flash_sm90_launch.cuh"
 
 namespace tenor::attn {
 
-void launch_flash_float16(const FlashLaunch& l, int tiles, bool general) { launch_flash<__half>(l, tiles, general); }
+void launch_flash_float16(const FlashLaunch& l, int tiles, FlashOptions options) {
+  launch_flash<__half>(l, tiles, options);
+}
+
+std::vector<int> flash_spilled_bytes_float16() { return spilled_bytes<__half>(std::make_integer_sequence<int, 9>()); }
 
 }  // namespace tenor::attn

@@ -1,6 +1,7 @@
 // The computing warpgroups of the Hopper kernel, and the kernel.
 #pragma once
 
+#include "src/ops/attention/flash_sm90_scores.cuh"
 #include "src/ops/attention/flash_sm90_store.cuh"
 
 namespace tenor::attn {
@@ -23,19 +24,34 @@ __device__ __forceinline__ void turn_pass(int group) {
     asm volatile("bar.arrive %0, 256;" ::"r"(1 + (group + 1 == Config::kGroups ? 0 : group + 1)) : "memory");
 }
 
+/// A descriptor whose register the compiler knows nothing of, so that it holds that one and not every sum of it and a
+/// step, for which it has none.
+class FlashDescriptor {
+ public:
+  explicit __device__ __forceinline__ FlashDescriptor(uint64_t first) : high_(first >> 32 << 32), low_(first) {
+    asm volatile("" : "+r"(low_));
+  }
+  /// `units` of 16 bytes on.
+  __device__ __forceinline__ uint64_t at(uint64_t units) const { return high_ | (low_ + static_cast<uint32_t>(units)); }
+
+ private:
+  uint64_t high_;
+  uint32_t low_;
+};
+
 /// s = 64 rows of q times a tile of keys, all in flight.
 template <class Config>
 __device__ __forceinline__ void flash_scores(float (&s)[Config::kKeys / 2], const FlashShared<Config>& shared,
                                              int group, int task_stage, int stage) {
+  constexpr uint64_t kQueries = sizeof(shared.q[0][0]) >> 4, kKeys = sizeof(shared.k[0][0]) >> 4;  // of a block
+  const FlashDescriptor q(ptx::wgmma_descriptor(shared.q[task_stage][0] + group * 64 * 64)),
+      k(ptx::wgmma_descriptor(shared.k[stage][0]));
 #pragma unroll
-  for (int b = 0; b < Config::kBlocks; ++b) {
-    const uint64_t q = ptx::wgmma_descriptor(shared.q[task_stage][b] + group * 64 * 64),
-                   k = ptx::wgmma_descriptor(shared.k[stage][b]);
+  for (int b = 0; b < Config::kBlocks; ++b)
 #pragma unroll
     for (int step = 0; step < 4; ++step)
       ptx::wgmma<typename Config::T, Config::kKeys, ptx::TileLayout::kInner>(
-          s, q + step * ptx::kWgmmaStepK<>, k + step * ptx::kWgmmaStepK<>, b + step > 0);
-  }
+          s, q.at(b * kQueries + step * ptx::kWgmmaStepK<>), k.at(b * kKeys + step * ptx::kWgmmaStepK<>), b + step > 0);
   ptx::wgmma_commit();
 }
 
@@ -44,11 +60,11 @@ template <class Config>
 __device__ __forceinline__ void flash_values(float (&o)[Config::kDim / 2], const uint32_t (&p)[Config::kKeys / 4],
                                              const FlashShared<Config>& shared, int stage) {
   constexpr auto kOuter = ptx::TileLayout::kOuter;
-  const uint64_t v = ptx::wgmma_descriptor<kOuter, Config::kKeys>(shared.v[stage][0]);
+  const FlashDescriptor v(ptx::wgmma_descriptor<kOuter, Config::kKeys>(shared.v[stage][0]));
 #pragma unroll
   for (int step = 0; step < Config::kKeys / 16; ++step)
     ptx::wgmma<typename Config::T, Config::kDim, kOuter>(o, p[4 * step], p[4 * step + 1], p[4 * step + 2],
-                                                         p[4 * step + 3], v + step * ptx::kWgmmaStepK<kOuter>, true);
+                                                         p[4 * step + 3], v.at(step * ptx::kWgmmaStepK<kOuter>), true);
   ptx::wgmma_commit();
 }
 
@@ -66,32 +82,31 @@ class FlashComputer {
 
   __device__ __forceinline__ void run() {
     if (group_ == Config::kGroups - 1) turn_pass<Config>(group_);  // the first group begins
-    FlashTasks<Config> tasks;
-    const int place = first_row();
-    for (FlashTask t; tasks.next(t, shared_); tasks.advance()) {
+    for (FlashTasks<Config> tasks(shared_); tasks.next(); tasks.advance()) {
       FlashRows rows{{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
       float o[Config::kDim / 2];
 #pragma unroll
       for (float& x : o) x = 0;
       bool poisoned = false;
-      if (!t.empty()) {
-        query_ = make_int2(t.query_of(shape_, place), t.query_of(shape_, place + 8));
-        if constexpr (Config::kGeneral) planes_.find(shape_, t, place);
-        attend(o, rows, t, poisoned);
-      }
-      store(o, rows, tasks.again(shared_), place, poisoned);
-      if (speaks_) tasks.release(shared_);
+      if (TaskView t = tasks.task(); !t.empty()) attend(o, rows, t, poisoned);
+      store(o, rows, tasks.task(), first_row(), poisoned);
+      if (speaks_) tasks.release();
     }
     if (group_ == 0) turn_wait<Config>(group_);  // the turn that the last group passed on
     if (speaks_) ptx::tma_store_wait_read<0>();
   }
 
  private:
-  __device__ __forceinline__ void store(const float (&o)[Config::kDim / 2], const FlashRows& rows, const FlashTask& t,
-                                        int place, bool poisoned) {
+  static constexpr bool kAny = Config::kOptions == FlashOptions::kAny;  ///< then no tile is spared anything
+  /// Short tasks feel each read of it.
+  using TaskView = std::conditional_t<Config::kHoldsTasks, const FlashTask, const FlashTask&>;
+
+  __device__ __forceinline__ void store(const float (&o)[Config::kDim / 2], const FlashRows& rows,
+                                        const FlashTask& task, int place, bool poisoned) {
+    TaskView t = task;
     const float2 inverse = flash_sums<Config>(rows, shared_.scratch.lse, shape_, t, place);
-    const int stage = ring_q_.stage;
-    const bool staged = stages_ && !t.empty();
+    const int stage = ring_q_.stage();
+    const bool empty = t.empty(), staged = stages_ && !empty;
     bool odd = poisoned;
     if constexpr (!Config::kStaged)
       odd |= flash_store<Config>(o, inverse, shape_, t, place);
@@ -99,8 +114,9 @@ class FlashComputer {
       odd |= store_partial<Config>(o, inverse, shape_, t, place);
     else if (staged)
       odd |= flash_stage<Config>(shared_, o, inverse, group_, stage), ptx::fence_async_proxy();
-    odd = flash_any(group_, odd);  // and all have read the task
-    if (!t.empty()) ring_q_.advance();
+    // After this, unless all meet again, only the thread that releases the task may read it where it lies.
+    odd = flash_any(group_, odd);
+    if (!empty) ring_q_.advance();
     if constexpr (!Config::kStaged)
       if (!odd) return;
     if (Config::kStaged && staged && shape_.tma_out && !odd) {
@@ -108,21 +124,21 @@ class FlashComputer {
       owes_ = true;
       return;
     }
-    const FlashTask copy = t;  // only what a call takes by address leaves the registers
     if (Config::kStaged && staged) {
-      flash_send_rows<Config>(shared_, shape_, copy, group_, stage);
+      flash_send_rows<Config>(shared_, shape_, task, group_, stage);
       flash_sync(group_);
       if (speaks_) ptx::mbarrier_arrive(&shared_.empty_q[stage]);
     } else if (Config::kStaged && stages_) {
-      flash_store_nothing<Config>(shape_, copy, group_);
+      flash_store_nothing<Config>(shape_, task, group_);
+      flash_sync(group_);
     }
-    if (odd) flash_restore<Config>(shared_.scratch, shape_, copy, group_);
+    if (odd) flash_restore<Config>(shared_.scratch, shape_, task, group_);
   }
   /// Gives back the place of the queries of the task before, from where its rows have been sent.
   __device__ __forceinline__ void settle() {
     if (owes_ && speaks_) {
       ptx::tma_store_wait_read<0>();
-      ptx::mbarrier_arrive(&shared_.empty_q[ring_q_.stage ^ 1]);
+      ptx::mbarrier_arrive(&shared_.empty_q[(ring_q_.count + 1) % Config::kTaskStages]);
     }
     owes_ = false;
   }
@@ -135,30 +151,33 @@ class FlashComputer {
     float s[Config::kKeys / 2];
     uint32_t p[Config::kKeys / 4];
     int n = t.end - 1;
-    ptx::mbarrier_wait(&shared_.full_q[ring_q_.stage], ring_q_.parity);
-    ptx::mbarrier_wait(&shared_.full_k[ring_k_.stage], ring_k_.parity);
+    ptx::mbarrier_wait(&shared_.full_q[ring_q_.stage()], ring_q_.parity());
+    ptx::mbarrier_wait(&shared_.full_k[ring_v_.stage()], ring_v_.parity());
     turn_wait<Config>(group_);
     ptx::wgmma_fence();
-    flash_scores<Config>(s, shared_, group_, ring_q_.stage, ring_k_.stage);
+    flash_scores<Config>(s, shared_, group_, ring_q_.stage(), ring_v_.stage());
     turn_pass<Config>(group_);
     if constexpr (Config::kStaged) settle();
     ptx::wgmma_wait<0>();
     keep_order(s);
-    if (t.hides<Config>(n)) finish<true>(s, t, n);
-    if constexpr (Config::kBiasTiles) flash_sync(group_);  // all have read the bias
-    release_k();
-    flash_softmax<Config::kGeneral>(s, rows, shape_.scale_log2);
+    checked_ = t.template hides<Config>(n);
+    if (kAny || t.hides_by_place(n))
+      finish<true>(s, t, n, ring_v_.stage());
+    else
+      finish<false>(s, t, n, ring_v_.stage());
+    release_k(ring_v_.stage());
+    flash_softmax<Config::kScaled>(s, rows, shape_.scale_log2);
     flash_pack<typename Config::T>(p, s);
-    const int masked = Config::kGeneral ? t.begin : max(t.full_end, t.begin);
-    for (--n; n >= masked; --n) step<true>(o, s, p, rows, t, n, poisoned);
-    if constexpr (!Config::kGeneral) {
-      for (; n >= t.full_begin; --n) step<false>(o, s, p, rows, t, n, poisoned);
-      for (; n >= t.begin; --n) step<true>(o, s, p, rows, t, n, poisoned);
+    --n;
+    if constexpr (!kAny) {
+      for (const int past = t.full_end; n >= past; --n) step<true>(o, s, p, rows, t, n, poisoned);
+      for (const int past = t.full_begin; n >= past; --n) step<false>(o, s, p, rows, t, n, poisoned);
     }
-    if (speaks_ && !stages_) ptx::mbarrier_arrive(&shared_.empty_q[ring_q_.stage]);
-    wait_values(t, t.begin, poisoned);
+    for (const int past = t.begin; n >= past; --n) step<true>(o, s, p, rows, t, n, poisoned);
+    if (speaks_ && !stages_) ptx::mbarrier_arrive(&shared_.empty_q[ring_q_.stage()]);
+    wait_values(poisoned);
     ptx::wgmma_fence();
-    flash_values<Config>(o, p, shared_, ring_v_.stage);
+    flash_values<Config>(o, p, shared_, ring_v_.stage());
     ptx::wgmma_wait<0>();
     keep_order(o);
     release_v();
@@ -169,20 +188,22 @@ class FlashComputer {
   __device__ __forceinline__ void step(float (&o)[Config::kDim / 2], float (&s)[Config::kKeys / 2],
                                        uint32_t (&p)[Config::kKeys / 4], FlashRows& rows, const FlashTask& t, int n,
                                        bool& poisoned) {
-    ptx::mbarrier_wait(&shared_.full_k[ring_k_.stage], ring_k_.parity);
+    const FlashRing<Config::kStages> keys{ring_v_.count + 1};
+    ptx::mbarrier_wait(&shared_.full_k[keys.stage()], keys.parity());
     turn_wait<Config>(group_);
     ptx::wgmma_fence();
-    flash_scores<Config>(s, shared_, group_, ring_q_.stage, ring_k_.stage);
-    wait_values(t, n + 1, poisoned);
+    flash_scores<Config>(s, shared_, group_, ring_q_.stage(), keys.stage());
+    wait_values(poisoned);
+    checked_ = Config::kGeneral || kHides;
     ptx::wgmma_fence();  // lest the compiler orders more than it must
-    flash_values<Config>(o, p, shared_, ring_v_.stage);
+    flash_values<Config>(o, p, shared_, ring_v_.stage());
     turn_pass<Config>(group_);
     ptx::wgmma_wait<1>();
     keep_order(s);
-    if constexpr (!Config::kBiasTiles) release_k();
-    finish<kHides>(s, t, n);
-    if constexpr (Config::kBiasTiles) flash_sync(group_), release_k();  // all have read the bias
-    flash_softmax<Config::kGeneral>(s, rows, shape_.scale_log2);
+    if constexpr (!Config::kBiasTiles) release_k(keys.stage());
+    finish<kHides>(s, t, n, keys.stage());
+    if constexpr (Config::kBiasTiles) release_k(keys.stage());
+    flash_softmax<Config::kScaled>(s, rows, shape_.scale_log2);
     if constexpr (Config::kTaskStages == 1) end_block(s);
     ptx::wgmma_wait<0>();
     keep_order(o), keep_order(s);
@@ -193,34 +214,37 @@ class FlashComputer {
   }
 
   /// What was computed stays before what follows: the assembler would wait for the product first and run the
-  /// exponentials after it, not beside it. It moves nothing across the loop of a wait; this one, for the queries, is
-  /// long over. Measured to gain 4% at head sizes of 256 and with a bias, and nothing elsewhere.
+  /// exponentials after it, not beside it. It moves nothing across the loop of a wait; this one waits for nothing. (A
+  /// barrier of the rings would not do: a warp that lags may meet it a phase later, and then waits for ever.) Measured
+  /// to gain 4% at head sizes of 256 and with a bias, and to cost 3% at 128 without one.
   __device__ __forceinline__ void end_block(float (&s)[Config::kKeys / 2]) {
     keep_order(s);
-    ptx::mbarrier_wait(&shared_.full_q[ring_q_.stage], ring_q_.parity);
+    ptx::mbarrier_wait(&shared_.over, 0);
   }
 
   template <bool kHides>
-  __device__ __forceinline__ void finish(float (&s)[Config::kKeys / 2], const FlashTask& t, int n) {
-    if constexpr (Config::kGeneral)
-      flash_finish_scores<Config>(s, shape_, shared_.bias[Config::kBiasTiles ? ring_k_.stage : 0], planes_, t, query_,
-                                  first_row(), n);
-    else if constexpr (kHides)
-      flash_hide<Config>(s, t, query_, n);
+  __device__ __forceinline__ void finish(float (&s)[Config::kKeys / 2], const FlashTask& t, int n, int stage) {
+    auto& bias = shared_.bias[Config::kBiasTiles ? stage : 0];
+    const int first = group_ * 64 + threadIdx.x % 128 / 32 * 16;
+    if constexpr (kAny) return FlashLines<Config>(bias, shape_, t, first, n).finish(s);
+    if constexpr (Config::kGeneral) flash_add_tile<Config>(s, bias, first, shape_.scale);
+    if constexpr (kHides) flash_hide<Config>(s, shape_, t, first_row(), n);
   }
-  __device__ __forceinline__ void wait_values(const FlashTask& t, int n, bool& poisoned) {
-    const int stage = ring_v_.stage;
-    if (!t.hides<Config>(n)) return ptx::mbarrier_wait(&shared_.full_v[stage], ring_v_.parity);
-    ptx::mbarrier_wait(&shared_.checked_v[stage], ring_v_.parity);
+  /// For the next tile of values; `checked_` says whether it is one that hides keys.
+  __device__ __forceinline__ void wait_values(bool& poisoned) {
+    const int stage = ring_v_.stage();
+    if (!checked_) return ptx::mbarrier_wait(&shared_.full_v[stage], ring_v_.parity());
+    ptx::mbarrier_wait(&shared_.checked_v[stage], ring_v_.parity());
 #pragma unroll
     for (bool found : shared_.poisoned[stage]) poisoned |= found;
   }
-  __device__ __forceinline__ void release_k() {
-    if (speaks_) ptx::mbarrier_arrive(&shared_.empty_k[ring_k_.stage]);
-    ring_k_.advance();
+  /// The tile of keys, and that of bias, of which each warp has read its rows.
+  __device__ __forceinline__ void release_k(int stage) {
+    if constexpr (Config::kBiasTiles) __syncwarp();
+    if (Config::kBiasTiles ? threadIdx.x % 32 == 0 : speaks_) ptx::mbarrier_arrive(&shared_.empty_k[stage]);
   }
   __device__ __forceinline__ void release_v() {
-    if (speaks_) ptx::mbarrier_arrive(&shared_.empty_v[ring_v_.stage]);
+    if (speaks_) ptx::mbarrier_arrive(&shared_.empty_v[ring_v_.stage()]);
     ring_v_.advance();
   }
 
@@ -229,10 +253,8 @@ class FlashComputer {
   const FlashMaps& maps_;
   const int group_;
   const bool speaks_, stages_;
-  bool owes_ = false;
-  int2 query_;  // of this thread's rows
-  FlashPlanes planes_;
-  FlashRing<Config::kStages> ring_k_, ring_v_;
+  bool owes_ = false, checked_ = false;
+  FlashRing<Config::kStages> ring_v_;  ///< of values; keys are a tile ahead but for a task's first
   FlashRing<Config::kTaskStages> ring_q_;
 };
 
@@ -244,10 +266,12 @@ __device__ __forceinline__ void flash_init(FlashShared<Config>& shared) {
   for (int i = 0; i < Config::kTasks; ++i)
     ptx::mbarrier_init(&shared.full_task[i], 1), ptx::mbarrier_init(&shared.empty_task[i], kTaskReaders);
   for (int s = 0; s < Config::kStages; ++s) {
-    ptx::mbarrier_init(&shared.full_k[s], 1), ptx::mbarrier_init(&shared.empty_k[s], Config::kGroups);
+    ptx::mbarrier_init(&shared.full_k[s], 1);
+    ptx::mbarrier_init(&shared.empty_k[s], Config::kBiasTiles ? 4 * Config::kGroups : Config::kGroups);
     ptx::mbarrier_init(&shared.full_v[s], 1), ptx::mbarrier_init(&shared.empty_v[s], kValueReaders);
     ptx::mbarrier_init(&shared.checked_v[s], Config::kCheckers);
   }
+  ptx::mbarrier_init(&shared.over, 1), ptx::mbarrier_arrive(&shared.over);
   ptx::mbarrier_init_fence();
 }
 

@@ -2,6 +2,9 @@
 // flash_sm90_f16_cuda.cu).
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "src/cuda/launch.h"
 #include "src/ops/attention/flash_sm90_kernel.cuh"
 #include "src/ops/attention/flash_tiles.h"
@@ -17,23 +20,41 @@ struct FlashLaunch {
   int blocks;
 };
 
-template <class T, int kTiles, bool kGeneral>
+template <class T, int kTiles, FlashOptions kOptions, bool kGeneral = kOptions != FlashOptions::kNone>
+using FlashConfigOf = FlashConfig<T, kFlashSm90Tiles[kTiles].dim, kFlashSm90Tiles[kTiles].keys[kGeneral],
+                                  kFlashSm90Tiles[kTiles].groups[kGeneral], kFlashTurns[kTiles], kOptions>;
+
+template <class T, int kTiles, FlashOptions kOptions>
 void launch_flash(const FlashLaunch& l) {
-  constexpr FlashTiles kShape = kFlashSm90Tiles[kTiles];
-  using Config = FlashConfig<T, kShape.dim, kShape.keys, kShape.groups[kGeneral], kFlashTurns[kTiles], kGeneral>;
+  using Config = FlashConfigOf<T, kTiles, kOptions>;
   const cuda::Grid grid{dim3(static_cast<unsigned>(l.blocks)), dim3(Config::kThreads), sizeof(FlashShared<Config>)};
   cuda::launch("attention", flash_sm90<Config>, grid, l.device, l.maps, l.shape);
 }
 
 template <class T>
-void launch_flash(const FlashLaunch& l, int tiles, bool general) {
-  constexpr void (*kLaunches[3][2])(const FlashLaunch&) = {{&launch_flash<T, 0, false>, &launch_flash<T, 0, true>},
-                                                           {&launch_flash<T, 1, false>, &launch_flash<T, 1, true>},
-                                                           {&launch_flash<T, 2, false>, &launch_flash<T, 2, true>}};
-  kLaunches[tiles][general](l);
+void launch_flash(const FlashLaunch& l, int tiles, FlashOptions options) {
+  constexpr auto kNone = FlashOptions::kNone, kBias = FlashOptions::kBias, kAny = FlashOptions::kAny;
+  constexpr void (*kLaunches[3][3])(const FlashLaunch&) = {
+      {&launch_flash<T, 0, kNone>, &launch_flash<T, 0, kBias>, &launch_flash<T, 0, kAny>},
+      {&launch_flash<T, 1, kNone>, &launch_flash<T, 1, kBias>, &launch_flash<T, 1, kAny>},
+      {&launch_flash<T, 2, kNone>, &launch_flash<T, 2, kBias>, &launch_flash<T, 2, kAny>}};
+  kLaunches[tiles][static_cast<int>(options)](l);
 }
 
-void launch_flash_bfloat16(const FlashLaunch& l, int tiles, bool general);
-void launch_flash_float16(const FlashLaunch& l, int tiles, bool general);
+/// Of the kernel for these, bytes of local memory a thread: registers that were spilled.
+template <class T, int kTiles, FlashOptions kOptions>
+int spilled_bytes() {
+  cudaFuncAttributes of{};
+  const auto* kernel = reinterpret_cast<const void*>(&flash_sm90<FlashConfigOf<T, kTiles, kOptions>>);
+  cuda::check(cudaFuncGetAttributes(&of, kernel), "attention");
+  return static_cast<int>(of.localSizeBytes);
+}
+template <class T, int... kKernels>
+std::vector<int> spilled_bytes(std::integer_sequence<int, kKernels...>) {
+  return {spilled_bytes<T, kKernels / 3, static_cast<FlashOptions>(kKernels % 3)>()...};
+}
+
+void launch_flash_bfloat16(const FlashLaunch& l, int tiles, FlashOptions options);
+void launch_flash_float16(const FlashLaunch& l, int tiles, FlashOptions options);
 
 }  // namespace tenor::attn

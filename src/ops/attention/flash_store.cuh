@@ -82,7 +82,8 @@ __device__ __forceinline__ float2 flash_sums(const FlashRows& rows, float (&lse)
     const float row_lse = none ? -INFINITY : top + logf(sum);
     if (p.sinks && !none && shape.splits == 1) {
       const int head = min(t.head_of(shape, place + 8 * r), static_cast<int>(p.kv_heads * p.group) - 1);
-      sum += ptx::exp2_approximate((sink_at<typename Config::T>(p, head) - top) * kLog2E);
+      const float sink = sink_at<typename Config::T>(p, head), base = __fmul_rn(rows.top[r], shape.scale_log2);
+      sum += ptx::exp2_approximate(fabsf(base) == INFINITY ? (sink - top) * kLog2E : fmaf(sink, kLog2E, -base));
     }
     inverse[r] = none ? 0.0f : __frcp_rn(sum);
     if (threadIdx.x % 4 != 0) continue;

@@ -18,12 +18,13 @@ struct FlashShape {
   int section;                   ///< heads whose keys and values stay in L2 together
   int* counter;                  ///< of tasks given out beyond the first of each block; null: rounds in order
   int before, after;             ///< query i of equally long sequences sees keys i + before .. i + after
-  float scale_log2;              ///< scale * log2(e)
+  float scale, scale_log2;       ///< of products to scores; of what the softmax takes to powers of two
+  float softcap, cap_log2;       ///< 0: none; 2 scale log2(e) / softcap
   bool shared_head[4], shared_batch[4];  ///< q, k, v, bias: one for all heads, or for the whole batch
   bool bias_tiles;                       ///< bias comes by TMA, tile by tile with the keys
   bool tma_out;                          ///< rows of out, 64 of them, are stored by TMA
   bool wide_out;                         ///< rows of out are written sixteen bytes at a time
-  bool mask_pairs;                       ///< mask is read two neighbours at a time
+  bool mask_pairs, mask_fours;           ///< mask is read so many neighbours at a time
 };
 
 /// One tile of rows, and the tiles of keys that it needs.
@@ -61,6 +62,7 @@ struct FlashTask {
       queries = static_cast<int>(p.queries), keys = static_cast<int>(p.keys);
       row = (tiles - 1 - within / here) * rows;
     }
+    asm volatile("" ::: "memory");  // a task in shared memory need not be held in registers as well
     head *= s.pack, kv_head = head / static_cast<int>(p.group);
     before = s.before + shift, after = s.after + shift;
     if (row >= queries) return false;

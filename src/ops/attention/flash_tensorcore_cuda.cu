@@ -83,11 +83,10 @@ int section_of(const FlashShape& s, bool longest_first) {
   return static_cast<int>(std::clamp<int64_t>((int64_t{32} << 20) / bytes * p.group, 1, heads));
 }
 
-/// Whether every two neighbours of a row, from an even one on, can be read at once.
-bool reads_pairs(const Plane& x) {
-  const auto two = 2 * item_size(x.dtype);
-  return !x.data || (x.col == 1 && reinterpret_cast<uintptr_t>(x.data) % two == 0 && x.row % 2 == 0 &&
-                     x.head % 2 == 0 && x.batch % 2 == 0);
+/// Whether every `count` neighbours of a row, from a multiple of it on, can be read at once.
+bool reads_together(const Plane& x, int64_t count) {
+  return !x.data || (x.col == 1 && reinterpret_cast<uintptr_t>(x.data) % (count * item_size(x.dtype)) == 0 &&
+                     x.row % count == 0 && x.head % count == 0 && x.batch % count == 0);
 }
 
 /// Query heads of a key head share tiles where one tile then holds more of a sequence's rows than another would: for
@@ -138,6 +137,7 @@ struct Flash {
     shape = all[tiles];
   }
   int rows() const { return 64 * shape.groups[general]; }
+  int keys() const { return shape.keys[general]; }
 
   /// Operands that can be walked, and the cut into tasks.
   void prepare() {
@@ -146,8 +146,8 @@ struct Flash {
     s.p.q = q.plane, s.p.k = k.plane, s.p.v = v.plane;
     s.pack = pack_of(s.p, rows());
     set_band(s);
-    s.scale_log2 = general ? kLog2E : static_cast<float>(s.p.scale * 1.4426950408889634);
-    s.mask_pairs = reads_pairs(s.p.mask);
+    set_scales();
+    s.mask_pairs = reads_together(s.p.mask, 2), s.mask_fours = reads_together(s.p.mask, 4);
     s.wide_out = wide_rows(s.p.out, s.p.value_dim);
     s.section = section_of(s, s.p.causal != Causal::kOff);
     split();
@@ -158,9 +158,17 @@ struct Flash {
   }
 
  private:
+  void set_scales() {
+    constexpr double kLog2 = 1.4426950408889634;
+    const bool scaled = general || problem.q.dtype == float32;  // scores come to the softmax with their scale
+    s.scale = static_cast<float>(s.p.scale);
+    s.scale_log2 = scaled ? kLog2E : static_cast<float>(s.p.scale * kLog2);
+    s.softcap = static_cast<float>(s.p.softcap);
+    if (s.p.softcap > 0) s.cap_log2 = static_cast<float>(2 * kLog2 * s.p.scale / s.p.softcap);
+  }
   void split() {
-    s.split = split_of(s, rows(), shape.keys);
-    const int64_t part = int64_t{s.split} * shape.keys;
+    s.split = split_of(s, rows(), keys());
+    const int64_t part = int64_t{s.split} * keys();
     s.splits = s.split ? static_cast<int>((s.p.keys + part - 1) / part) : 1;
     if (s.splits == 1) return;
     partial = Tensor::empty({s.splits, problem.batch, problem.heads, problem.queries, problem.value_dim}, float32,
@@ -175,13 +183,12 @@ void make_maps(FlashMaps& maps, Flash& f) {
   if (f.problem.keys == 0)  // the maps want something to describe, which nothing reads
     for (Plane* x : {&f.k.plane, &f.v.plane}) x->data = f.q.plane.data, x->head = x->batch = 0;
   const Operand bias{f.problem.bias, f.problem.batch, f.problem.heads, f.problem.queries, f.problem.keys};
-  s.bias_tiles =
-      f.shape.dim < 256 && s.pack == 1 && bias.plane.data && bias.plane.dtype == f.problem.q.dtype && walks(bias);
+  s.bias_tiles = s.pack == 1 && bias.plane.data && bias.plane.dtype == f.problem.q.dtype && walks(bias);
   s.tma_out = s.pack == 1 && s.splits == 1 && !s.p.cu_q.data && walks(f.out);
   bool shared_head, shared_batch;
   if (!make_map(&maps.q, f.q, f.rows(), s.pack, s.shared_head[0], s.shared_batch[0]) ||
-      !make_map(&maps.k, f.k, f.shape.keys, 1, s.shared_head[1], s.shared_batch[1]) ||
-      !make_map(&maps.v, f.v, f.shape.keys, 1, s.shared_head[2], s.shared_batch[2]) ||
+      !make_map(&maps.k, f.k, f.keys(), 1, s.shared_head[1], s.shared_batch[1]) ||
+      !make_map(&maps.v, f.v, f.keys(), 1, s.shared_head[2], s.shared_batch[2]) ||
       (s.bias_tiles && !make_map(&maps.bias, bias, f.rows(), 1, s.shared_head[3], s.shared_batch[3])) ||
       (s.tma_out && !make_map(&maps.out, f.out, 64, 1, shared_head, shared_batch)))
     cuda::check(cudaErrorInvalidValue, "attention: tensor map");
@@ -199,7 +206,11 @@ void run_sm90(Flash& f) {
     f.s.counter = counter.data<int>();
   }
   l.shape = f.s;
-  (f.problem.q.dtype == bfloat16 ? launch_flash_bfloat16 : launch_flash_float16)(l, f.tiles, f.general);
+  const bool only_bias = f.s.bias_tiles && !f.s.p.mask.data && f.s.p.softcap == 0;
+  (f.problem.q.dtype == bfloat16 ? launch_flash_bfloat16 : launch_flash_float16)(l, f.tiles,
+                                                                                 !f.general  ? FlashOptions::kNone
+                                                                                 : only_bias ? FlashOptions::kBias
+                                                                                             : FlashOptions::kAny);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 template <int kTiles, bool kGeneral>
 void launch(const FlashShape& shape, Device device) {
   using Config = FlashTf32Config<kFlashTf32Tiles[kTiles].dim, kFlashTf32Tiles[kTiles].groups[kGeneral], kGeneral>;
-  launch_walk<FlashTf32<Config>, kFlashTf32Tiles[kTiles].keys>(shape, device);
+  launch_walk<FlashTf32<Config>, kFlashTf32Tiles[kTiles].keys[kGeneral]>(shape, device);
 }
 
 }  // namespace

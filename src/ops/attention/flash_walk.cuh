@@ -27,8 +27,6 @@ class FlashWalk : Products {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       rows_[g] = {{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
-      query_[g] = make_int2(t_.query_of(shape_, first_row(g)), t_.query_of(shape_, first_row(g) + 8));
-      if constexpr (Config::kGeneral) planes_[g].find(shape_, t_, first_row(g));
 #pragma unroll
       for (float& x : o_[g]) x = 0;
     }
@@ -98,13 +96,13 @@ class FlashWalk : Products {
   __device__ __forceinline__ void finish(float (&s)[kKeys / 2], int g, int n) {
     if constexpr (Config::kGeneral) {
       const FlashBiasTile<Config> none{};
-      flash_finish_scores<Config>(s, shape_, none, planes_[g], t_, query_[g], first_row(g), n);
+      flash_finish_scores<Config>(s, shape_, none, t_, first_row(g), 0, n);
       return;
     }
     if constexpr (Config::kScaled)
 #pragma unroll
-      for (float& x : s) x *= static_cast<float>(shape_.p.scale);
-    if (t_.hides_by_place(n)) flash_hide<Config>(s, t_, query_[g], n);
+      for (float& x : s) x *= shape_.scale;
+    if (t_.hides_by_place(n)) flash_hide<Config>(s, shape_, t_, first_row(g), n);
   }
 
   __device__ __forceinline__ void store(int g, bool poisoned) {
@@ -120,8 +118,6 @@ class FlashWalk : Products {
   const FlashTask t_;
   FlashRows rows_[kGroups];
   float o_[kGroups][Config::kDim / 2];
-  int2 query_[kGroups];  // of this thread's rows
-  FlashPlanes planes_[kGroups];
 };
 
 /// A block a task.

@@ -190,11 +190,15 @@ void paged_run_tensorcore(const Call& c) {
   int64_t done = 0;
   if (kernel == Kernel::kDecode && c.heads > 0 && paged_prefills(c)) {
     const DeviceGuard guard(c.device);
-    for (const auto& one : c.plan->runs) {
-      if (!paged_prefill_takes(c, one)) continue;
-      run(c, kernel, {done, one.first});
-      paged_prefill(c, one);
-      done = one.first + one.rows;
+    const std::span runs(c.plan->runs);
+    for (size_t i = 0; i < runs.size();) {
+      const size_t count = paged_prefill_count(c, i);
+      if (count > 0) {
+        run(c, kernel, {done, runs[i].first});
+        paged_prefill(c, runs.subspan(i, count));
+        done = runs[i + count - 1].first + runs[i + count - 1].rows;
+      }
+      i += std::max<size_t>(count, 1);
     }
   }
   run(c, kernel, {done, c.plan->size.queries});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "src/core/device_traits.h"
@@ -67,10 +68,11 @@ int64_t paged_workspace_bytes(const ::tenor::paged::DevicePlan::State& plan, int
 /// The tensor cores' kernels of what tensorcore_why_not lets through; the plain one of everything.
 void paged_run_tensorcore(const ::tenor::paged::Call& call);
 void paged_run_unit(const ::tenor::paged::Call& call);
-/// Whether the plan's long runs of rows may go through attention's kernel, whether one does, and its way there.
+/// Whether the plan's long runs of rows may go through attention's kernel; how many do so together from the one at
+/// place `first` on, 0 where that one does not; and their way there.
 bool paged_prefills(const ::tenor::paged::Call& call);
-bool paged_prefill_takes(const ::tenor::paged::Call& call, const ::tenor::paged::RowRun& run);
-void paged_prefill(const ::tenor::paged::Call& call, const ::tenor::paged::RowRun& run);
+size_t paged_prefill_count(const ::tenor::paged::Call& call, size_t first);
+void paged_prefill(const ::tenor::paged::Call& call, std::span<const ::tenor::paged::RowRun> runs);
 
 /// Row i of k and v to the slot of (sequence_ids[i], positions[i]). A row beyond its length, or of a slot that an
 /// earlier row takes, is dropped and raises the stream's flag.

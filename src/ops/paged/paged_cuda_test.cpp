@@ -199,6 +199,39 @@ TEST_F(PagedCuda, LongRunsOfRowsArePrefilled) {
   }
 }
 
+// Neighbouring runs share a launch: each has the bits that it has alone.
+TEST_F(PagedCuda, NeighbouringRunsArePrefilledTogether) {
+  Schedules random(14);
+  const std::vector<int64_t> lengths{210, 193, 260, 140, 301};
+  std::vector<std::vector<int64_t>> tables;
+  std::vector<int64_t> ids, positions, begins{0};
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    const int64_t from = s == 4 ? 40 : 0;  // the last run continues a sequence
+    for (int64_t i = from; i < lengths[s]; ++i) ids.push_back(static_cast<int64_t>(s)), positions.push_back(i);
+    begins.push_back(static_cast<int64_t>(ids.size()));
+    tables.emplace_back();
+    for (int64_t page = 0; page < 19; ++page) tables[s].push_back((19 * static_cast<int64_t>(s) + page) * 7 % 95);
+  }
+  const HostPlan host(16, 95, tables, lengths, ids, positions);
+  for (const bool causal : {true, false}) {
+    PagedProblem p{host, random.dense({begins.back(), 4, 64}, bfloat16), dense_cache(random, host, 2, 64, bfloat16),
+                   dense_cache(random, host, 2, 64, bfloat16)};
+    p.scale = 0.2, p.causal = causal;
+    if (causal) p.window = {90, -1}, p.sinks = random.dense({4}, float32);
+    const auto together = run(p);
+    const reference::Attention want = reference::paged_attention(p);
+    expect_results(together.out, want.out);
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      const int64_t first = begins[s], rows = begins[s + 1] - first;
+      const HostPlan alone(16, 95, tables, lengths, {ids.begin() + first, ids.begin() + first + rows},
+                           {positions.begin() + first, positions.begin() + first + rows});
+      PagedProblem one{alone, narrow(p.q, 0, first, rows), p.k, p.v};
+      one.scale = p.scale, one.causal = p.causal, one.window = p.window, one.sinks = p.sinks;
+      EXPECT_TRUE(same_bits(run(one).out, narrow(together.out, 0, first, rows))) << "run " << s;
+    }
+  }
+}
+
 // Each row as its own decode step, in other company, has the bits that it has in a prefill of all.
 TEST_F(PagedCuda, BitsOfARowDependOnItselfAlone) {
   constexpr int64_t kKeys = 1300;
