@@ -18,10 +18,11 @@ namespace tenor::conv {
 
 namespace ptx = tenor::cuda::ptx;
 using cuda::gemm::kConsumers;
-using cuda::gemm::kThreads;
 using cuda::gemm::kTileK;
 using cuda::gemm::kTileM;
 using cuda::gemm::Ring;
+
+inline constexpr int kThreads = 128 * (kConsumers + 1);
 
 /// What a launch needs beside the tensor maps.
 struct ConvShape {
