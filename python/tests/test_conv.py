@@ -98,6 +98,16 @@ def test_deformable():
         tn.deform_conv2d(x, offset[:, :1], w)
 
 
+def test_deformable_just_below_a_pixel():
+    """A place one rounding below pixel 4 lies between 3 and 4, whatever pixel 5 holds."""
+    x = np.array([0, 1, 2, 3, 4, np.nan, 6, 7], np.float32).reshape(1, 1, 1, 8)
+    offset = np.zeros((1, 2, 1, 8), np.float32)
+    offset[0, 1, 0, 0] = np.nextafter(np.float32(4), np.float32(0))
+    y = tn.deform_conv2d(x, offset, np.ones((1, 1, 1, 1), np.float32))
+    np.testing.assert_allclose(y[0, 0, 0, 0], 4, rtol=1e-6)
+
+
+
 def test_out_and_strategies():
     x, w, out = row(1, 2, 3), row(1, 10), np.zeros((1, 1, 2), np.float32)
     assert set(tn.strategies("conv_forward")) == {"direct", "implicit_gemm", "vendor"}

@@ -124,3 +124,13 @@ def test_against_torch(reduction):
                 continue
             gradient, = torch.autograd.grad(loss.sum(), logits)
             torch.testing.assert_close(got.gradient, gradient, rtol=1e-9, atol=1e-10)
+
+
+def test_the_least_number_as_a_mask():
+    """Often written in place of -inf: beyond what float32 logarithms add up to, so no path, as with -inf."""
+    least = np.finfo(np.float32).min
+    p = np.array([[[least, 0.0]], [[least, 0.0]]], np.float32)
+    no_label = (np.zeros((1, 0), np.int64), [2], [0])
+    assert tn.ctc_loss(p, *no_label, reduction="none")[0] == np.inf
+    loss, gradient = tn.ctc_loss(p, *no_label, reduction="none", zero_infinity=True, return_grad=True)
+    assert loss[0] == 0 and not np.any(gradient)

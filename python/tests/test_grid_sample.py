@@ -65,3 +65,19 @@ def test_errors(call, error, text):
     with pytest.raises(error) as raised:
         call()
     assert text in str(raised.value)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_one_pixel_in_memory(dtype):
+    """Images of one element, and of one that is repeated: nothing is read beside it."""
+    for x in (np.full((1, 1, 1, 1), 3, dtype), np.broadcast_to(np.array(3, dtype), (1, 1, 4, 5))):
+        np.testing.assert_array_equal(tn.grid_sample(x, np.zeros((1, 1, 9, 2), np.float32)), np.full((1, 1, 1, 9), 3, dtype))
+
+
+def test_nearest_rounds_the_place_once():
+    """-0.42857143 of 7 pixels is 1.499999985 and -0.6 of 10 is 1.49999988: products rounded on their own make ties of them."""
+    for size, place in ((7, -0.42857143), (10, -0.6)):
+        x = np.arange(size, dtype=np.float32).reshape(1, 1, 1, size)
+        grid = np.array([[[[place, 0]]]], np.float32)
+        exact = (float(grid[0, 0, 0, 0]) + 1) * size / 2 - 0.5
+        assert tn.grid_sample(x, grid, mode="nearest")[0, 0, 0, 0] == round(exact)

@@ -67,3 +67,21 @@ def test_integers_are_refused_but_for_bytes_that_move():
     for dtype, mode in ((np.uint8, "bilinear"), (np.int64, "nearest")):
         with pytest.raises(tn.DTypeError, match="x must be float16, bfloat16, float32 or float64"):
             tn.interpolate(X.astype(dtype), 8, mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "area"])
+def test_the_same_size_is_the_image_itself(mode):
+    x = np.array([[[1, np.inf, 2, -np.inf, np.nan]]], np.float32)
+    np.testing.assert_array_equal(tn.interpolate(x, size=5, mode=mode), x)
+    np.testing.assert_array_equal(tn.interpolate(x, scale_factor=1.0, mode=mode), x)
+
+
+@pytest.mark.parametrize("mode", ["bicubic", "lanczos3"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_the_same_size_of_images(mode, antialias):
+    if antialias and mode == "lanczos3":
+        pytest.skip("lanczos3 widens its kernel in no case")
+    x = np.random.default_rng(5).standard_normal((1, 2, 4, 6)).astype(np.float32)
+    x[0, 0, 1, 2] = np.inf
+    np.testing.assert_array_equal(tn.interpolate(x, size=(4, 6), mode=mode, antialias=antialias), x)
+    np.testing.assert_array_equal(tn.interpolate_backward(x, x.shape, size=(4, 6), mode=mode, antialias=antialias), x)

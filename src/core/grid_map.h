@@ -61,12 +61,8 @@ template <class R>
 TENOR_HOST_DEVICE inline GridPosition<R> grid_position(R g, const GridAxis& a) {
   const R half = static_cast<R>(a.align_corners ? a.size - 1 : a.size) / 2,
           shift = a.align_corners ? half : half - R(0.5);
-#ifdef __CUDA_ARCH__
-  R u = fma(g, half, shift);
-#else
-  R u = g * half + shift;
-#endif
-  constexpr R kFar = R(1e18);  // whose reflection is found exactly, and an integer of 64 bits
+  R u = std::fma(g, half, shift);  // rounded once: a pixel's edge is met alike on every device
+  constexpr R kFar = R(1e18);      // whose reflection is found exactly, and an integer of 64 bits
   const bool mirrored = a.padding == GridPadding::kReflection;
   const R least = mirrored ? -kFar : R(-8), most = mirrored ? kFar : static_cast<R>(a.size) + 8;
   if (std::isnan(u)) u = g > 0 ? most : least;  // an infinite coordinate of a single aligned pixel

@@ -2,6 +2,8 @@
 // products with the weight are the contraction family's.
 #pragma once
 
+#include <cmath>
+
 #include "src/ops/conv/conv_problem.h"
 
 namespace tenor::conv {
@@ -38,7 +40,7 @@ template <class T>
 TENOR_HOST_DEVICE Corners<T> corners_of(T y, T x, int64_t height, int64_t width, int64_t row, int64_t col) {
   Corners<T> c{{-1, -1, -1, -1}, {0, 0, 0, 0}, 0, 0, y != y || x != x};
   if (!(y >= -1 && y < static_cast<T>(height) && x >= -1 && x < static_cast<T>(width))) return c;
-  const auto low_y = static_cast<int64_t>(y + 1) - 1, low_x = static_cast<int64_t>(x + 1) - 1;  // floor, of y >= -1
+  const auto low_y = static_cast<int64_t>(std::floor(y)), low_x = static_cast<int64_t>(std::floor(x));
   c.y = y - static_cast<T>(low_y), c.x = x - static_cast<T>(low_x);
   for (int i = 0; i < 4; ++i) {
     const int64_t at_y = low_y + i / 2, at_x = low_x + i % 2;

@@ -92,7 +92,7 @@ double without_paths(const CtcProblem& p, const CtcSample& s) {
 }
 template <class C>
 double loss_of(const CtcProblem& p, Scaled<C> total) {
-  return total.m == 0 && p.zero_infinity ? 0.0 : -ctc::logarithm(total);
+  return ctc::is_zero(total) && p.zero_infinity ? 0.0 : -ctc::logarithm(total);
 }
 
 int64_t cost(const CtcSample& s) { return 64 * (s.frames + 1) * (s.labels + 1); }
@@ -193,7 +193,7 @@ void gradient_of(const CtcProblem& problem, const CtcSample* samples, int64_t co
     for (int64_t i = begin; i < end; ++i) {
       const CtcSample& s = samples[i / pieces];
       const Halves<C>& h = halves[static_cast<size_t>(i / pieces)];
-      const bool fine = has_paths(s) && h.total.m != 0;
+      const bool fine = has_paths(s) && !ctc::is_zero(h.total);
       const C bad = problem.zero_infinity ? C(0) : std::numeric_limits<C>::quiet_NaN();
       for (int64_t t = i % pieces * kFramesPerTask; t < std::min(frames, (i % pieces + 1) * kFramesPerTask); ++t) {
         if (t >= s.frames || !fine)

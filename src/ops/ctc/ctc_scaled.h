@@ -90,6 +90,7 @@ TENOR_HOST_DEVICE inline Scaled<C> normalized(Scaled<C> a) {
   const C whole = std::bit_cast<C>(static_cast<Word>(std::bit_cast<Word>(B::kRound) + field)) - B::kRound;
   const Word rest = bits & ((Word{1} << B::kMantissa) - 1);
   const C m = std::bit_cast<C>(static_cast<Word>(rest | std::bit_cast<Word>(C(1))));
+  if (proper && a.e == -std::numeric_limits<C>::infinity()) return {C(0), a.e};  // less than any exponent tells
   return {proper ? m : a.m, proper ? a.e + (whole - B::kBias) : a.e};
 }
 
@@ -122,11 +123,19 @@ inline constexpr C kLog2eRest = sizeof(C) == 4 ? static_cast<C>(1.44269504088896
 template <class C>
 TENOR_HOST_DEVICE inline Scaled<C> exponential(C x) {
   constexpr C kInfinity = std::numeric_limits<C>::infinity(), kRound = Bits<C>::kRound;
-  const C n = (x * kLog2e<C> + kRound) - kRound;
-  const C f = std::fma(x, kLog2eRest<C>, std::fma(x, kLog2e<C>, -n));
+  constexpr C kMost = std::numeric_limits<C>::max() / 2;  // times log2(e) it is a number still
+  const C y = std::fmin(std::fmax(x, -kMost), kMost);
+  const C n = (y * kLog2e<C> + kRound) - kRound;
+  const C f = std::fma(y, kLog2eRest<C>, std::fma(y, kLog2e<C>, -n));
   const C p = fraction_power(std::fmin(std::fmax(f, C(-0.5625)), C(0.5625)));  // past 2^22, n has no digits for f
   const bool finite = std::fabs(x) < kInfinity;
   return {finite ? p : x == -kInfinity ? C(0) : x, finite ? n : x == -kInfinity ? x : C(0)};  // +inf and NaN stay
+}
+
+/// Whether it is no probability at all; its exponent then tells nothing.
+template <class C>
+TENOR_HOST_DEVICE inline bool is_zero(Scaled<C> a) {
+  return a.m == 0 || (a.m > 0 && a.e == -std::numeric_limits<C>::infinity());
 }
 
 /// The natural logarithm.

@@ -49,16 +49,18 @@ HWY_INLINE Pair<V> normalized(D d, Pair<V> a) {
   const auto rest = hn::And(bits, hn::Set(du, static_cast<Word>((Word{1} << B::kMantissa) - 1)));
   const V m = hn::BitCast(d, hn::Or(rest, hn::BitCast(du, hn::Set(d, C(1)))));
   const auto proper = hn::And(hn::Gt(a.m, hn::Zero(d)), hn::Lt(a.m, math::infinity(d)));
-  return {hn::IfThenElse(proper, m, a.m), hn::IfThenElse(proper, hn::Add(a.e, whole), a.e)};
+  const auto gone = hn::And(proper, hn::Eq(a.e, hn::Neg(math::infinity(d))));  // less than any exponent tells
+  return {hn::IfThenZeroElse(gone, hn::IfThenElse(proper, m, a.m)), hn::IfThenElse(proper, hn::Add(a.e, whole), a.e)};
 }
 
 /// ctc::exponential.
 template <class D, class V>
 HWY_INLINE Pair<V> exponential(D d, V x) {
   using C = hn::TFromD<D>;
-  const V n = hn::Round(hn::Mul(x, hn::Set(d, ctc::kLog2e<C>)));
-  V f = hn::MulAdd(x, hn::Set(d, ctc::kLog2e<C>), hn::Neg(n));
-  f = hn::MulAdd(x, hn::Set(d, ctc::kLog2eRest<C>), f);
+  const V most = hn::Set(d, std::numeric_limits<C>::max() / 2), x_finite = hn::Min(hn::Max(x, hn::Neg(most)), most);
+  const V n = hn::Round(hn::Mul(x_finite, hn::Set(d, ctc::kLog2e<C>)));
+  V f = hn::MulAdd(x_finite, hn::Set(d, ctc::kLog2e<C>), hn::Neg(n));
+  f = hn::MulAdd(x_finite, hn::Set(d, ctc::kLog2eRest<C>), f);
   f = hn::Min(hn::Max(f, hn::Set(d, C(-0.5625))), hn::Set(d, C(0.5625)));
   const V y = hn::Mul(f, hn::Set(d, C(0.6931471805599453)));
   V p;

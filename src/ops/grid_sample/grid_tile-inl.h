@@ -141,11 +141,13 @@ struct GridTile {
   std::vector<C> weight;
 };
 
-/// Whether offsets within a plane fit the index type of vectors of C, twice: 16-bit elements are addressed in bytes.
+/// Whether offsets within a plane fit the index type of vectors of C, twice: 16-bit elements are addressed in bytes,
+/// and read in pairs, which a plane of one element has not.
 template <class C>
 bool has_short_planes(const Tensor& x) {
   int64_t reach = 1;
   for (int d = 2; d < 5; ++d) reach += (x.shape(d) - 1) * x.stride(d);
+  if (item_size(x.dtype()) == 2 && reach < 2) return false;
   return sizeof(C) == 8 || reach < int64_t{1} << 30;
 }
 

@@ -1,6 +1,7 @@
 // Contract of interpolate and its gradient.
 #include "tenor/interpolate.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -115,6 +116,10 @@ std::array<core::ResampleAxis, 3> axes_of(const char* op, const char* argument, 
       if (mode.kind != ResampleKind::kArea) a.scale = (*o.scale_factor)[d];
     }
   }
+  // Sampled where it lies, an image is itself in every mode, and an infinite pixel stays with itself.
+  const auto kept = [](const core::ResampleAxis& a) { return a.out == a.in && (a.scale == 0 || a.scale == 1); };
+  if (std::all_of(axes.begin(), axes.end(), kept))
+    for (core::ResampleAxis& a : axes) a = {a.in, a.out, ResampleKind::kNearest, false, false, 0};
   return axes;
 }
 
