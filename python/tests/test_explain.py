@@ -111,6 +111,9 @@ COUNTS = [
     ("max_pool1d(x, 2, return_indices=True).indices", dict(x="f32[2,3,8]"), (48, 192, 96 + 192)),
     ("adaptive_avg_pool2d(x, 3)", dict(x="f32[2,3,7,7]"), (294, 1176, 216)),
     ("max_pool1d_backward(g, i, (2, 3, 8))", dict(g="f32[2,3,4]", i="i64[2,3,4]"), (0, 96 + 192, 192)),
+    # CTC: of each frame the blank and the target's labels, decoded all classes
+    ("ctc_loss(x, t, i, l)", dict(x="f32[20,4,9]", t="i64[4,6]", i="i64[4]", l="i64[4]"), (20 * 4 * 7, 4 * 20 * 4 * 7 + 192 + 32 + 32, 4)),
+    ("ctc_greedy_decode(x)", dict(x="f32[20,4,9]"), (720, 2880, 640 + 32)),
 ]
 
 
