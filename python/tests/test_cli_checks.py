@@ -287,6 +287,14 @@ def test_drawn_arrays():
     assert integers(rng, 7, (5000, 1000)).max() == 6 and bytes_of("bfloat16", (3, 4), (5,)) == 34
 
 
+def test_a_target_in_flops_of_a_case_that_memory_bounds():
+    from tenor._cli.targets import judge
+    record = {"ms": 2.0, "value": 500.0, "unit": "GB/s"}
+    judged = judge(record, {"unit": "TFLOP/s", "bar": 3, "goal": 5}, {"bytes": 10**9, "flops": 8 * 10**9})
+    assert judged["target_value"] == 4 and judged["bar_met"] and not judged["goal_met"]
+    assert judge(record, {"unit": "TFLOP/s", "bar": 3, "goal": 5})["target_value"] is None
+
+
 def test_a_vendors_strategy_does_not_meet_an_own_row():
     from tenor._cli.targets import judge
 

@@ -68,7 +68,7 @@ def execute(args):
             record.update(stamp)
             progress.clear()
             whole = not record.keys() & {"error", "skipped"}
-            judged = targets.judge(record, rows[case["target"]]) if rows and whole else {}
+            judged = targets.judge(record, rows[case["target"]], case) if rows and whole else {}
             records.append(dict(record, **judged))
             print(json.dumps(records[-1]) if args.json else show(records[-1]), flush=True)
             if sink and whole:
