@@ -69,7 +69,7 @@ Tensor lp_pool3d(const Tensor& x, double norm_type, const Dims& kernel_size, con
 struct AdaptivePoolOptions {
   Tensor out = {};
 };
-/// The mean of each bin. x is of floats (else DTypeError). One output a plane has the bits of mean().
+/// The mean of each bin. x is of floats (else DTypeError). One output a plane may take kernels of its own.
 Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size, const AdaptivePoolOptions& options = {});
 Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size, const AdaptivePoolOptions& options = {});
 Tensor adaptive_avg_pool3d(const Tensor& x, const Dims& output_size, const AdaptivePoolOptions& options = {});

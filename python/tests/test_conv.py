@@ -137,3 +137,13 @@ def test_autotuning_agrees(monkeypatch, tmp_path):
             np.testing.assert_array_equal(tn.conv_forward(x, w), want)
     finally:
         tn.autotune(False)
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda x: tn.conv_data_backward(x, x, (1, 1, 2)), "but input_shape has 2 there"),
+    (lambda x: tn.conv_data_backward(np.zeros((0, 1, 3), np.float32), x, (0, 1, 2**63 - 1), padding=5), "input_shape must be smaller than 2^60 in every dim"),
+])
+def test_errors_name_the_shape_that_was_given(call, text):
+    with pytest.raises(tn.ShapeError) as raised:
+        call(np.ones((1, 1, 3), np.float32))
+    assert text in str(raised.value)

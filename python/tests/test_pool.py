@@ -106,3 +106,9 @@ def test_explain_counts_windows():
     assert e.bytes_needed == 2 * 64 * 256 * (56 * 56 + 28 * 28) and step.flops == 9 * 64 * 256 * 28 * 28
     e = tn.explain("adaptive_avg_pool2d(x, (1, 1)).flatten(1)", x="f32[8,32,7,7]")
     assert e.steps[0].flops == 8 * 32 * 49
+
+
+def test_a_divisor_beyond_64_bits_is_refused():
+    for divisor in (2**63, -2**70):
+        with pytest.raises(ValueError, match="divisor_override must be within 64 bits"):
+            tn.avg_pool1d(np.ones((1, 1, 4), np.float32), 2, divisor_override=divisor)

@@ -9,7 +9,7 @@ _SIGNAL = "no Fourier transforms or windows"
 _RECURRENT = "no recurrent layers"
 _RANDOM = "a draw without a seed: Tenor's operators that draw need one, so bits cannot be compared"
 _TREES = "no classical machine-learning operators"
-_GATED = "the gated delta rule and causal_conv1d come in a later issue"
+_GATED = "no map to gated_delta_rule and causal_conv1d, whose layouts are others"
 
 OPERATORS = {
     "Adagrad": _TRAINING, "Adam": _TRAINING, "Momentum": _TRAINING,

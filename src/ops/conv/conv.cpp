@@ -49,6 +49,7 @@ struct Call {
   Tensor input, weight, output;  ///< of the forward convolution; the one that is written is undefined until it is made
   Tensor bias = {};
   std::string_view strategy;
+  bool transposed = false;  ///< the caller's input is the forward convolution's output
 };
 
 void check_groups(const char* op, int64_t groups) {
@@ -158,8 +159,9 @@ Step step_of(const Call& call, const ConvProblem& p, const Tensor& written) {
 
 /// Makes the result for `written` (call.input, call.weight or call.output) and computes it.
 Tensor run(const Call& call, Tensor Call::*written, const Dims& shape, const Tensor& first, const Tensor& given) {
-  core::check_same_device(
-      call.op, {{"input", call.input}, {"weight", call.weight}, {"grad_output", call.output}, {"bias", call.bias}});
+  const char *image = call.transposed ? "grad_output" : "input", *output = call.transposed ? "input" : "grad_output";
+  core::check_same_device(call.op,
+                          {{image, call.input}, {"weight", call.weight}, {output, call.output}, {"bias", call.bias}});
   Output out(call.op, given, shape, first.dtype(), first, {&call.input, &call.weight, &call.output, &call.bias},
              {.cuda = core::kHasCuda});
   const Tensor to = out.target();
@@ -210,7 +212,8 @@ Tensor data_backward(const char* op, const Tensor& grad_output, const Tensor& we
   const Dims image = canonical(input_shape, layout), filter = canonical(weight.shape(), layout);
   const Sliding sliding = read_sliding(op, spatial_dims(image), o.stride, o.padding, o.dilation);
   check_channels(op, "input_shape", image, "weight", filter, o.groups);
-  const Windows windows = read_windows(op, sliding, spatial_sizes(image), spatial_sizes(filter));
+  const Windows windows =
+      read_windows(op, sliding, spatial_sizes(image), spatial_sizes(filter), "weight", "input_shape");
   core::check_shape(op, {"grad_output", grad_output}, in_layout(output_sizes(op, image, filter[0], windows), layout));
   Call call{
       op,
@@ -310,7 +313,8 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
       weight,
       input,
       bias,
-      o.strategy};
+      o.strategy,
+      true};
   return run(call, &Call::input, wide, input, o.out);
 }
 
@@ -332,7 +336,8 @@ Tensor conv_transpose_data_backward(const Tensor& grad_output, const Tensor& wei
             weight,
             {},
             {},
-            o.strategy};
+            o.strategy,
+            true};
   return run(call, &Call::output, input_shape, grad_output, o.out);
 }
 
@@ -354,7 +359,8 @@ Tensor conv_transpose_weight_backward(const Tensor& input, const Tensor& grad_ou
       {},
       input,
       {},
-      o.strategy};
+      o.strategy,
+      true};
   return run(call, &Call::weight, weight_shape, input, o.out);
 }
 

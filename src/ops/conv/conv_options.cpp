@@ -61,6 +61,9 @@ Windows read_windows(const char* op, const Sliding& s, const Dims& input, const 
   for (size_t d = 0; d < input.size(); ++d) {
     core::WindowDim w = window_of(op, s, d, kernel, kernel_argument);
     w.input = input[d];
+    if (w.input > INT64_MAX / 8)
+      fail<ShapeError>("{}: {} must be smaller than 2^60 in every dim, got {} in dim {}", op, input_argument, w.input,
+                       d);
     if (w.span() > w.input + w.before + w.after)
       fail<ShapeError>(
           "{}: {}'s kernel spans {} in dim {} (size {}, dilation {}), but {} has {} there, with padding {}", op,

@@ -154,7 +154,6 @@ void run(const Arguments& a, const Tensor& upstream, const Tensor& loss, const T
   if (loss.defined()) host->write_loss(loss);
 }
 
-/// An array that operators of this family take as an input, or nothing.
 core::Step step_of(const Arguments& a, std::vector<Tensor> inputs, std::vector<Tensor> outputs, bool all_classes) {
   const int64_t frames = core::count_product(a.log_probs.shape(0), a.samples());
   const int64_t labels = a.flat() ? a.most_labels() / std::max<int64_t>(a.samples(), 1) : a.most_labels();

@@ -7,6 +7,7 @@
 #define TENOR_OPS_POOL_INL_H_
 #endif
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 
@@ -199,6 +200,29 @@ HWY_INLINE void join_phases(const C* from, const Phases& p, C* row) {
       hn::StoreInterleaved3(at(0), at(1), at(2), d, row + 3 * i);
     else
       hn::StoreInterleaved4(at(0), at(1), at(2), at(3), d, row + 4 * i);
+  }
+}
+
+/// Rows that are combined at once.
+inline constexpr int64_t kRowsAtOnce = 16;
+
+template <class E>
+std::unique_ptr<E[]> filled(int64_t n, E value) {
+  std::unique_ptr<E[]> out(new E[static_cast<size_t>(n)]);
+  std::fill(out.get(), out.get() + n, value);
+  return out;
+}
+
+/// Tasks begin..end-1, each by a Kernel(rows, tile, lanes), which neighbouring tasks of one tile share.
+template <class Kernel>
+void run_tasks(const PoolRows& rows, int64_t begin, int64_t end) {
+  std::unique_ptr<Kernel> kernel;
+  int64_t lanes = 0, tile = -1;
+  PoolRows::Task task = rows.task(begin);
+  for (int64_t i = begin; i < end; ++i, rows.next(task)) {
+    if (task.lanes != lanes || task.tile != tile)
+      kernel = std::make_unique<Kernel>(rows, rows.tile(tile = task.tile), lanes = task.lanes);
+    kernel->run(task);
   }
 }
 

@@ -95,6 +95,8 @@ PoolSpace bins_of(Function f, const Dims& shape, const Dims& output_size) {
 PoolDivisor divisor_of(Function f, const AvgPoolOptions& o) {
   if (o.divisor_override && *o.divisor_override == 0)
     fail<ValueError>("{}: divisor_override must not be 0, got 0", f.op);
+  if (o.divisor_override && (*o.divisor_override == INT64_MAX || *o.divisor_override == INT64_MIN))
+    fail<ValueError>("{}: divisor_override must be within 64 bits, got {} or beyond", f.op, *o.divisor_override);
   return {o.count_include_pad, o.divisor_override.value_or(0)};
 }
 

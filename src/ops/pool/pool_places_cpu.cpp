@@ -12,8 +12,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kRowsAtOnce = 16;
-
 /// Maxima and their indices in lanes of one width. An index of kNone or more is none.
 template <class C>
 struct PlaceLanes {
@@ -110,13 +108,6 @@ class PlaceKernel {
   }
 
  private:
-  template <class E>
-  static std::unique_ptr<E[]> filled(int64_t n, E value) {
-    std::unique_ptr<E[]> out(new E[static_cast<size_t>(n)]);
-    std::fill(out.get(), out.get() + n, value);
-    return out;
-  }
-
   /// The best of each column, and the flat index of its row's first element.
   void combine_rows(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr) {
     const int64_t width = width_ * lanes_;
@@ -295,18 +286,6 @@ class PlaceKernel {
   std::vector<Source> sources_;
 };
 
-template <class T, class S>
-void run_places(const PoolRows& rows, int64_t begin, int64_t end) {
-  std::unique_ptr<PlaceKernel<T, S>> kernel;
-  int64_t lanes = 0, tile = -1;
-  PoolRows::Task task = rows.task(begin);
-  for (int64_t i = begin; i < end; ++i, rows.next(task)) {
-    if (task.lanes != lanes || task.tile != tile)
-      kernel = std::make_unique<PlaceKernel<T, S>>(rows, rows.tile(tile = task.tile), lanes = task.lanes);
-    kernel->run(task);
-  }
-}
-
 /// Planes whose indices a lane beside a 32-bit element cannot hold.
 bool is_wide(const PoolRows& rows) { return rows.g.source.plane() >= int64_t{1} << 30; }
 
@@ -314,9 +293,9 @@ void place_rows(const PoolRows& rows, int64_t begin, int64_t end) {
   const auto run = [&]<class S>() HWY_ATTR {
     using Wide = std::conditional_t<std::is_integral_v<S>, int64_t, double>;
     if constexpr (sizeof(S) < 8) {
-      if (is_wide(rows)) return run_places<Wide, S>(rows, begin, end);
+      if (is_wide(rows)) return run_tasks<PlaceKernel<Wide, S>>(rows, begin, end);
     }
-    run_places<S, S>(rows, begin, end);
+    run_tasks<PlaceKernel<S, S>>(rows, begin, end);
   };
   is_integer(rows.source.dtype()) ? core::visit_integer(rows.source.dtype(), run)
                                   : core::visit_float(rows.source.dtype(), run);

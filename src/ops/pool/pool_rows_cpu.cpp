@@ -12,8 +12,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kRowsAtOnce = 16;
-
 template <class T, class Combine>
 class RowKernel {
  public:
@@ -33,9 +31,9 @@ class RowKernel {
         phased_(lanes == 1 && Phases::fits(along_)) {
     const int64_t width = width_ * lanes, targets = targets_ * lanes;
     const int64_t padded = phased_ ? phases_.stride * phases_.each : width;
-    combined_ = filled(phased_ && !rows.back ? padded : width);
-    if (phased_ && rows.back) padded_ = filled(padded);
-    if (phased_ && phases_.stride > 1) split_ = filled(padded);
+    combined_ = filled<C>(phased_ && !rows.back ? padded : width, Combine::template identity<T>());
+    if (phased_ && rows.back) padded_ = filled<C>(padded, Combine::template identity<T>());
+    if (phased_ && phases_.stride > 1) split_ = filled<C>(padded, Combine::template identity<T>());
     into_ = combined_.get() + (phased_ && !rows.back ? phases_.before : 0);
     const int64_t inner = lanes > 1 ? g_.target.stride[1] : g_.target.stride[4];
     dense_target_ = inner == 1 || (lanes == 1 && targets_ == 1);
@@ -68,12 +66,6 @@ class RowKernel {
   }
 
  private:
-  static std::unique_ptr<C[]> filled(int64_t n) {
-    std::unique_ptr<C[]> out(new C[static_cast<size_t>(n)]);
-    std::fill(out.get(), out.get() + n, Combine::template identity<T>());
-    return out;
-  }
-
   /// Every row of sources that the task reads, combined into `into_`.
   void combine_rows(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr) {
     const T* rows[kRowsAtOnce];
@@ -236,25 +228,14 @@ class RowKernel {
   std::vector<pool::WindowRange> columns_;
 };
 
-template <class T, class Combine>
-void run_rows(const PoolRows& rows, int64_t begin, int64_t end) {
-  std::unique_ptr<RowKernel<T, Combine>> kernel;
-  int64_t lanes = 0, tile = -1;
-  PoolRows::Task task = rows.task(begin);
-  for (int64_t i = begin; i < end; ++i, rows.next(task)) {
-    if (task.lanes != lanes || task.tile != tile)
-      kernel = std::make_unique<RowKernel<T, Combine>>(rows, rows.tile(tile = task.tile), lanes = task.lanes);
-    kernel->run(task);
-  }
-}
-
 void max_rows(const PoolRows& rows, int64_t begin, int64_t end) {
-  const auto run = [&]<class T>() HWY_ATTR { run_rows<T, MaxCombine>(rows, begin, end); };
+  const auto run = [&]<class T>() HWY_ATTR { run_tasks<RowKernel<T, MaxCombine>>(rows, begin, end); };
   is_integer(rows.source.dtype()) ? core::visit_integer(rows.source.dtype(), run)
                                   : core::visit_float(rows.source.dtype(), run);
 }
 void sum_rows(const PoolRows& rows, int64_t begin, int64_t end) {
-  core::visit_float(rows.source.dtype(), [&]<class T>() HWY_ATTR { run_rows<T, SumCombine>(rows, begin, end); });
+  core::visit_float(rows.source.dtype(),
+                    [&]<class T>() HWY_ATTR { run_tasks<RowKernel<T, SumCombine>>(rows, begin, end); });
 }
 
 }  // namespace tenor::cpu::HWY_NAMESPACE
