@@ -1,4 +1,5 @@
-// A fused kernel, device-neutral: what an executor (the CPU's, CUDA's) runs. Made by lower() from some steps of a graph.
+// A fused kernel, device-neutral: what an executor (the CPU's, CUDA's) runs. Made by lower() from some steps of a
+// graph.
 //
 // The iteration space has axes. An axis is kept, or reduced: taken up by a reduction of this kernel. One instruction is
 // one value for each point of the axes along which it varies; the value is exactly what the unfused operator would have
@@ -52,11 +53,13 @@ struct Array {
 /// How an elementwise operator computes: everything that its kernel was told.
 struct Map {
   elementwise::Op op;
-  cpu::StepFn fn;  ///< the eager CPU kernel, which takes inputs of `compute` and gives `computed`; null for a conversion
+  cpu::StepFn
+      fn;  ///< the eager CPU kernel, which takes inputs of `compute` and gives `computed`; null for a conversion
   std::array<DType, 3> compute;  ///< of each input
   DType computed;                ///< then rounded to the instruction's dtype
   std::array<double, 3> params;  ///< of isclose, elu, leaky_relu, softplus
-  bool mixed = false;            ///< a comparison of uint64 (where compute is so) with int64, by value
+  bool has_params = false;
+  bool mixed = false;  ///< a comparison of uint64 (where compute is so) with int64, by value
 };
 
 /// A reduction as reduce::Problem states it.
@@ -70,15 +73,15 @@ struct Reduce {
 
 struct Instruction {
   enum class Kind : uint8_t {
-    kLoad,    ///< an element of `array`
-    kScalar,  ///< `element`
-    kMap,     ///< `map` of the inputs
-    kConvert, ///< the input in another dtype, rounded once as to() does (saturating for integers); or the input itself
-    kReduce,  ///< `reduce` of the input
+    kLoad,     ///< an element of `array`
+    kScalar,   ///< `element`
+    kMap,      ///< `map` of the inputs
+    kConvert,  ///< the input in another dtype, rounded once as to() does (saturating for integers); or the input itself
+    kReduce,   ///< `reduce` of the input
   };
   Kind kind;
-  DType dtype;                  ///< of the value
-  std::vector<int> inputs = {}; ///< registers, in the kernel's order
+  DType dtype;                   ///< of the value
+  std::vector<int> inputs = {};  ///< registers, in the kernel's order
   Array array = {};
   std::array<char, 8> element = {};
   Map map = {};
@@ -95,7 +98,8 @@ struct Store {
 };
 
 struct Program {
-  std::vector<Axis> axes;  ///< kept ones first; each group slowest first, as the first store (or reduction) lies in memory
+  std::vector<Axis>
+      axes;  ///< kept ones first; each group slowest first, as the first store (or reduction) lies in memory
   std::vector<Argument> arguments;
   std::vector<Instruction> code;
   std::vector<Store> stores;
