@@ -127,17 +127,6 @@ void write_bias(const Call& call, const Tensor& to) {
   core::copy_into(call.bias.with_layout(to.shape(), strides, call.bias.offset()), to);
 }
 
-bool sums_nothing(const ConvProblem& p) {
-  return p.batch == 0 || p.channels == 0 || p.out_channels == 0 || p.input_pixels() == 0 || p.output_pixels() == 0;
-}
-
-/// Of a problem that no candidate runs. @throws ValueError for an unknown name
-void check_strategy(const char* op, const ConvProblem& p, std::string_view strategy) {
-  const std::vector<std::string> known = conv_strategies();
-  if (strategy != "auto" && std::find(known.begin(), known.end(), strategy) == known.end())
-    core::choose(op, conv_candidates(p), p, strategy);
-}
-
 int64_t flops_of(const ConvProblem& p) {
   const int64_t sums = core::count_product(core::count_product(p.batch, p.out_channels), p.output_pixels());
   return core::count_product(core::count_product(2, sums), core::count_product(p.group_channels(), p.taps()));
@@ -169,11 +158,7 @@ Tensor run(const Call& call, Tensor Call::*written, const Dims& shape, const Ten
   whole.*written = to;
   const ConvProblem p = placed(whole);
   const bool empty = sums_nothing(p);
-  if (empty) {
-    check_strategy(call.op, p, call.strategy);
-  } else {
-    chosen(call.op, p, call.strategy, false);  // its errors come before the step is stated
-  }
+  chosen(call.op, p, call.strategy, false);  // its errors come before the step is stated; of empty problems alike
   core::StepScope step([&] { return step_of(call, p, to); });
   if (step.shape_only(to)) return to;
   if (!empty) {

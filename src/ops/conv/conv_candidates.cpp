@@ -9,10 +9,10 @@ namespace tenor::conv {
 namespace {
 
 constexpr ConvCandidate kDirect{"direct", core::always<ConvProblem>, direct_run};
-constexpr ConvCandidate kGemm{"implicit_gemm", core::always<ConvProblem>, gemm_run};
+constexpr ConvCandidate kGemm{"implicit_gemm", gemm_why_not, gemm_run};
 constexpr ConvCandidate kVendor{"vendor", vendor_why_not, vendor_run};
 
-// Own kernels take every problem on the CPU; the orders say which way is the fastest.
+// "direct" takes every problem on the CPU; the orders say which way is the fastest.
 constexpr ConvCandidate kVendorGemm[] = {kVendor, kGemm, kDirect};
 constexpr ConvCandidate kVendorDirect[] = {kVendor, kDirect, kGemm};
 constexpr ConvCandidate kDirectFirst[] = {kDirect, kVendor, kGemm};
@@ -73,7 +73,6 @@ std::string key_of(const ConvProblem& p) {
   for (const int64_t stride : p.weight.spatial) key += core::text(",{}", stride);
   if (p.bias) key += " bias";
   if (!on_cuda(p)) return key;
-  if (core::tf32_allowed() && p.dtype == DType::kFloat32) key += " tf32";
   const auto starts = reinterpret_cast<uintptr_t>(p.input.data) | reinterpret_cast<uintptr_t>(p.output.data) |
                       reinterpret_cast<uintptr_t>(p.weight.data);
   return starts % 16 == 0 ? key : key + " unaligned";

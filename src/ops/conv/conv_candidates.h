@@ -26,6 +26,7 @@ const ConvCandidate& chosen(const char* op, const ConvProblem& p, std::string_vi
 std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p);
 
 // CPU: conv_gemm.cpp, conv_direct.cpp, conv_vendor.cpp. Problems that are run are not empty.
+std::string gemm_why_not(const ConvProblem& p);
 void gemm_run(const ConvProblem& p);
 void direct_run(const ConvProblem& p);
 std::string vendor_why_not(const ConvProblem& p);

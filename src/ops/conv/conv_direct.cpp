@@ -1,12 +1,14 @@
 // The direct strategy on the CPU: by channels where a depthwise problem has them innermost, by rows wherever a band's
-// source rows fit a scratch, and one output at a time for what is left (taps very far apart).
+// source rows fit a scratch, and one output at a time for what is left (taps very far apart, very large strides).
 #include "src/ops/conv/conv_direct.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/conv/conv_candidates.h"
+#include "src/ops/conv/conv_plain.h"
 #include "tenor/tensor.h"
 
 namespace tenor::conv {
@@ -29,54 +31,6 @@ bool fit(RowPlan& plan, const Pass& pass, const int64_t* most, int64_t channels,
   plan.row = core::count_product(plan.phase, std::min(pass.scale[2], plan.width));
   plan.channel = core::count_product(core::count_product(plan.depth, plan.height), plan.row);
   return core::count_product(plan.channel, channels) <= limit;
-}
-
-/// fn(n, g, o, pixel of the pass) of every output, in parallel.
-template <class F>
-void for_each_output(const TapProblem& p, const Pass& pass, F&& fn) {
-  const int64_t pixels = pass.pixels();
-  cpu::parallel_for(p.batch * p.groups * p.out * pixels, 256, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i)
-      fn(i / (p.groups * p.out * pixels), i / (p.out * pixels) % p.groups, i / pixels % p.out, i % pixels);
-  });
-}
-
-/// Where a tap of pixel `q` reads an image of that size, or a negative number on padding.
-int64_t source_of(const Image& source, const int64_t* size, const Pass& pass, const Tap& tap, const int64_t* q) {
-  int64_t at = 0;
-  for (int d = 0; d < kSpatial; ++d) {
-    const int64_t place = q[d] * pass.scale[d] + tap.offset[d];
-    if (place < 0 || place >= size[d]) return -1;
-    at += place * source.spatial[d];
-  }
-  return at;
-}
-
-void pixel_of(const Pass& pass, int64_t pixel, int64_t* q) {
-  q[2] = pixel % pass.size[2], q[1] = pixel / pass.size[2] % pass.size[1], q[0] = pixel / (pass.size[1] * pass.size[2]);
-}
-
-template <class S>
-void plain_pass(const TapProblem& p, const Pass& pass) {
-  using T = core::Compute<S>;
-  const S *source = reinterpret_cast<const S*>(p.source.data), *weight = reinterpret_cast<const S*>(p.weight);
-  const S* bias = reinterpret_cast<const S*>(p.bias);
-  S* target = reinterpret_cast<S*>(p.target.data);
-  for_each_output(p, pass, [&](int64_t n, int64_t g, int64_t o, int64_t pixel) {
-    int64_t q[kSpatial], to = n * p.target.batch + (g * p.out + o) * p.target.channel;
-    pixel_of(pass, pixel, q);
-    T sum = 0;
-    for (const Tap& tap : pass.taps) {
-      const int64_t at = source_of(p.source, p.source_size, pass, tap, q);
-      if (at < 0) continue;
-      for (int64_t c = 0; c < p.in; ++c)
-        sum += core::cast<T>(source[n * p.source.batch + (g * p.in + c) * p.source.channel + at]) *
-               core::cast<T>(weight[g * p.weight_group + o * p.weight_out + c * p.weight_in + tap.weight]);
-    }
-    if (bias) sum += core::cast<T>(bias[(g * p.out + o) * p.bias_stride]);
-    for (int d = 0; d < kSpatial; ++d) to += (q[d] * pass.step[d] + pass.base[d]) * p.target.spatial[d];
-    target[to] = core::cast<S>(sum);
-  });
 }
 
 /// Whether channels are innermost and each is a group of its own.
@@ -112,6 +66,7 @@ void run_rows(const TapProblem& p, const Pass& pass, const RowPlan& plan) {
     for (int64_t g = first; g < last; ++g)
       cpu::conv_row_filter(p, pass, g, static_cast<char*>(filters.raw()) + g * filter * item);
   });
+  std::atomic<bool> not_numbers = false;
   const int64_t bands = plan.bands(pass), work = plan.band_rows * plan.band_width * p.out * p.in * taps;
   cpu::parallel_for(p.batch * p.groups * bands, std::max<int64_t>(1, 65536 / std::max<int64_t>(work, 1)),
                     [&](int64_t first, int64_t last) {
@@ -120,9 +75,11 @@ void run_rows(const TapProblem& p, const Pass& pass, const RowPlan& plan) {
                       for (int64_t i = first; i < last; ++i) {
                         const Band band = band_of(plan, pass, i / (p.groups * bands), i / bands % p.groups, i % bands);
                         const char* weights = static_cast<const char*>(filters.raw()) + band.group * filter * item;
-                        cpu::conv_row_band(p, pass, plan, band, weights, scratch.raw());
+                        if (cpu::conv_row_band(p, pass, plan, band, weights, scratch.raw()))
+                          not_numbers.store(true, std::memory_order_relaxed);
                       }
                     });
+  if (not_numbers) mend_pass(p, pass);
 }
 
 void run_pass(const TapProblem& p, const Pass& pass) {
@@ -130,35 +87,7 @@ void run_pass(const TapProblem& p, const Pass& pass) {
   if (by_channels(p.in, p.out, p.groups, p.source, p.target)) return run_channels(p, pass);
   const RowPlan plan = plan_rows(pass, p.in, cpu::conv_lanes(compute_dtype(p.dtype)));
   if (plan.band_rows > 0) return run_rows(p, pass, plan);
-  core::visit_float(p.dtype, [&]<class S>() { plain_pass<S>(p, pass); });
-}
-
-/// The filter's gradient where taps are far apart: one element at a time.
-template <class S>
-void plain_gradient(const ConvProblem& p, const Pass& pass) {
-  using T = core::Compute<S>;
-  const int64_t channels = p.group_channels(), cols = channels * p.taps(), pixels = p.output_pixels();
-  const int64_t size[] = {p.window[0].input, p.window[1].input, p.window[2].input};
-  const S *input = reinterpret_cast<const S*>(p.input.data), *grad = reinterpret_cast<const S*>(p.output.data);
-  cpu::parallel_for(p.out_channels * cols, 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t o = i / cols, c = i % cols / p.taps();
-      const Tap& tap = pass.taps[static_cast<size_t>(i % p.taps())];
-      const int64_t channel = (o / p.group_outputs() * channels + c) * p.input.channel;
-      T sum = 0;
-      for (int64_t n = 0; n < p.batch; ++n)
-        for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-          int64_t q[kSpatial];
-          pixel_of(pass, pixel, q);
-          const int64_t at = source_of(p.input, size, pass, tap, q);
-          if (at < 0) continue;
-          const int64_t from = q[0] * p.output.spatial[0] + q[1] * p.output.spatial[1] + q[2] * p.output.spatial[2];
-          sum += core::cast<T>(input[n * p.input.batch + channel + at]) *
-                 core::cast<T>(grad[n * p.output.batch + o * p.output.channel + from]);
-        }
-      reinterpret_cast<S*>(p.weight.data)[o * p.weight.out + c * p.weight.in + tap.weight] = core::cast<S>(sum);
-    }
-  });
+  plain_pass(p, pass);
 }
 
 /// By channels: the rows in splits that depend on the sizes alone, added up in order.
@@ -211,8 +140,9 @@ void run_gradient(const ConvProblem& p) {
   const Pass pass = forward_pass(p);
   if (by_channels(p.group_channels(), p.group_outputs(), p.groups, p.input, p.output)) return channel_gradient(p, pass);
   const RowPlan plan = plan_rows(pass, p.group_channels(), cpu::conv_lanes(compute_dtype(p.dtype)));
-  if (plan.band_rows > 0) return row_gradient(p, pass, plan);
-  core::visit_float(p.dtype, [&]<class S>() { plain_gradient<S>(p, pass); });
+  if (plan.band_rows == 0) return plain_gradient(p, pass);
+  row_gradient(p, pass, plan);
+  mend_gradient(p, pass);
 }
 
 }  // namespace
@@ -253,6 +183,7 @@ Band band_of(const RowPlan& plan, const Pass& pass, int64_t image, int64_t group
 
 void direct_run(const ConvProblem& p) {
   if (p.direction == Direction::kWeightBackward) return run_gradient(p);
+  if (passes_of(p) > kMostPasses) return plain_data_backward(p);
   const TapProblem taps = taps_of(p);
   for (const Pass& pass : taps.passes) run_pass(taps, pass);
 }

@@ -65,8 +65,9 @@ namespace tenor::cpu {
 int64_t conv_lanes(DType compute);
 /// A group's filter as [outputs in blocks of 4][channels][taps][4].
 void conv_row_filter(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, void* to);
-/// `scratch`: plan.channel * channels elements of the compute type, and band_width more a block of outputs.
-void conv_row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
+/// `scratch`: plan.channel * channels elements of the compute type, and band_width more a block of outputs. Whether one
+/// of its results is not a finite number.
+bool conv_row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
                    const void* filter, void* scratch);
 void conv_row_gradient(const conv::RowGradient& g, void* scratch);
 void conv_channel_rows(const conv::ChannelRows& rows);

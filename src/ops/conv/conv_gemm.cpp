@@ -4,10 +4,12 @@
 #include "src/ops/conv/conv_gemm.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/conv/conv_candidates.h"
+#include "src/ops/conv/conv_plain.h"
 #include "tenor/tensor.h"
 
 namespace tenor::conv {
@@ -75,15 +77,24 @@ void run_pass(const TapProblem& p, const Pass& pass) {
   const int64_t down = pieces(pixels, tile_pixels), across = pieces(p.out, tile_outs);
   const int64_t group = packed_filter_elements(shape, along, p.out, cols) * static_cast<int64_t>(item_size(compute));
   const int64_t work = c.rows * c.cols * std::max<int64_t>(cols, 1);
+  std::atomic<bool> not_numbers = false;
   cpu::parallel_for(p.groups * down * across, std::max<int64_t>(1, 65536 / work), [&](int64_t first, int64_t last) {
     const Tensor workspace = Tensor::empty({workspace_elements(shape, c.rows, c.cols)}, compute);
     for (int64_t i = first; i < last; ++i) {
       const int64_t g = i / (down * across), row = i % down * tile_pixels, col = i / down % across * tile_outs;
-      cpu::conv_forward_tile({&p, &pass, along, g, row, std::min(tile_pixels, pixels - row), col,
-                              std::min(tile_outs, p.out - col), static_cast<char*>(weight.raw()) + g * group},
-                             workspace.raw());
+      const ForwardTile tile{&p,
+                             &pass,
+                             along,
+                             g,
+                             row,
+                             std::min(tile_pixels, pixels - row),
+                             col,
+                             std::min(tile_outs, p.out - col),
+                             static_cast<char*>(weight.raw()) + g * group};
+      if (cpu::conv_forward_tile(tile, workspace.raw())) not_numbers.store(true, std::memory_order_relaxed);
     }
   });
+  if (not_numbers) mend_pass(p, pass);
 }
 
 /// grad_weight = the sum of the splits' sums [split][O][taps * channels], in their order, rounded once.
@@ -152,6 +163,7 @@ void weight_run(const ConvProblem& p) {
   });
   core::visit_float(
       p.dtype, [&]<class S>() { add_splits<core::Compute<S>, S>(p, pass, sums.data<core::Compute<S>>(), splits); });
+  mend_gradient(p, pass);
 }
 
 }  // namespace
@@ -171,6 +183,11 @@ Patches patches_of(const TapProblem& p, const Pass& pass, int64_t group) {
   patches.image.data += group * p.in * p.source.channel * static_cast<int64_t>(item_size(p.dtype));
   std::copy(p.source_size, p.source_size + kSpatial, patches.size);
   return patches;
+}
+
+std::string gemm_why_not(const ConvProblem& p) {
+  if (passes_of(p) > kMostPasses) return core::text("more than {} remainders modulo the stride", kMostPasses);
+  return {};
 }
 
 void gemm_run(const ConvProblem& p) {

@@ -66,7 +66,8 @@ conv::GemmShape conv_gemm_shape(DType compute);
 /// The filter of outputs [first, first + count) of a group; `first` and, but for the last, `count` are whole tiles.
 void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, conv::Along along, int64_t group,
                       int64_t first, int64_t count, void* to);
-void conv_forward_tile(const conv::ForwardTile& tile, void* workspace);
+/// Whether one of its results is not a finite number.
+bool conv_forward_tile(const conv::ForwardTile& tile, void* workspace);
 void conv_weight_tile(const conv::WeightTile& tile, void* workspace);
 
 }  // namespace tenor::cpu

@@ -109,9 +109,10 @@ HWY_INLINE void scatter(const S* rounded, int64_t cols, S* data, int64_t step) {
   }
 }
 
-/// A register tile of sums to the target. Its rows are pixels (along outputs) or outputs (along pixels).
+/// A register tile of sums to the target. Its rows are pixels (along outputs) or outputs (along pixels). Whether one is
+/// not a finite number.
 template <class T, class S>
-void store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t j, int64_t cols, const T* sums) {
+bool store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t j, int64_t cols, const T* sums) {
   const conv::TapProblem& p = *t.problem;
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = panel_width<T>();
@@ -121,9 +122,13 @@ void store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t 
   };
   HWY_ALIGN T added[kVectors * HWY_MAX_BYTES / sizeof(T)] = {};
   HWY_ALIGN S rounded[kVectors * HWY_MAX_BYTES / sizeof(T)];
+  auto odd = hn::Zero(d);  // NaN once such a one was met
   const auto round = [&](const T* from) HWY_ATTR {
-    for (int64_t v = 0; v < width; v += lanes)
-      store(d, hn::Add(hn::Load(d, from + v), hn::Load(d, added + v)), rounded + v);
+    for (int64_t v = 0; v < width; v += lanes) {
+      const auto sum = hn::Load(d, from + v);
+      odd = hn::MulAdd(sum, hn::Zero(d), odd);
+      store(d, hn::Add(sum, hn::Load(d, added + v)), rounded + v);
+    }
   };
   S* data = reinterpret_cast<S*>(p.target.data) + t.group * p.out * p.target.channel;
   const auto place = [&](const PixelRun& run) {
@@ -142,7 +147,7 @@ void store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t 
         scatter(rounded, cols, data + at + w * pixel_step, p.target.channel);
       }
     });
-    return;
+    return !hn::AllTrue(d, hn::Eq(odd, odd));
   }
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t o = t.col + i + r;
@@ -152,17 +157,19 @@ void store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t 
       scatter(rounded + w, run.count, data + place(run) + o * p.target.channel, pixel_step);
     });
   }
+  return !hn::AllTrue(d, hn::Eq(odd, odd));
 }
 
 template <class T>
-void store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t j, int64_t cols, const T* sums) {
-  core::visit_float(t.problem->dtype, [&]<class S>() {
-    if constexpr (std::is_same_v<core::Compute<S>, T>) store_forward<T, S>(t, i, rows, j, cols, sums);
+bool store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t j, int64_t cols, const T* sums) {
+  return core::visit_float(t.problem->dtype, [&]<class S>() {
+    if constexpr (std::is_same_v<core::Compute<S>, T>) return store_forward<T, S>(t, i, rows, j, cols, sums);
+    return false;
   });
 }
 
 template <class T>
-void forward_tile(const conv::ForwardTile& t, void* memory) {
+bool forward_tile(const conv::ForwardTile& t, void* memory) {
   const conv::Patches patches = conv::patches_of(*t.problem, *t.pass, t.group);
   const bool outputs = t.along == conv::Along::kOutputs;
   const int64_t width = panel_width<T>(), depth_total = patches.cols();
@@ -190,15 +197,17 @@ void forward_tile(const conv::ForwardTile& t, void* memory) {
       }
     });
   }
+  bool odd = false;
   w.each_tile([&](int64_t i, int64_t j, T* sums) {
     if (depth_total == 0) std::fill_n(sums, kRows * width, T(0));
-    store_forward(t, i, std::min(kRows, w.row_count - i), j, std::min(width, w.col_count - j), sums);
+    odd |= store_forward(t, i, std::min(kRows, w.row_count - i), j, std::min(width, w.col_count - j), sums);
   });
+  return odd;
 }
 
-void forward_tile_of(const conv::ForwardTile& t, void* workspace) {
+bool forward_tile_of(const conv::ForwardTile& t, void* workspace) {
   if (t.problem->dtype == DType::kFloat64) return forward_tile<double>(t, workspace);
-  forward_tile<float>(t, workspace);
+  return forward_tile<float>(t, workspace);
 }
 
 template <class T>
@@ -254,8 +263,8 @@ void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, conv::A
                       int64_t first, int64_t count, void* to) {
   HWY_DYNAMIC_DISPATCH(pack_filter_of)(p, pass, along, group, first, count, to);
 }
-void conv_forward_tile(const conv::ForwardTile& tile, void* workspace) {
-  HWY_DYNAMIC_DISPATCH(forward_tile_of)(tile, workspace);
+bool conv_forward_tile(const conv::ForwardTile& tile, void* workspace) {
+  return HWY_DYNAMIC_DISPATCH(forward_tile_of)(tile, workspace);
 }
 void conv_weight_tile(const conv::WeightTile& tile, void* workspace) {
   HWY_DYNAMIC_DISPATCH(weight_tile_of)(tile, workspace);

@@ -55,6 +55,10 @@ struct ConvProblem {
   bool depthwise() const { return group_channels() == 1 && groups > 1; }
 };
 
+/// Whether no product is formed: what is written is the bias, or zeros.
+inline bool sums_nothing(const ConvProblem& p) {
+  return p.batch == 0 || p.channels == 0 || p.out_channels == 0 || p.input_pixels() == 0 || p.output_pixels() == 0;
+}
 /// What the direction writes, when it is an image.
 inline const Image& written_image(const ConvProblem& p) {
   return p.direction == Direction::kForward ? p.output : p.input;

@@ -137,29 +137,41 @@ void slide_row(const conv::RowPlan& plan, int64_t channels, const T* row, const 
   }
 }
 
-/// n sums plus bias, rounded, `step` apart.
+/// n sums plus bias, rounded, `step` apart. Whether one is not a finite number.
 template <class T, class S>
-void store_run(const T* sums, int64_t n, T bias, S* to, int64_t step) {
+bool store_run(const T* sums, int64_t n, T bias, S* to, int64_t step) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = lanes_of<T>();
+  T odd = 0;  // NaN once one was met
   if (step != 1) {
-    for (int64_t i = 0; i < n; ++i) to[i * step] = core::cast<S>(sums[i] + bias);
-    return;
+    for (int64_t i = 0; i < n; ++i) {
+      odd += sums[i] * T(0);
+      to[i * step] = core::cast<S>(sums[i] + bias);
+    }
+    return odd != odd;
   }
   const auto add = hn::Set(d, bias);
+  auto odds = hn::Zero(d);
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) store(d, hn::Add(hn::LoadU(d, sums + i), add), to + i);
+  for (; i + lanes <= n; i += lanes) {
+    const auto sum = hn::LoadU(d, sums + i);
+    odds = hn::MulAdd(sum, hn::Zero(d), odds);
+    store(d, hn::Add(sum, add), to + i);
+  }
+  for (int64_t j = i; j < n; ++j) odd += sums[j] * T(0);
   if (i < n) store_n(d, hn::Add(hn::LoadU(d, sums + i), add), to + i, static_cast<size_t>(n - i));
+  return odd != odd || !hn::AllTrue(d, hn::Eq(odds, odds));
 }
 
 template <class S, class T>
-void row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
+bool row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
               const T* filter, T* scratch) {
   widen_band<S>(conv::patches_of(p, pass, band.group).image, p.source_size, p.in, pass, plan, band, scratch);
   T* sums = scratch + plan.channel * p.in;
   const int64_t pitch = conv::round_up(plan.band_width, 4 * lanes_of<T>());
   const S* bias = reinterpret_cast<const S*>(p.bias);
   S* target = reinterpret_cast<S*>(p.target.data) + band.image * p.target.batch;
+  bool odd = false;
   for (int64_t o = 0; o < p.out; o += kBlock, filter += kBlock * p.in * static_cast<int64_t>(plan.taps.size()))
     for (int64_t r = 0; r < band.rows; ++r) {
       const T* row = scratch + r * plan.row_step;
@@ -175,10 +187,11 @@ void row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::Row
       for (int s = 0; s < conv::kSpatial; ++s) at += (q[s] * pass.step[s] + pass.base[s]) * p.target.spatial[s];
       for (int64_t i = 0; i < outs; ++i) {
         const int64_t channel = band.group * p.out + o + i;
-        store_run(sums + i * pitch, band.cols, bias ? core::cast<T>(bias[channel * p.bias_stride]) : T(0),
-                  target + at + channel * p.target.channel, pass.step[2] * p.target.spatial[2]);
+        odd |= store_run(sums + i * pitch, band.cols, bias ? core::cast<T>(bias[channel * p.bias_stride]) : T(0),
+                         target + at + channel * p.target.channel, pass.step[2] * p.target.spatial[2]);
       }
     }
+  return odd;
 }
 
 /// sums[t] += sum over a band's rows of grads times the source that tap first + t reads, for t < Taps.
@@ -244,13 +257,15 @@ int64_t lanes_for(DType compute) { return compute == DType::kFloat64 ? lanes_of<
 void row_filter_of(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, void* to) {
   with_compute(p.dtype, [&]<class T>() { row_filter(p, pass, group, static_cast<T*>(to)); });
 }
-void row_band_of(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
+bool row_band_of(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
                  const void* filter, void* scratch) {
+  bool odd = false;
   with_compute(p.dtype, [&]<class T>() {
     with_storage<T>(p.dtype, [&]<class S>() {
-      row_band<S>(p, pass, plan, band, static_cast<const T*>(filter), static_cast<T*>(scratch));
+      odd = row_band<S>(p, pass, plan, band, static_cast<const T*>(filter), static_cast<T*>(scratch));
     });
   });
+  return odd;
 }
 void row_gradient_of(const conv::RowGradient& g, void* scratch) {
   with_compute(g.problem->dtype, [&]<class T>() {
@@ -272,9 +287,9 @@ int64_t conv_lanes(DType compute) { return HWY_DYNAMIC_DISPATCH(lanes_for)(compu
 void conv_row_filter(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, void* to) {
   HWY_DYNAMIC_DISPATCH(row_filter_of)(p, pass, group, to);
 }
-void conv_row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
+bool conv_row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::RowPlan& plan, const conv::Band& band,
                    const void* filter, void* scratch) {
-  HWY_DYNAMIC_DISPATCH(row_band_of)(p, pass, plan, band, filter, scratch);
+  return HWY_DYNAMIC_DISPATCH(row_band_of)(p, pass, plan, band, filter, scratch);
 }
 void conv_row_gradient(const conv::RowGradient& g, void* scratch) { HWY_DYNAMIC_DISPATCH(row_gradient_of)(g, scratch); }
 

@@ -9,11 +9,13 @@ namespace tenor::testing {
 struct ConvData {
   std::vector<double> input, weight, grad, bias, y, dx, dw;
 
-  ConvData(const ConvCase& c, ConvDraw& draw) {
+  /// `odd`: elements of each operand that are infinite or NaN.
+  ConvData(const ConvCase& c, ConvDraw& draw, int odd = 0) {
     namespace reference = conv::reference;
     const conv::ConvProblem p = c.problem();
     input = draw.small(product(c.image)), weight = draw.small(product(c.filter));
     grad = draw.small(product(c.output())), bias = draw.small(c.filter[0]);
+    for (std::vector<double>* x : {&input, &weight, &grad}) draw.spoil(*x, odd);
     y = reference::forward(p, input, weight);
     for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i / static_cast<size_t>(p.output_pixels()) % bias.size()];
     dx = reference::data_backward(p, grad, weight), dw = reference::weight_backward(p, input, grad);
@@ -122,6 +124,44 @@ inline void check_draws(Device device, uint32_t seed, int draws, std::initialize
     const ConvData data(c, draw);
     for (const char* strategy : strategies) check_strategy(c, data, draw, kFloats[i / 2 % 4], i % 2 == 1, strategy);
     if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+/// What is not a number reaches the results that read it, and no others: a tap on padding, between strides or in
+/// another group multiplies nothing.
+inline void check_not_numbers(Device device, uint32_t seed, int draws, std::initializer_list<const char*> strategies) {
+  ConvDraw draw(seed, device);
+  for (int i = 0; i < draws; ++i) {
+    ConvCase c = draw.any_case(i % 4 == 0 ? 40 : 9);
+    if (i % 3 == 0)  // whole vectors, which most kernels ask for
+      for (Dims* sizes : {&c.image, &c.filter})
+        if (c.options.groups == 1) (*sizes)[sizes == &c.image ? 1 : 0] = 16, c.filter[1] = 16;
+    const ConvData data(c, draw, 1 + i % 3);
+    for (const char* strategy : strategies) check_strategy(c, data, draw, kFloats[i / 2 % 4], i % 2 == 1, strategy);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+/// A stride whose remainders are more than are computed one at a time.
+inline void check_wide_stride(Device device, std::initializer_list<const char*> strategies) {
+  const ConvCase cases[] = {{{1, 2, 100, 130}, {3, 2, 3, 2}, {.stride = {80, 90}, .padding = 1, .dilation = {3, 60}}},
+                            {{1, 1, 300, 5, 300}, {2, 1, 2, 3, 2}, {.stride = {290, 2, 280}, .padding = 1}}};
+  for (const ConvCase& c : cases) check_strategies(c, float32, strategies, device);
+}
+
+/// A named strategy says of a problem without elements what it says of others.
+inline void check_empty(Device device, std::initializer_list<const char*> strategies) {
+  for (const char* strategy : strategies) {
+    const auto takes = [&](int64_t batch) {
+      try {
+        conv_forward(full({batch, 8, 4}, float32, 1).to(device), full({8, 8, 3}, float32, 1).to(device), {},
+                     {.strategy = strategy});
+        return true;
+      } catch (const UnsupportedError&) {
+        return false;
+      }
+    };
+    EXPECT_EQ(takes(0), takes(1)) << strategy;
   }
 }
 

@@ -35,8 +35,14 @@ struct TapProblem {
   std::vector<Pass> passes;
 };
 
+/// Of a forward or data direction, without passes.
+TapProblem operands_of(const ConvProblem& p);
 /// Of a forward or data direction.
 TapProblem taps_of(const ConvProblem& p);
+/// Passes beyond which a problem is not cut into them: each costs as much as thousands of products.
+inline constexpr int64_t kMostPasses = 4096;
+/// How many passes there are: of the data direction one a remainder modulo the strides.
+int64_t passes_of(const ConvProblem& p);
 /// The taps of the forward convolution, as a pass over its outputs: what the weight direction sums over.
 Pass forward_pass(const ConvProblem& p);
 

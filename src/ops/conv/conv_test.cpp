@@ -11,6 +11,13 @@ TEST(Conv, ImplicitGemmIsExactOnDraws) { check_draws(kCpu, 2, 2000, {"implicit_g
 TEST(Conv, VendorIsExactOnDraws) { check_draws(kCpu, 3, 400, {"vendor"}); }  // it compiles a kernel for each
 TEST(Conv, AutoIsExactOnDraws) { check_draws(kCpu, 4, 400, {"auto"}); }
 
+TEST(Conv, NotNumbersReachWhatReadsThem) {
+  check_not_numbers(kCpu, 6, 300, {"direct", "implicit_gemm"});
+  check_not_numbers(kCpu, 7, 60, {"vendor", "auto"});
+}
+TEST(Conv, WideStrides) { check_wide_stride(kCpu, {"direct", "implicit_gemm", "auto"}); }
+TEST(Conv, EmptyProblemsAsOthers) { check_empty(kCpu, {"direct", "implicit_gemm", "vendor"}); }
+
 TEST(Conv, TransposedIsExactOnDraws) { check_transposed(kCpu, 5, 400, {"direct", "implicit_gemm"}); }
 
 TEST(Conv, LargerProblemsThanATile) {

@@ -70,6 +70,13 @@ class ConvDraw : public Draw {
     for (double& v : out) v = static_cast<double>(upto(4) - 2);
     return out;
   }
+  /// With that many elements in place that are no numbers.
+  void spoil(std::vector<double>& x, int count) {
+    for (int i = 0; i < count && !x.empty(); ++i) {
+      const int64_t kind = upto(2);
+      x[static_cast<size_t>(upto(static_cast<int64_t>(x.size()) - 1))] = kind == 0 ? kNan : kind == 1 ? kInf : -kInf;
+    }
+  }
   /// Those numbers under any layout, on the device.
   Tensor placed(const Dims& shape, DType dtype, const std::vector<double>& elements) {
     const Tensor host = any_layout(shape, dtype);
@@ -102,11 +109,14 @@ inline std::vector<double> channels_last(const std::vector<double>& x, const Dim
   return out;
 }
 
-/// Every element as the reference's, rounded once.
+/// Every element as the reference's, rounded once; NaN where it is NaN.
 inline void expect_exact(const Tensor& got, const std::vector<double>& want, const std::string& what) {
   const std::vector<double> have = values(got.to(kCpu));
   ASSERT_EQ(have.size(), want.size()) << what;
-  for (size_t i = 0; i < have.size(); ++i) ASSERT_EQ(have[i], rounded(want[i], got.dtype())) << what << " at " << i;
+  for (size_t i = 0; i < have.size(); ++i) {
+    if (std::isnan(have[i]) && std::isnan(want[i])) continue;
+    ASSERT_EQ(have[i], rounded(want[i], got.dtype())) << what << " at " << i;
+  }
 }
 
 }  // namespace tenor::testing

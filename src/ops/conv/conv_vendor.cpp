@@ -3,6 +3,7 @@
 // A primitive is kept by problem with the reorders that its layouts need, one cache a thread, as the contraction family
 // keeps its own (src/ops/contract/gemm_vendor.cpp): no lock is shared, so neither threads nor a fork() meet one.
 #include "src/ops/conv/conv_candidates.h"
+#include "src/ops/conv/conv_plain.h"
 #include "tenor/tensor.h"
 
 #ifndef TENOR_HAS_ONEDNN
@@ -227,7 +228,8 @@ std::string vendor_why_not(const ConvProblem& p) {
   for (const core::WindowDim& w : p.window)
     if (std::max({w.input, w.output, w.span(), w.before, w.after, w.stride, w.dilation}) > INT32_MAX)
       return "a size is beyond 32 bits";
-  return plan_of(p, cpu::onednn_threads()).declined;
+  if (passes_of(p) > kMostPasses) return core::text("more than {} remainders modulo the stride", kMostPasses);
+  return sums_nothing(p) ? std::string() : plan_of(p, cpu::onednn_threads()).declined;
 }
 
 std::vector<core::Copy> vendor_copies(const ConvProblem& p) {
@@ -270,6 +272,7 @@ void vendor_run(const ConvProblem& p) {
   plan.primitive.execute(stream, arguments);
   if (plan.sides[to].copies) plan.sides[to].reorder.execute(stream, wanted[to], given[to]);
   stream.wait();
+  mend(p);
 }
 
 }  // namespace tenor::conv
