@@ -16,6 +16,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
+/// Output columns of rows of pixels that are made together, so that a strip's ring stays in the first cache.
+constexpr int64_t kBlockBytes = 16 << 10;
+
 /// One thread's rows. T is stored, C computed in.
 template <class T, class C = core::Compute<T>>
 class StripRunner {
@@ -30,12 +33,39 @@ class StripRunner {
     rows_.reset(new C[static_cast<size_t>(ring_) * length_]);
     if (!p.by_channel) wide_.reset(new C[inputs_]);
     dense_ = p.to.w == (p.by_channel ? p.channels : 1);
+    if (p.by_channel) place_columns();
+    columns_ = pairs_
+                   ? std::clamp<int64_t>(kBlockBytes / (p.channels * static_cast<int64_t>(sizeof(C))), 1, p.width.rows)
+                   : p.width.rows;
     if (!dense_) line_.reset(new T[length_]);
     sources_.resize(static_cast<size_t>(ring_));
     weights_.resize(static_cast<size_t>(ring_));
   }
 
   void run(const ResampleStrip& s) {
+    for (first_ = 0; first_ < p_.width.rows; first_ += columns_) {
+      end_ = std::min(first_ + columns_, p_.width.rows);
+      length_ = static_cast<size_t>((end_ - first_) * (p_.by_channel ? p_.channels : 1));
+      run_columns(s);
+    }
+  }
+
+ private:
+  /// What pixels of the row read, and with which weights, where there is no depth.
+  void place_columns() {
+    const bool flat = p_.depth.count.size() == 1 && p_.depth.count[0] == 1 && p_.depth.weight[0] == 1;
+    const auto taps = static_cast<size_t>(p_.width.width);
+    if (!flat || taps != 2) return;
+    pixel_offsets_.resize(2 * static_cast<size_t>(p_.width.rows));
+    pixel_weights_.resize(pixel_offsets_.size());
+    for (size_t i = 0; i < pixel_offsets_.size(); ++i) {
+      const int64_t tap = static_cast<int64_t>(i % 2);
+      pixel_offsets_[i] = core::clamp_index(p_.width.first[i / 2] + tap, p_.width.others) * p_.from.w;
+      pixel_weights_[i] = static_cast<C>(p_.width.weight[i]);
+      pairs_ = (i == 0 || pairs_) && p_.width.count[i / 2] == 2;
+    }
+  }
+  void run_columns(const ResampleStrip& s) {
     std::fill(held_.begin(), held_.end(), -1);
     for (int64_t r = s.row; r < s.end; ++r) {
       const auto row = static_cast<size_t>(r);
@@ -45,17 +75,16 @@ class StripRunner {
         weights_[static_cast<size_t>(k)] =
             static_cast<C>(p_.height.weight[row * static_cast<size_t>(p_.height.width) + static_cast<size_t>(k)]);
       }
-      T* to = reinterpret_cast<T*>(s.to) + r * p_.to.h;
+      T* to = reinterpret_cast<T*>(s.to) + r * p_.to.h + first_ * p_.to.w;
       combine(count, dense_ ? to : line_.get());
       if (!dense_) scatter(to);
     }
   }
 
- private:
   /// Input row j, resampled along W and depth.
   const C* resampled(const ResampleStrip& s, int64_t j) {
     const auto slot = static_cast<size_t>(j % ring_);
-    C* row = rows_.get() + slot * length_;
+    C* row = rows_.get() + slot * static_cast<size_t>(p_.length());
     if (held_[slot] == j) return row;
     held_[slot] = j;
     const T* from = reinterpret_cast<const T*>(s.from) + j * p_.from.h;
@@ -100,7 +129,8 @@ class StripRunner {
   /// A row of pixels: sums over taps along W and depth of all channels at once.
   void pixels(int64_t depth, const T* from, C* row) const {
     const auto at = static_cast<size_t>(depth), channels = static_cast<size_t>(p_.channels);
-    for (int64_t w = 0; w < p_.width.rows; ++w, row += channels) {
+    if (pairs_) return paired_pixels(from, channels, row);
+    for (int64_t w = first_; w < end_; ++w, row += channels) {
       const auto column = static_cast<size_t>(w);
       bool first = true;
       std::fill_n(row, p_.depth.count[at] * p_.width.count[column] == 0 ? channels : 0, C(0));
@@ -110,6 +140,18 @@ class StripRunner {
         add_pixel(plane, column, scale, first, channels, row);
         first = false;
       }
+    }
+  }
+  /// Two taps a pixel, without depth.
+  void paired_pixels(const T* from, size_t channels, C* row) const {
+    from += p_.depth.first[0] * p_.from.d;
+    const ComputeTag<T> d;
+    for (auto w = static_cast<size_t>(first_); w < static_cast<size_t>(end_); ++w, row += channels) {
+      const T *a = from + pixel_offsets_[2 * w], *b = from + pixel_offsets_[2 * w + 1];
+      const auto u = hn::Set(d, pixel_weights_[2 * w]), v = hn::Set(d, pixel_weights_[2 * w + 1]);
+      for_lanes(d, channels, [&](size_t i, auto io) HWY_ATTR {
+        io.store(d, hn::MulAdd(v, io.load(d, b + i), hn::Mul(u, io.load(d, a + i))), row + i);
+      });
     }
   }
   void add_pixel(const T* plane, size_t column, double scale, bool first, size_t channels, C* row) const {
@@ -149,7 +191,7 @@ class StripRunner {
   }
   void scatter(T* to) const {
     const int64_t inner = p_.by_channel ? p_.channels : 1;
-    for (int64_t w = 0; w < p_.width.rows; ++w) std::copy_n(line_.get() + w * inner, inner, to + w * p_.to.w);
+    for (int64_t w = 0; w < end_ - first_; ++w) std::copy_n(line_.get() + w * inner, inner, to + w * p_.to.w);
   }
 
   const ResamplePlan& p_;
@@ -160,6 +202,10 @@ class StripRunner {
   std::unique_ptr<C[]> rows_, wide_;
   std::unique_ptr<T[]> line_;
   bool dense_;
+  bool pairs_ = false;  // every pixel has two taps, of the tables below
+  std::vector<int64_t> pixel_offsets_;
+  std::vector<C> pixel_weights_;
+  int64_t columns_, first_ = 0, end_ = 0;  // of a row: made at once, and those being made
   std::vector<const C*> sources_;
   std::vector<C> weights_;
 };
