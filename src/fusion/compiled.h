@@ -24,8 +24,8 @@ class Compiled {
   Compiled(Trace trace, const std::vector<Tensor>& given);
   ~Compiled();
 
-  /// The function's results; what it writes to its inputs is written.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
+  /// The function's results; what it writes to its inputs is written. Where a step throws, `failed` says which.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, int* failed = nullptr) const;
 
   /// Whether the function writes to input i.
   bool writes(size_t i) const { return written_[i]; }

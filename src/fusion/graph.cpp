@@ -179,7 +179,9 @@ void Graph::add_output(Node& node, const Tensor& x, int index) {
   node.outputs.push_back({value, x, made});
 }
 
-Graph::Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs) {
+Graph::Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
+             const std::vector<Tensor>& inputs) {
+  for (const Tensor& x : inputs) value_of(x);
   for (size_t i = 0; i < steps.size(); ++i) {
     const core::Step& step = steps[i];
     Node node{&step, kind_of(step), {}, {}};

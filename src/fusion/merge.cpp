@@ -157,8 +157,8 @@ std::string Merger::why_not(const Group& made, const Group& reading, int produce
     return text("one kernel would take {} arrays; {} is the most", arrays, kMaxArrays);
   if (overwrites(both.steps))
     return "an in-place step would write over what the same kernel still reads in another order";
-  std::string why = both.reduces ? why_not_rows(made, reading, producer, consumer)
-                                 : why_not_loops(both, producer, consumer, value);
+  std::string why =
+      both.reduces ? why_not_rows(made, reading, producer, consumer) : why_not_loops(both, producer, consumer, value);
   return why.empty() ? why_not_one_kernel(both) : why;
 }
 
@@ -194,7 +194,9 @@ std::string Merger::why_not_rows(const Group& made, const Group& reading, int pr
   std::set<int> needed = axes_of(consumer);
   needed.insert(reading.reduced.begin(), reading.reduced.end());
   if (!meets(needed, made.reduced)) return {};
-  int64_t bytes = static_cast<int64_t>(item_size(node(producer).step->inputs[0].dtype()));
+  const core::Step& step = *node(producer).step;
+  const Tensor& row = step.inputs.empty() || !step.inputs[0].defined() ? step.outputs[0] : step.inputs[0];
+  int64_t bytes = static_cast<int64_t>(item_size(row.dtype()));
   for (int axis : made.reduced) bytes *= graph_.axes.size(axis);
   if (bytes > kRowBytes)
     return text("a row of {} does not stay on the chip, so it is read again after the reduction", bytes_text(bytes));
