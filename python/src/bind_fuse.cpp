@@ -30,6 +30,8 @@ class FuseTable {
  public:
   /// (structure, results), a text that says why the function runs as it is written, or None: not traced yet.
   nb::object run(const nb::list& arrays);
+  /// Of Tensors alone, and a function of one result: that; None where it is anything else.
+  nb::object run_plain(const nb::args& arrays);
   /// `call` is given the arrays' shapes; it returns the tensors that the function returned, their structure, and
   /// (array, shape) of each array that the function captured.
   void trace(const nb::list& arrays, const nb::object& call);
@@ -42,7 +44,7 @@ class FuseTable {
  private:
   struct Known {
     fusion::Entry entry;
-    nb::object structure;
+    nb::object structure;  // None: the one result itself
     std::vector<Tensor> captured;
     std::vector<std::string> sources;
   };
@@ -56,6 +58,16 @@ class FuseTable {
     for (nb::handle x : arrays) tensors.push_back(call.array("an argument", Array{x}));
     return tensors;
   }
+  /// A result as an array of the arguments' library; an argument itself, where the function returns it.
+  template <class Arrays>
+  static nb::object wrapped(const Call& call, const Tensor& r, const std::vector<Tensor>& tensors,
+                            const Arrays& arrays) {
+    for (size_t i = 0; i < arrays.size(); ++i)
+      if (r.storage() == tensors[i].storage() && r.dtype() == tensors[i].dtype() && fusion::same_layout(r, tensors[i]))
+        return nb::borrow(arrays[i]);
+    return call.wrap_one(r);
+  }
+  static std::vector<Tensor> run(Call& call, const Known& known, const std::vector<Tensor>& tensors);
   std::shared_ptr<Known> find(const std::vector<Tensor>& tensors) const {
     const auto at = known_.find(fusion::layout_key(tensors));
     return at == known_.end() ? nullptr : at->second;
@@ -64,30 +76,42 @@ class FuseTable {
   std::map<std::vector<int64_t>, std::shared_ptr<Known>> known_;
 };
 
+nb::object FuseTable::run_plain(const nb::args& arrays) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(arrays.size());
+  for (nb::handle x : arrays) {
+    if (!nb::isinstance<Tensor>(x)) return nb::none();
+    tensors.push_back(nb::cast<const Tensor&>(x));
+  }
+  const std::shared_ptr<Known> known = find(tensors);
+  if (!known || !known->structure.is_none()) return nb::none();
+  tensors.insert(tensors.end(), known->captured.begin(), known->captured.end());
+  if (!known->entry.why_not(tensors).empty()) return nb::none();
+  Call call("fuse");
+  if (arrays.size() > 0) call.array("an argument", Array{arrays[0]});
+  return wrapped(call, run(call, *known, tensors)[0], tensors, arrays);
+}
+
+std::vector<Tensor> FuseTable::run(Call& call, const Known& known, const std::vector<Tensor>& tensors) {
+  int failed = -1;
+  try {
+    return call.compute([&] { return known.entry.compiled->run(tensors, &failed); });
+  } catch (...) {
+    failed_source() = failed >= 0 ? known.sources[static_cast<size_t>(failed)] : "";
+    throw;
+  }
+}
+
 nb::object FuseTable::run(const nb::list& arrays) {
   Call call("fuse");
   std::vector<Tensor> tensors = convert(call, arrays);
   const std::shared_ptr<Known> known = find(tensors);
   if (!known) return nb::none();
-  const size_t given = tensors.size();
   tensors.insert(tensors.end(), known->captured.begin(), known->captured.end());
   if (const std::string why = known->entry.why_not(tensors); !why.empty()) return nb::cast(why);
-  int failed = -1;
-  std::vector<Tensor> results;
-  try {
-    results = call.compute([&] { return known->entry.compiled->run(tensors, &failed); });
-  } catch (...) {
-    failed_source() = failed >= 0 ? known->sources[static_cast<size_t>(failed)] : "";
-    throw;
-  }
+  const std::vector<Tensor> results = run(call, *known, tensors);
   nb::list out;
-  for (const Tensor& r : results) {
-    nb::object same;  // an argument itself, where the function returns it
-    for (size_t i = 0; i < given && !same.is_valid(); ++i)
-      if (r.storage() == tensors[i].storage() && r.dtype() == tensors[i].dtype() && fusion::same_layout(r, tensors[i]))
-        same = nb::borrow(arrays[i]);
-    out.append(same.is_valid() ? same : call.wrap_one(r));
-  }
+  for (const Tensor& r : results) out.append(wrapped(call, r, tensors, arrays));
   return nb::make_tuple(known->structure, out);
 }
 
@@ -148,7 +172,8 @@ int FuseTable::kernels(const nb::list& arrays) const {
 void bind_fuse(nb::module_& m) {
   nb::class_<FuseTable>(m, "_FuseTable", "Compilations of one function for Python arguments of one kind.")
       .def(nb::init<>())
-      .def("run", &FuseTable::run, "arrays"_a)
+      .def("run", nb::overload_cast<const nb::list&>(&FuseTable::run), "arrays"_a)
+      .def("run_plain", &FuseTable::run_plain, "arrays"_a)
       .def("trace", &FuseTable::trace, "arrays"_a, "call"_a)
       .def("why_not", &FuseTable::why_not, "arrays"_a, "call"_a)
       .def("kernels", &FuseTable::kernels, "arrays"_a)

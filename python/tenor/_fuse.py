@@ -99,9 +99,17 @@ class _Fused:
     def __init__(self, fn):
         self._fn = fn
         self._tables = {}
+        self._plain = {}  # tables of calls with arrays alone, by how many
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args, **kwargs):
+        if not kwargs and (table := self._plain.get(len(args))) is not None and _tenor._fuse_enabled():
+            try:
+                result = table.run_plain(*args)
+            except _tenor.Error as error:
+                raise self._located(error, table) from None
+            if result is not None:
+                return result
         arrays = []
         given = _flatten((args, kwargs), arrays)
         if not _tenor._fuse_enabled():
@@ -110,17 +118,25 @@ class _Fused:
         table = self._tables.get(key)
         if table is None:
             table = self._tables.setdefault(key, _tenor._FuseTable())
+            if not kwargs and len(arrays) == len(args) and all(type(x) is _Slot for x in given[0]):
+                self._plain[len(args)] = table
         try:
             result = table.run(arrays)
             if result is None:
                 table.trace(arrays, lambda shapes: self._trace(given, shapes))
                 result = table.run(arrays)
         except _tenor.Error as error:
-            source = table.failed_at()
-            raise type(error)(f"{error}\n  in {source}" if source else str(error)) from None
+            raise self._located(error, table) from None
         if isinstance(result, str):
             return self._as_written(given, arrays)
-        return _rebuild(*result)
+        structure, results = result
+        return results[0] if structure is None else _rebuild(structure, results)
+
+    @staticmethod
+    def _located(error, table):
+        """An operator's error with the line of the function that called it."""
+        source = table.failed_at()
+        return type(error)(f"{error}\n  in {source}") if source else error
 
     def why_not(self, *args, **kwargs):
         """Why a call with such arguments runs the function as it is written; None where it runs kernels."""
@@ -149,7 +165,7 @@ class _Fused:
         for x in outputs:
             if not isinstance(x, Tensor) or x.device != "meta":
                 raise _tenor.UnsupportedError("a result does not come from the arguments")
-        return outputs, structure, captured
+        return outputs, None if isinstance(structure, _Slot) else structure, captured
 
     def _as_written(self, given, arrays):
         """The function itself, on Tensors."""

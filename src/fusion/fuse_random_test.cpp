@@ -306,12 +306,19 @@ std::vector<Tensor> inputs_of(uint64_t seed) {
   return inputs;
 }
 
+/// A NaN is a NaN: its sign and payload follow the order of operands, which no contract fixes.
+Tensor without_nan(const Tensor& x) { return is_float(x.dtype()) ? masked_fill(x, isnan(x), 0) : x; }
+
 bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
   for (int d = 0; d < a.ndim(); ++d)
     if (a.shape(d) > 1 && a.stride(d) != b.stride(d)) return false;
-  const Tensor x = a.contiguous(), y = b.contiguous();
-  return std::memcmp(x.raw(), y.raw(), static_cast<size_t>(a.numel()) * item_size(a.dtype())) == 0;
+  const auto equal = [](const Tensor& x, const Tensor& y) {
+    return std::memcmp(x.contiguous().raw(), y.contiguous().raw(),
+                       static_cast<size_t>(x.numel()) * item_size(x.dtype())) == 0;
+  };
+  if (is_float(a.dtype()) && !equal(isnan(a), isnan(b))) return false;
+  return equal(without_nan(a), without_nan(b));
 }
 
 std::vector<Tensor> copies(const std::vector<Tensor>& inputs) {
@@ -332,9 +339,15 @@ int programs() {
   return asked ? std::atoi(asked) : 1000;
 }
 
+/// The first program: to look at one that failed, or at others.
+int first_seed() {
+  const char* asked = std::getenv("TENOR_FUSE_SEED");
+  return asked ? std::atoi(asked) : 1;
+}
+
 TEST(FuseRandom, FusedEqualsUnfused) {
   int ran = 0, kernels = 0;
-  for (int seed = 1; seed <= programs(); ++seed) {
+  for (int seed = first_seed(); seed < first_seed() + programs(); ++seed) {
     const int steps = 3 + seed % 28;
     const auto fn = [&](const std::vector<Tensor>& in) { return Maker(static_cast<uint64_t>(seed), in).run(steps); };
     const std::vector<Tensor> inputs = inputs_of(static_cast<uint64_t>(seed) * 7919);

@@ -394,6 +394,9 @@ int Lowering::reduce(const Node& n, const reduce::Recipe& recipe, const Index& a
     if (in.tensor.shape(static_cast<int>(d)) > 1)
       made.reduce.axes.push_back(known_axes_.at(graph_.axes.find(in.axes[static_cast<size_t>(d)])));
   }
+  for (size_t i = 0; i < made.reduce.axes.size(); ++i)
+    if (std::count(made.reduce.axes.begin(), made.reduce.axes.end(), made.reduce.axes[i]) > 1)
+      throw Refusal{text("{} has one axis in two dims", n.step->op)};
   for (const Seen& kept : at)
     for (int axis : made.reduce.axes)
       if (kept.strides[static_cast<size_t>(axis)] != 0) throw Refusal{"rows meet other rows here"};

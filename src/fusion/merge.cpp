@@ -155,6 +155,8 @@ std::string Merger::why_not(const Group& made, const Group& reading, int produce
   const Group both = joined(made, reading);
   if (const int arrays = arrays_of(both.steps); arrays > kMaxArrays)
     return text("one kernel would take {} arrays; {} is the most", arrays, kMaxArrays);
+  if (both.steps.size() > kMaxSteps)
+    return text("one kernel would take {} steps; {} is the most", both.steps.size(), kMaxSteps);
   if (overwrites(both.steps))
     return "an in-place step would write over what the same kernel still reads in another order";
   std::string why =

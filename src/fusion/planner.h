@@ -14,6 +14,8 @@ namespace tenor::fusion {
 
 /// Arrays in memory that one kernel reads and writes at most.
 inline constexpr int kMaxArrays = 24;
+/// Steps of one kernel at most.
+inline constexpr int kMaxSteps = 256;
 /// A row up to this many bytes stays on the chip (a core's cache, a cluster's shared memory) between its reduction and
 /// what follows; a longer one is read again by a kernel of its own.
 inline constexpr int64_t kRowBytes = int64_t{1} << 19;
