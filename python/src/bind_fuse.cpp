@@ -1,8 +1,10 @@
 // fuse: keys, traces and runs in C++. python/tenor/_fuse.py is written over this.
+#include <algorithm>
 #include <map>
 #include <memory>
 
 #include "call.h"
+#include "src/fusion/backend.h"
 #include "src/fusion/entry.h"
 #include "src/fusion/explanation.h"
 #include "src/fusion/recorder.h"
@@ -58,6 +60,12 @@ class FuseTable {
     for (nb::handle x : arrays) tensors.push_back(call.array("an argument", Array{x}));
     return tensors;
   }
+  /// Whether another reader sees these calls: it gets the function's own steps.
+  static bool is_traced(const std::vector<Tensor>& tensors) {
+    return core::current_tracer || std::any_of(tensors.begin(), tensors.end(), [](const Tensor& x) {
+             return x.device().type == DeviceType::kMeta;
+           });
+  }
   /// A result as an array of the arguments' library; an argument itself, where the function returns it.
   template <class Arrays>
   static nb::object wrapped(const Call& call, const Tensor& r, const std::vector<Tensor>& tensors,
@@ -79,6 +87,7 @@ class FuseTable {
 nb::object FuseTable::run_plain(const nb::args& arrays) {
   std::vector<Tensor> tensors;
   tensors.reserve(arrays.size());
+  if (core::current_tracer) return nb::none();
   for (nb::handle x : arrays) {
     if (!nb::isinstance<Tensor>(x)) return nb::none();
     tensors.push_back(nb::cast<const Tensor&>(x));
@@ -105,6 +114,7 @@ std::vector<Tensor> FuseTable::run(Call& call, const Known& known, const std::ve
 nb::object FuseTable::run(const nb::list& arrays) {
   Call call("fuse");
   std::vector<Tensor> tensors = convert(call, arrays);
+  if (is_traced(tensors)) return nb::cast("it is traced by another function");
   const std::shared_ptr<Known> known = find(tensors);
   if (!known) return nb::none();
   tensors.insert(tensors.end(), known->captured.begin(), known->captured.end());
@@ -141,6 +151,7 @@ void FuseTable::trace(const nb::list& arrays, const nb::object& call) {
       trace.inputs.push_back(nb::cast<Tensor>(pair[1]));
     }
     trace.steps = std::move(recorder.recorder.steps);
+    trace.same_modes = recorder.recorder.same_modes;
     known->sources = std::move(recorder.sources);
     nb::gil_scoped_release unlocked;
     known->entry = fusion::compile([&] { return std::move(trace); }, tensors);
@@ -148,12 +159,14 @@ void FuseTable::trace(const nb::list& arrays, const nb::object& call) {
     known->entry.reason = nb::cast<std::string>(nb::str(error.value()));
     if (known->entry.reason.empty()) known->entry.reason = "it cannot be traced";
   }
+  if (known_.size() >= fusion::kMaxEntries) known_.clear();
   known_[std::move(key)] = std::move(known);
 }
 
 nb::object FuseTable::why_not(const nb::list& arrays, const nb::object& call) {
   Call convert_call("fuse");
   std::vector<Tensor> tensors = convert(convert_call, arrays);
+  if (is_traced(tensors)) return nb::cast("an argument has no memory");
   if (!find(tensors)) trace(arrays, call);
   const auto known = find(tensors);
   tensors.insert(tensors.end(), known->captured.begin(), known->captured.end());
@@ -198,6 +211,15 @@ void bind_fuse(nb::module_& m) {
       },
       "arrays"_a, "results"_a, "Tensors as arrays of the first array's library.");
   m.def("_fuse_enabled", &fusion::enabled);
+  m.def(
+      "_fuse_backends",
+      [] {
+        std::vector<std::string> names;
+        for (DeviceType type : {DeviceType::kCpu, DeviceType::kCuda})
+          if (fusion::fusion_backend(type)) names.push_back(type == DeviceType::kCpu ? "cpu" : "cuda");
+        return names;
+      },
+      "Device types that run fused kernels.");
 }
 
 }  // namespace tenor::python

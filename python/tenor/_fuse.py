@@ -36,9 +36,15 @@ def source_line():
     return f"{name}:{line}" + (f": {text}" if text else "")
 
 
+def _is_number(value):
+    """Whether it is one of NumPy's scalars, which look like arrays."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
 def _flatten(value, arrays):
     """`value` with a _Slot for each array, which goes to `arrays`."""
-    if isinstance(value, Tensor) or is_array(value):
+    if isinstance(value, Tensor) or is_array(value) and not _is_number(value):
         arrays.append(value)
         return _Slot(len(arrays) - 1)
     if isinstance(value, (list, tuple)):
@@ -80,8 +86,8 @@ def _key(value):
     """What tells a structure of Python arguments from another: 1, 1.0 and True are three, 0.0 and -0.0 two."""
     if isinstance(value, _Slot):
         return _Slot
-    if isinstance(value, float):
-        return float, value.hex()
+    if hasattr(value, "__float__") and not isinstance(value, int):
+        return type(value), repr(value)
     if isinstance(value, (list, tuple)):
         return (type(value), *map(_key, value))
     if isinstance(value, dict):

@@ -50,6 +50,8 @@ Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
       graph_(trace_.steps, trace_.outputs, trace_.inputs),
       plan_(make_plan(graph_)),
       device_(device_of(given)) {
+  if (!trace_.same_modes)
+    core::fail<UnsupportedError>("fuse: it switches batch_invariant() or allow_tf32() on or off inside");
   for (const core::Step& s : trace_.steps)
     if (!s.recipe && s.op_class != core::OpClass::kView)
       core::fail<UnsupportedError>("fuse: {} cannot be run again from a trace yet", s.op);

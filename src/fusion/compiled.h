@@ -15,6 +15,7 @@ struct Trace {
   std::vector<core::Step> steps = {};
   std::vector<Tensor> inputs = {};  ///< what stands for each argument, then for what it captured
   std::vector<Tensor> outputs = {};
+  bool same_modes = true;  ///< as Recorder says
 };
 
 class Compiled {

@@ -21,7 +21,7 @@ bool meets(const std::set<int>& a, const std::set<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int axis) { return b.count(axis) > 0; });
 }
 
-/// Why a step that is no loop, reduction or gather has a kernel of its own, asked for its result or for what it reads.
+/// Why a step that is no loop or reduction has a kernel of its own, asked for its result or for what it reads.
 std::string own_kernel(const core::Step& s, bool result) {
   switch (s.op_class) {
     case OpClass::kContraction:
@@ -146,7 +146,7 @@ bool Merger::is_stored(int value) const {
 
 std::string Merger::why_not(const Group& made, const Group& reading, int producer, int consumer, int value) const {
   const Node &p = node(producer), &c = node(consumer);
-  if (p.kind == Kind::kOther) return own_kernel(*p.step, true);
+  if (p.kind == Kind::kOther || p.kind == Kind::kGather) return own_kernel(*p.step, true);
   if (c.kind == Kind::kOther) return own_kernel(*c.step, false);
   if (c.kind == Kind::kGather)
     return text("{} reads places that data names, so what it reads is in memory", c.step->op);
@@ -166,8 +166,6 @@ std::string Merger::why_not(const Group& made, const Group& reading, int produce
 
 /// What the kernel's own form cannot express.
 std::string Merger::why_not_one_kernel(const Group& both) const {
-  for (int step : both.steps)
-    if (node(step).kind == Kind::kGather) return {};
   return lower(graph_, {both.steps.begin(), both.steps.end()}).reason;
 }
 
