@@ -210,6 +210,58 @@ def test_functions_may_stand_in_each_other():
     assert bits(tn.fuse(lambda x, s: x * s)(x, np.float32(2.5))) == bits(tn.asarray(x) * np.float32(2.5))
 
 
+ARRAYS = normal(5, 8), normal(5), normal(8), rng.integers(0, 4, (3, 8)), normal(1, 2, 6, 8)
+OPERATORS = {
+    "linear": lambda x, W, B, G, I, Q: tn.linear(x, W, B),
+    "matmul, a row": lambda x, W, B, G, I, Q: x @ G,
+    "outer": lambda x, W, B, G, I, Q: tn.outer(x[0], G),
+    "einsum": lambda x, W, B, G, I, Q: tn.einsum("ij,kj->ki", x, W),
+    "softmax": lambda x, W, B, G, I, Q: tn.softmax(x, 0),
+    "log_softmax": lambda x, W, B, G, I, Q: tn.log_softmax(x),
+    "normalize": lambda x, W, B, G, I, Q: tn.normalize(x),
+    "rms_norm": lambda x, W, B, G, I, Q: tn.rms_norm(x, G, 1e-5),
+    "layer_norm": lambda x, W, B, G, I, Q: tn.layer_norm(x, G, None),
+    "add_rms_norm": lambda x, W, B, G, I, Q: tn.add_rms_norm(x, x + 1, G),
+    "group_norm": lambda x, W, B, G, I, Q: tn.group_norm(x, 2, G, G),
+    "batch_norm": lambda x, W, B, G, I, Q: tn.batch_norm(x, G, G * G + 1),
+    "silu_mul": lambda x, W, B, G, I, Q: tn.silu_mul(x),
+    "gelu_mul": lambda x, W, B, G, I, Q: tn.gelu_mul(x, x * 2, approximate="tanh"),
+    "rope": lambda x, W, B, G, I, Q: tn.rope(x.reshape((1, 1, 4, 8)), W[:4, :4], W[1:5, 4:]),
+    "attention": lambda x, W, B, G, I, Q: tn.attention(Q, Q * 2, Q + x[0, 0], causal=True),
+    "cumsum": lambda x, W, B, G, I, Q: x.cumsum(1),
+    "cummax": lambda x, W, B, G, I, Q: tn.cummax(x, 0),
+    "argmax": lambda x, W, B, G, I, Q: x.argmax(-1),
+    "max, places": lambda x, W, B, G, I, Q: x.max(1),
+    "index_select": lambda x, W, B, G, I, Q: tn.index_select(x, 0, I[:, 0]),
+    "embedding": lambda x, W, B, G, I, Q: tn.embedding(I, x),
+    "gather": lambda x, W, B, G, I, Q: tn.gather(x, 0, I),
+    "take_along_dim": lambda x, W, B, G, I, Q: tn.take_along_dim(x, I, 0),
+    "cat": lambda x, W, B, G, I, Q: tn.cat([x, x * 2], 1),
+    "stack": lambda x, W, B, G, I, Q: tn.stack([x, x * 2], -1),
+    "tile": lambda x, W, B, G, I, Q: tn.tile(x, (2, 1)),
+    "repeat_interleave": lambda x, W, B, G, I, Q: tn.repeat_interleave(x, 3, 0),
+    "tril": lambda x, W, B, G, I, Q: tn.tril(x, 1),
+    "pad": lambda x, W, B, G, I, Q: tn.pad(x, (1, 2), value=0.5),
+    "arange": lambda x, W, B, G, I, Q: x * tn.arange(8),
+    "isclose": lambda x, W, B, G, I, Q: tn.isclose(x, x + 1e-6),
+    "comparison with what x cannot be": lambda x, W, B, G, I, Q: x.to(tn.int8) < 1000,
+    "elu": lambda x, W, B, G, I, Q: tn.elu(x, 0.5) + tn.leaky_relu(x, 0.1) + tn.softplus(x, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_run_from_their_recipes(name):
+    def fn(x, *arrays):
+        got = OPERATORS[name](x * 2 - 0.5, *arrays)
+        return [y * 2 if y.dtype != tn.bool_ else ~y for y in (got if isinstance(got, tuple) else (got,))]
+
+    fused, arrays = tn.fuse(fn), (normal(4, 8), *ARRAYS)
+    want = fn(*map(tn.asarray, arrays))
+    assert fused.why_not(*arrays) is None
+    for _ in range(2):
+        assert [bits(y) for y in fused(*arrays)] == [bits(y) for y in want]
+
+
 def test_creation_inside():
     fused = same(lambda x: tn.where(x > 0, x, tn.zeros_like(x)) + tn.full((1,), 2.0), normal(5, 6))
     assert fused.why_not(normal(5, 6)) is None
