@@ -263,7 +263,7 @@ class _Function(_Program):
                                     "Tenor's operators inside") from error
 
 
-def _without_data(fn):
+def _without_data(fn, traced=_traced):
     """The function with the arrays that it captures, or finds among its globals, seen as shapes."""
     import types
     if not isinstance(fn, types.FunctionType):
@@ -271,7 +271,7 @@ def _without_data(fn):
     made = {}
 
     def shape_of(x):
-        return convert(x, lambda a: made.setdefault(id(a), _traced(a)))
+        return convert(x, lambda a: made[id(a)] if id(a) in made else made.setdefault(id(a), traced(a)))
 
     def cell(c):
         try:
