@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "src/cuda/counters.h"
+#include "src/cuda/runtime.h"
 #include "src/cuda/testing.h"
 
 namespace tenor {
@@ -81,6 +83,37 @@ TEST_F(CudaMemory, WhatIsKeptGoesBackBeforeThereIsNone) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   EXPECT_THROW(Tensor::empty({static_cast<int64_t>(total) + kMiB}, uint8, kGpu), OutOfMemoryError);
   EXPECT_NO_THROW(Tensor::empty({16 * kMiB}, uint8, kGpu));
+}
+
+int read_int(const int* at) {
+  int value = -1;
+  cudaMemcpyAsync(&value, at, sizeof(int), cudaMemcpyDeviceToHost, current_stream(kGpu).handle);
+  cudaStreamSynchronize(current_stream(kGpu).handle);
+  return value;
+}
+
+class CudaCounters : public testing::CudaTest {};
+
+TEST_F(CudaCounters, EachStartsFromZero) {
+  const OwnStream own, other;
+  const cuda::DeviceGuard device(kGpu);
+  for (int i = 0; i < 2500; ++i) {  // more than are zeroed at once
+    const StreamGuard guard(i % 3 ? own.handle : other.handle);
+    int* counter = cuda::zeroed_counter(kGpu);
+    ASSERT_NE(counter, nullptr);
+    ASSERT_EQ(read_int(counter), 0) << i;
+    ASSERT_EQ(cudaMemsetAsync(counter, 7, sizeof(int), current_stream(kGpu).handle), cudaSuccess);
+  }
+}
+
+TEST_F(CudaCounters, NoneForAGraph) {
+  const OwnStream own;
+  const StreamGuard guard(own.handle);
+  ASSERT_EQ(cudaStreamBeginCapture(own.handle, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cuda::zeroed_counter(kGpu), nullptr);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(own.handle, &graph), cudaSuccess);
+  if (graph) cudaGraphDestroy(graph);
 }
 
 }  // namespace
