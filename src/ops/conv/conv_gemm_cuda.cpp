@@ -7,6 +7,7 @@
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_float_cuda.h"
 #include "src/ops/conv/conv_products.h"
+#include "src/ops/conv/conv_stem.h"
 #include "src/ops/conv/sm90_conv.h"
 #include "tenor/elementwise.h"
 #include "tenor/tensor.h"
@@ -112,6 +113,7 @@ void run_sums(const ConvProblem& p, cudaStream_t stream, const char* op) {
 
 void cuda_implicit_gemm_run(const ConvProblem& p) {
   const cuda::DeviceGuard guard(p.device);
+  if (stem_takes(p)) return stem_run(p);
   const cudaStream_t stream = current_stream(p.device).handle;
   switch (p.direction) {
     case Direction::kForward:
