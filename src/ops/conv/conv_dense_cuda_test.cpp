@@ -63,6 +63,56 @@ TEST_F(ConvDenseCuda, Depthwise) {
     }
 }
 
+TEST_F(ConvDenseCuda, DepthwiseOfStrideTwo) {
+  const struct {
+    int64_t n, channels, height, width, kernel;
+    ConvPadding padding;
+  } cases[] = {
+      {3, 72, 13, 17, 3, 1}, {2, 136, 28, 56, 3, 1},
+      {1, 8, 5, 4, 3, 0},    {2, 200, 9, 65, 3, ConvPadding({0, 2}, {3, 1})},
+      {1, 16, 1, 70, 3, 1},  {2, 64, 9, 9, 3, 4},
+      {2, 64, 14, 30, 5, 2}, {1, 72, 7, 8, 5, ConvPadding({3, 0}, {1, 2})},
+      {2, 40, 20, 31, 5, 1},
+  };
+  for (const auto& [n, channels, height, width, kernel, padding] : cases)
+    for (const DType dtype : {bfloat16, float16, float32}) {
+      ConvCase c = depthwise(n, channels, height, width, kernel, padding);
+      c.options.stride = {2};
+      check_dense(c, dtype, "direct");
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// float32 by chains of multiply-adds, whose weight gradient sums ranges of pixels.
+TEST_F(ConvDenseCuda, Float) {
+  const ConvCase cases[] = {
+      {{2, 24, 13, 17}, {72, 24, 3, 3}, {.padding = 1}},
+      {{3, 64, 28, 28}, {64, 64, 3, 3}, {.padding = 1}},
+      {{1, 8, 9, 70}, {8, 8, 5, 5}, {.stride = {2}, .padding = 2}},
+      {{2, 48, 14, 14}, {96, 16, 3, 3}, {.padding = 1, .groups = 3}},
+      {{3, 200, 12, 9}, {136, 200, 1, 1}, {}},
+      {{1, 5, 7, 9}, {11, 5, 3, 2}, {.stride = {1, 3}, .padding = ConvPadding({0, 2}, {1, 1}), .dilation = {2, 1}}},
+  };
+  for (const ConvCase& c : cases) {
+    check_dense(c, float32, "implicit_gemm");
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Windows of one element: products of the GEMM.
+TEST_F(ConvDenseCuda, Pointwise) {
+  const ConvCase cases[] = {
+      {{2, 72, 9, 11}, {136, 72, 1, 1}, {}},     {{1, 320, 7, 7}, {256, 320, 1, 1}, {}},
+      {{3, 128, 1, 1}, {64, 128, 1, 1}, {}},     {{2, 80, 37}, {96, 80, 1}, {}},
+      {{2, 88, 3, 5, 4}, {72, 88, 1, 1, 1}, {}}, {{1, 96, 8, 8}, {96, 96, 1, 1}, {.padding = 1}},
+  };
+  for (const ConvCase& c : cases)
+    for (const DType dtype : {bfloat16, float16}) {
+      check_dense(c, dtype, "implicit_gemm");
+      if (HasFatalFailure()) return;
+    }
+}
+
 TEST_F(ConvDenseCuda, GroupsOfEight) {
   for (const int64_t kernel : {3, 5})
     for (const ConvCase& c : {
@@ -143,6 +193,8 @@ TEST_F(ConvDenseCuda, Repeats) {
   } cases[] = {{depthwise(5, 72, 17, 19, 3, 1), "direct"},
                {depthwise(5, 72, 17, 19, 7, 3), "direct"},
                {{{5, 64, 17, 19}, {64, 8, 3, 3}, {.padding = 1, .groups = 8}}, "direct"},
+               {{{5, 72, 17, 19}, {72, 1, 3, 3}, {.stride = {2}, .padding = 1, .groups = 72}}, "direct"},
+               {{{5, 72, 17, 19}, {136, 72, 1, 1}, {}}, "implicit_gemm"},
                {stem(5, 3, 37, 41, 64, {7, 7}, 3), "implicit_gemm"}};
   for (const auto& [c, strategy] : cases) {
     const auto normal = [&](const Dims& sizes) { return on_gpu(draw.dense(last(sizes), bfloat16)); };

@@ -17,12 +17,16 @@ namespace ptx = tenor::cuda::ptx;
 inline constexpr int kRingWarps = 4;  ///< strips of a block, at most
 
 /// What a kernel is compiled for: a warp's channels and columns, rows on their way.
-template <class T_, int kSize_, int kOwn_, int kWide_, int kStages_, int kBlocks_>
+template <class T_, int kSize_, int kOwn_, int kWide_, int kStages_, int kBlocks_, bool kPacked_ = false,
+          int kStride_ = 1>
 struct RingConfig {
   using T = T_;
   static constexpr int kSize = kSize_, kTaps = kSize * kSize, kOwn = kOwn_, kWide = kWide_, kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  ///< of a multiprocessor
-  static constexpr int kSpan = kWide + kSize - 1, kChannels = 32 * kOwn;
+  static constexpr int kBlocks = kBlocks_;              ///< of a multiprocessor
+  static constexpr bool kPacked = kPacked_;             ///< the weight stays in pairs, for which registers lack else
+  static constexpr int kStride = kStride_;              ///< and rows of the source a step
+  static constexpr int kReach = (kSize - 1) / kStride;  ///< steps back to the first that a result meets
+  static constexpr int kSpan = (kWide - 1) * kStride + kSize, kChannels = 32 * kOwn;
   /// Turns of the row loop written out, so that sums stay in their registers; of large windows' the instruction cache
   /// would hold too few.
   static constexpr int kPhases = kSize == 3 ? 3 : 1;
@@ -50,13 +54,15 @@ template <class Config>
 struct RingLayout {
   int line, grads;
   __host__ __device__ explicit RingLayout(const RingShape& s, bool with_grads)
-      : line((s.warps * Config::kWide + Config::kSize - 1) * kPixel),
+      : line(((s.warps * Config::kWide - 1) * Config::kStride + Config::kSize) * Config::kStride * kPixel),
         grads(with_grads ? s.warps * Config::kWide * kPixel : 0) {}
   static constexpr int kPixel = Config::kChannels * static_cast<int>(sizeof(typename Config::T));
+  static constexpr int kWeight = (Config::kTaps * kPixel + 127) / 128 * 128;
   static constexpr int kBarriers = 2 * 8 * Config::kStages;
-  __host__ __device__ int stage() const { return line + grads; }
+  __host__ __device__ int first_grad() const { return (line + 127) / 128 * 128; }  ///< TMA writes from there on
+  __host__ __device__ int stage() const { return first_grad() + (grads + 127) / 128 * 128; }
   __host__ __device__ int ring() const { return Config::kStages * stage(); }
-  size_t image_bytes() const { return size_t{Config::kTaps} * kPixel + ring() + kBarriers; }
+  size_t image_bytes() const { return size_t{kWeight} + ring() + kBarriers; }
   /// After its rows, a block's sums lie where they were.
   size_t weight_bytes(int warps) const {
     const size_t sums = size_t{4} * warps * Config::kTaps * Config::kChannels, rows = size_t(ring()) + kBarriers;
@@ -64,9 +70,9 @@ struct RingLayout {
   }
 };
 
-/// A block's rows of results, a segment of one image at a time: step q of it brings row first - top + q of the source,
-/// and of grad row first + q.
-template <int kSize>
+/// A block's rows of results, a segment of one image at a time: step q of it brings row (first + q) * stride - top of
+/// the source, and as many as the stride, and of grad row first + q.
+template <int kReach>
 struct RingCursor {
   int next, end;  ///< rows of results not walked yet
   int n, column, first, last, q;
@@ -82,7 +88,7 @@ struct RingCursor {
     q = 0, next += max(last - first, 0);
   }
   __device__ __forceinline__ bool any() const { return first < last; }
-  __device__ __forceinline__ int steps() const { return last - first + kSize - 1; }
+  __device__ __forceinline__ int steps() const { return last - first + kReach; }
   /// To the next segment, or to none.
   __device__ __forceinline__ void leave(const RingShape& s, int wide) {
     if (next < end)
@@ -99,7 +105,7 @@ struct Ring {
   unsigned char* lines;
   uint64_t *full, *empty;
   RingLayout<Config> layout;
-  RingCursor<Config::kSize> ahead;
+  RingCursor<Config::kReach> ahead;
   int stage = 0, fill = 0;
   uint32_t parity = 0, fill_parity = 0;
 
@@ -123,14 +129,16 @@ struct Ring {
                                        bool wait) {
     if (threadIdx.x != 0 || !ahead.any()) return;
     if (wait) ptx::mbarrier_wait(&empty[fill], fill_parity ^ 1);
-    const int row = ahead.first - s.top + ahead.q, channel = blockIdx.x * Config::kChannels;
-    const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(s.height);
+    const int row = (ahead.first + ahead.q) * Config::kStride - s.top, channel = blockIdx.x * Config::kChannels;
+    const bool inside = row + Config::kStride > 0 && row < s.height;
     const bool more = kGrads && ahead.q < ahead.last - ahead.first;
     unsigned char* const to = lines + fill * layout.stage();
     ptx::mbarrier_arrive_expect(&full[fill], (inside ? layout.line : 0) + (more ? layout.grads : 0));
-    if (inside) ptx::tma_load_4d(to, &source, channel, ahead.column - s.left, row, ahead.n, &full[fill]);
+    if (inside)
+      ptx::tma_load_4d(to, &source, channel, ahead.column * Config::kStride - s.left, row, ahead.n, &full[fill]);
     if (more)
-      ptx::tma_load_4d(to + layout.line, grad, channel, ahead.column, ahead.first + ahead.q, ahead.n, &full[fill]);
+      ptx::tma_load_4d(to + layout.first_grad(), grad, channel, ahead.column, ahead.first + ahead.q, ahead.n,
+                       &full[fill]);
     if (++fill == Config::kStages) fill = 0, fill_parity ^= 1;
     if (++ahead.q == ahead.steps()) ahead.leave(s, s.warps * Config::kWide);
   }
@@ -148,10 +156,11 @@ struct Ring {
   /// The thread's channels of its warp's first column.
   __device__ __forceinline__ const T* line() const {
     return reinterpret_cast<const T*>(lines + stage * layout.stage()) +
-           (threadIdx.x / 32 * Config::kWide) * Config::kChannels + threadIdx.x % 32 * Config::kOwn;
+           (threadIdx.x / 32 * Config::kWide) * Config::kStride * Config::kChannels + threadIdx.x % 32 * Config::kOwn;
   }
   __device__ __forceinline__ const T* grads() const {
-    return reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(line()) + layout.line);
+    return reinterpret_cast<const T*>(lines + stage * layout.stage() + layout.first_grad()) +
+           (threadIdx.x / 32 * Config::kWide) * Config::kChannels + threadIdx.x % 32 * Config::kOwn;
   }
 };
 
@@ -191,7 +200,7 @@ __device__ __forceinline__ void add_row(
   for (int i = 0; i < Config::kSize; ++i)
 #pragma unroll
     for (int j = 0; j < Config::kSize; ++j) {
-      if constexpr (Config::kSize > 3) keep_packed(weight[i][j]);
+      if constexpr (Config::kPacked) keep_packed(weight[i][j]);
       float w[Config::kOwn];
       cuda::widen_pack(weight[i][j], w);
 #pragma unroll
@@ -199,7 +208,7 @@ __device__ __forceinline__ void add_row(
 #pragma unroll
         for (int c = 0; c < Config::kOwn; ++c) {
           float& to = sum[Config::slot(kPhase, i)][k][c];
-          to = fmaf(in[k + j][c], w[c], to);
+          to = i + j == 0 ? in[k][c] * w[c] : fmaf(in[k + j][c], w[c], to);
         }
     }
 }
@@ -209,6 +218,19 @@ __device__ __forceinline__ bool is_inside(const RingShape& s, int row) {
   return static_cast<unsigned>(row) < static_cast<unsigned>(s.height);
 }
 
+/// A warp's results of one row, of which `columns` exist.
+template <class T, int kWide, int kOwn>
+__device__ __forceinline__ void store_columns(T* to, const RingShape& s, float (&sum)[kWide][kOwn],
+                                              const float (&bias)[kOwn], int columns) {
+#pragma unroll
+  for (int k = 0; k < kWide; ++k) {
+    if (s.bias)
+#pragma unroll
+      for (int c = 0; c < kOwn; ++c) sum[k][c] += bias[c];
+    if (k < columns) cuda::store_pack(to + int64_t{k} * s.other_pixel, cuda::convert_pack<T>(sum[k]));
+  }
+}
+
 template <class Config>
 __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
     ring_image(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s) {
@@ -216,7 +238,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide, kLast = kSize - 1;
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
-  Ring<Config, false> ring(raw + Config::kTaps * RingLayout<Config>::kPixel, s);
+  Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
   ring.start(s, source, nullptr);
   gather_weight<Config>(taps, s);
   __syncthreads();
@@ -231,7 +253,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
 #pragma unroll
     for (int c = 0; c < kOwn; ++c) bias[c] = cuda::widen(static_cast<const T*>(s.bias)[(channel + c) * s.bias_stride]);
   const int wide = s.warps * kWide;
-  for (RingCursor<kSize> at(s, wide); at.any(); at.leave(s, wide)) {
+  for (RingCursor<Config::kReach> at(s, wide); at.any(); at.leave(s, wide)) {
     float sum[kSize][kWide][kOwn] = {};
     const int column = at.column + threadIdx.x / 32 * kWide, steps = at.steps(), top = at.first - s.top;
     T* const result = static_cast<T*>(s.result) + at.n * s.other_batch + at.first * s.other_row +
@@ -246,28 +268,20 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
         add_row<Config, kPhase>(sum, in, weight);
       } else {
         ring.release(s, source, nullptr);
-      }
-      auto& whole = sum[Config::slot(kPhase, kLast)];
-      if (q >= kLast) {
-        T* const to = result + (q - kLast) * s.other_row;
-#pragma unroll
-        for (int k = 0; k < kWide; ++k) {
-#pragma unroll
-          for (int c = 0; c < kOwn; ++c) whole[k][c] += bias[c];
-          if (k < columns) cuda::store_once(to + int64_t{k} * s.other_pixel, cuda::convert_pack<T>(whole[k]));
-        }
-      }
-#pragma unroll
-      for (int i = Config::kPhases == 1 ? kLast : 0; i >= 0; --i)
 #pragma unroll
         for (int k = 0; k < kWide; ++k)
 #pragma unroll
-          for (int c = 0; c < kOwn; ++c) {
-            if constexpr (Config::kPhases == 1)
-              sum[i][k][c] = i > 0 ? sum[i > 0 ? i - 1 : 0][k][c] : 0.f;
-            else
-              whole[k][c] = 0;
-          }
+          for (int c = 0; c < kOwn; ++c) sum[Config::slot(kPhase, 0)][k][c] = 0;
+      }
+      if (q >= kLast)
+        store_columns<T>(result + (q - kLast) * s.other_row, s, sum[Config::slot(kPhase, kLast)], bias, columns);
+      if constexpr (Config::kPhases == 1)
+#pragma unroll
+        for (int i = kLast; i > 0; --i)
+#pragma unroll
+          for (int k = 0; k < kWide; ++k)
+#pragma unroll
+            for (int c = 0; c < kOwn; ++c) sum[i][k][c] = sum[i - 1][k][c];
     };
     for (int q = 0; q < steps; q += Config::kPhases) {
       step.template operator()<0>(q);
@@ -332,7 +346,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   ring.start(s, source, &grad);
   float sum[kSize][kSize][kOwn] = {};
   const int wide = s.warps * kWide;
-  for (RingCursor<kSize> at(s, wide); at.any(); at.leave(s, wide)) {
+  for (RingCursor<Config::kReach> at(s, wide); at.any(); at.leave(s, wide)) {
     cuda::Pack<T, kOwn> g[kSize][kWide] = {};
     const int rows = at.last - at.first, steps = at.steps(), top = at.first - s.top;
     const auto step = [&]<int kPhase>(int q) {
