@@ -28,7 +28,6 @@ bool fits_counts(const ConvProblem& p) {
 std::string cuda_implicit_gemm_why_not(const ConvProblem& p) {
   const bool sums = p.direction == Direction::kWeightBackward, wide = p.dtype == DType::kFloat32;
   if (p.dtype == DType::kFloat64) return "takes bfloat16, float16 and float32";
-  if (wide && sums) return "takes no weight gradient of float32";
   if (!wide && core::device_traits(p.device).capability != kHopper)
     return "the device is no Hopper GPU, or this build has no code of sm_90a";
   if (p.taps() > 1024) return "more than 1024 taps";
