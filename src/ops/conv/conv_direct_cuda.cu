@@ -193,6 +193,7 @@ void direct_weight_backward(const ConvProblem& p) {
 
 void cuda_direct_run(const ConvProblem& p) {
   const cuda::DeviceGuard guard(p.device);
+  if (depthwise_stride_run(p)) return;
   if (depthwise_takes(p)) return depthwise_run(p);
   if (grouped_takes(p)) return grouped_run(p);
   core::visit_float(p.dtype, [&]<class T>() {

@@ -7,6 +7,7 @@
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_float_cuda.h"
 #include "src/ops/conv/conv_products.h"
+#include "src/ops/conv/conv_stem.h"
 #include "src/ops/conv/sm90_conv.h"
 #include "tenor/elementwise.h"
 #include "tenor/tensor.h"
@@ -102,6 +103,10 @@ void run_sums(const ConvProblem& p, cudaStream_t stream, const char* op) {
     lines = grad.raw();
   }
   const GatherSums sums = sums_of(p, x.operands, lines, whole_pieces(outputs.channels));
+  if (p.dtype == DType::kFloat32) {
+    const Tensor ranges = Tensor::empty({static_cast<int64_t>(float_weight_workspace(sums)) / 4}, float32, p.device);
+    return cuda::check(float_conv_weight(sums, ranges.raw(), stream), op);
+  }
   const ConvWeightPlan plan = sm90_conv_weight_choice(sums);
   const auto bytes = static_cast<int64_t>(sm90_conv_weight_workspace(sums, plan));
   const Tensor workspace = Tensor::empty({bytes / 4}, float32, p.device);
@@ -112,6 +117,7 @@ void run_sums(const ConvProblem& p, cudaStream_t stream, const char* op) {
 
 void cuda_implicit_gemm_run(const ConvProblem& p) {
   const cuda::DeviceGuard guard(p.device);
+  if (stem_takes(p)) return stem_run(p);
   const cudaStream_t stream = current_stream(p.device).handle;
   switch (p.direction) {
     case Direction::kForward:

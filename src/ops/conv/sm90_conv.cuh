@@ -40,7 +40,6 @@ struct ConvShape {
   bool whole_chunks;  ///< the result is written 16 bytes at a time
 };
 
-__host__ __device__ inline int taps_of(const RowShape& rows) { return rows.taps[0] * rows.taps[1] * rows.taps[2]; }
 __host__ __device__ inline int steps_of(const ConvShape& s) {
   const int taps = taps_of(s.rows);
   return s.flat ? (taps * s.channels + kTileK - 1) / kTileK : (s.channels + kTileK - 1) / kTileK * taps;
