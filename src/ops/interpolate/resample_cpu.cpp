@@ -69,8 +69,8 @@ class StripRunner {
     std::fill(held_.begin(), held_.end(), -1);
     for (int64_t r = s.row; r < s.end; ++r) {
       const auto row = static_cast<size_t>(r);
-      const int count = p_.height.count[row];
-      for (int k = 0; k < count; ++k) {
+      const int64_t count = p_.height.count[row];
+      for (int64_t k = 0; k < count; ++k) {
         sources_[static_cast<size_t>(k)] = resampled(s, core::clamp_index(p_.height.first[row] + k, p_.height.others));
         weights_[static_cast<size_t>(k)] =
             static_cast<C>(p_.height.weight[row * static_cast<size_t>(p_.height.width) + static_cast<size_t>(k)]);
@@ -98,12 +98,12 @@ class StripRunner {
   /// The row as C side by side, summed along depth.
   const C* input_row(int64_t d, const T* from) {
     const auto at = static_cast<size_t>(d);
-    const int count = p_.depth.count[at];
+    const int64_t count = p_.depth.count[at];
     const double* weight = p_.depth.weight.data() + at * static_cast<size_t>(p_.depth.width);
     if (std::is_same_v<T, C> && count == 1 && weight[0] == 1 && p_.from.w == 1)
       return reinterpret_cast<const C*>(from + core::clamp_index(p_.depth.first[at], p_.depth.others) * p_.from.d);
     std::fill_n(wide_.get(), count == 0 ? inputs_ : 0, C(0));
-    for (int k = 0; k < count; ++k) {
+    for (int64_t k = 0; k < count; ++k) {
       const T* x = from + core::clamp_index(p_.depth.first[at] + k, p_.depth.others) * p_.from.d;
       add_row(x, static_cast<C>(weight[k]), k == 0);
     }
@@ -134,7 +134,7 @@ class StripRunner {
       const auto column = static_cast<size_t>(w);
       bool first = true;
       std::fill_n(row, p_.depth.count[at] * p_.width.count[column] == 0 ? channels : 0, C(0));
-      for (int k = 0; k < p_.depth.count[at]; ++k) {
+      for (int64_t k = 0; k < p_.depth.count[at]; ++k) {
         const T* plane = from + core::clamp_index(p_.depth.first[at] + k, p_.depth.others) * p_.from.d;
         const double scale = p_.depth.weight[at * static_cast<size_t>(p_.depth.width) + static_cast<size_t>(k)];
         add_pixel(plane, column, scale, first, channels, row);
@@ -156,12 +156,12 @@ class StripRunner {
   }
   void add_pixel(const T* plane, size_t column, double scale, bool first, size_t channels, C* row) const {
     const int64_t start = p_.width.first[column];
-    const int count = p_.width.count[column];
+    const int64_t count = p_.width.count[column];
     const double* weight = p_.width.weight.data() + column * static_cast<size_t>(p_.width.width);
     const ComputeTag<T> d;
     for_lanes(d, channels, [&](size_t i, auto io) HWY_ATTR {
       auto sum = first ? hn::Zero(d) : io.load(d, static_cast<const C*>(row) + i);
-      for (int k = 0; k < count; ++k) {
+      for (int64_t k = 0; k < count; ++k) {
         const T* x = plane + core::clamp_index(start + k, p_.width.others) * p_.from.w;
         sum = hn::MulAdd(hn::Set(d, static_cast<C>(scale * weight[k])), io.load(d, x + i), sum);
       }
@@ -170,7 +170,7 @@ class StripRunner {
   }
 
   /// An output row, the sum of `count` rows of the ring.
-  void combine(int count, T* to) const {
+  void combine(int64_t count, T* to) const {
     const ComputeTag<T> d;
     if (count == 2) {
       const C *a = sources_[0], *b = sources_[1];
@@ -182,7 +182,7 @@ class StripRunner {
     }
     for_lanes(d, length_, [&](size_t i, auto io) HWY_ATTR {
       auto sum = count == 0 ? hn::Zero(d) : hn::Mul(hn::Set(d, weights_[0]), io.load(d, sources_[0] + i));
-      for (int k = 1; k < count; ++k) {
+      for (int64_t k = 1; k < count; ++k) {
         const auto at = static_cast<size_t>(k);
         sum = hn::MulAdd(hn::Set(d, weights_[at]), io.load(d, sources_[at] + i), sum);
       }
