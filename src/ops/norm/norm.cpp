@@ -107,8 +107,8 @@ AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& r
     fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
   core::check_distinct_outputs(norm.op, {&given.y, &given.new_residual});
   const std::initializer_list<const Tensor*> inputs = {&x, &residual, &norm.gamma, &norm.beta};
-  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[0]", .cuda = core::kHasCuda});
-  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[1]", .cuda = core::kHasCuda});
+  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out.y", .cuda = core::kHasCuda});
+  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out.new_residual", .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{
         norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()}
