@@ -88,6 +88,24 @@ function(tenor_compile_flags target)
   endif()
 endfunction()
 
+# The headers that fused kernels, which are compiled at run time, include: those of the eager kernels' own formulas.
+function(tenor_embed_headers target)
+  set(headers include/tenor/dtype.h src/core/numeric.h src/cuda/convert.cuh src/cuda/gelu.cuh src/cuda/lane_tree.cuh
+              src/cuda/layout.h src/cuda/vector.cuh src/ops/elementwise/elementwise_op.h)
+  foreach(name dims packs rows standard)
+    list(APPEND headers src/cuda/fusion/prelude/${name}.cuh)
+  endforeach()
+  foreach(name activation arithmetic compare division formula logic math)
+    list(APPEND headers src/ops/elementwise/formulas/${name}.cuh)
+  endforeach()
+  set(script ${PROJECT_SOURCE_DIR}/cmake/EmbedHeaders.cmake)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/generated/prelude.cpp)
+  list(TRANSFORM headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
+  add_custom_command(OUTPUT ${output} DEPENDS ${files} ${script} VERBATIM
+                     COMMAND ${CMAKE_COMMAND} -D OUTPUT=${output} -D ROOT=${PROJECT_SOURCE_DIR} -D "HEADERS=${headers}" -P ${script})
+  target_sources(${target} PRIVATE ${output})
+endfunction()
+
 function(tenor_configure_library target)
   tenor_compile_flags(${target})
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
@@ -104,6 +122,7 @@ function(tenor_configure_library target)
     target_sources(${target} PRIVATE ${cuda_sources})
     target_link_libraries(${target} PRIVATE CUDA::cudart_static)
     target_compile_definitions(${target} PRIVATE TENOR_HAS_CUDA=1)
+    tenor_embed_headers(${target})
   endif()
   if(TENOR_HAS_ONEDNN)
     target_link_libraries(${target} PRIVATE DNNL::dnnl)

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/cuda/driver.h"
+
 namespace tenor::cuda {
 
 namespace {
@@ -12,13 +14,6 @@ using EncodeIm2col = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t,
                                   const cuuint64_t*, const int*, const int*, cuuint32_t, cuuint32_t, const cuuint32_t*,
                                   CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
                                   CUtensorMapFloatOOBfill);
-
-void* driver_entry(const char* name) {
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult result;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &result);
-  return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? entry : nullptr;
-}
 
 }  // namespace
 

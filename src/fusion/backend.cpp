@@ -3,14 +3,22 @@
 #include <array>
 #include <optional>
 
+#include "src/core/backend.h"
+#include "src/cuda/fusion/executor.h"
 #include "src/fusion/cpu_kernel.h"
 
 namespace tenor::fusion {
 namespace {
 
 std::array<std::optional<FusionBackend>, 4>& backends() {
-  static std::array<std::optional<FusionBackend>, 4> all{
-      FusionBackend{cpu_declines, [](const Program& program, Device) { return make_cpu_kernel(program); }}};
+  static std::array<std::optional<FusionBackend>, 4> all = [] {
+    std::array<std::optional<FusionBackend>, 4> own;
+    own[static_cast<size_t>(DeviceType::kCpu)] =
+        FusionBackend{cpu_declines, [](const Program& program, Device) { return make_cpu_kernel(program); }};
+    if constexpr (core::kHasCuda)
+      own[static_cast<size_t>(DeviceType::kCuda)] = FusionBackend{cuda::cuda_declines, cuda::compile_fused};
+    return own;
+  }();
   return all;
 }
 

@@ -1,54 +1,41 @@
 #include "src/cuda/pointwise_turned.cuh"
 #include "src/ops/elementwise/elementwise_kernels.cuh"
+#include "src/ops/elementwise/formulas/arithmetic.cuh"
+#include "src/ops/elementwise/formulas/division.cuh"
 
 namespace tenor::elementwise {
 namespace {
 
-// NaN propagates: a NaN in a is returned as a, one in b makes the comparison false.
-template <class T>
-__device__ T maximum(T a, T b) {
-  return a != a || a > b ? a : b;
-}
-template <class T>
-__device__ T minimum(T a, T b) {
-  return a != a || a < b ? a : b;
-}
-
-/// The end nearer to weight 1 is reached from b, so that weight 1 gives b exactly.
-template <class T>
-__device__ T interpolated(T a, T b, T w) {
-  return fabs(w) < T(0.5) ? a + w * (b - a) : b - (b - a) * (T(1) - w);
-}
-
 /// One of the operands may lie across the result.
-template <class T, class F>
-bool two_turned(const CudaCall& c, F f) {
+template <Op kOp, class T>
+bool two_turned(const CudaCall& c) {
+  const Formula<kOp, T> f;
   if constexpr (std::is_same_v<T, float>)
     if (cuda::run_turned<float, T, T>(c.call, f) || cuda::run_turned<BFloat16, T, T>(c.call, f) ||
         cuda::run_turned<Float16, T, T>(c.call, f))
       return true;
-  return two<T>(c, f);
+  return two<kOp, T>(c, f);
 }
 
 template <class T>
 bool two_operands(const CudaCall& c) {
   switch (c.op) {
     case Op::kAdd:
-      return two_turned<T>(c, [] __device__(T a, T b) { return a + b; });
+      return two_turned<Op::kAdd, T>(c);
     case Op::kSub:
-      return two_turned<T>(c, [] __device__(T a, T b) { return a - b; });
+      return two_turned<Op::kSub, T>(c);
     case Op::kMul:
-      return two_turned<T>(c, [] __device__(T a, T b) { return a * b; });
+      return two_turned<Op::kMul, T>(c);
     case Op::kDiv:
-      return two_turned<T>(c, [] __device__(T a, T b) { return a / b; });
+      return two_turned<Op::kDiv, T>(c);
     case Op::kTruncDivide:
-      return two<T>(c, [] __device__(T a, T b) { return trunc(a / b); });
+      return two<Op::kTruncDivide, T>(c);
     case Op::kMaximum:
     case Op::kClampMin:
-      return two<T>(c, [] __device__(T a, T b) { return maximum(a, b); });
+      return two<Op::kMaximum, T>(c);
     case Op::kMinimum:
     case Op::kClampMax:
-      return two<T>(c, [] __device__(T a, T b) { return minimum(a, b); });
+      return two<Op::kMinimum, T>(c);
     default:
       return false;
   }
@@ -58,25 +45,25 @@ template <class T>
 bool other_arity(const CudaCall& c) {
   switch (c.op) {
     case Op::kClamp:
-      return three<T>(c, [] __device__(T v, T low, T high) { return minimum(maximum(v, low), high); });
+      return three<Op::kClamp, T>(c);
     case Op::kLerp:
-      return three<T>(c, [] __device__(T a, T b, T w) { return interpolated(a, b, w); });
+      return three<Op::kLerp, T>(c);
     case Op::kNeg:
-      return one<T>(c, [] __device__(T v) { return -v; });
+      return one<Op::kNeg, T>(c);
     case Op::kAbs:
-      return one<T>(c, [] __device__(T v) { return fabs(v); });
+      return one<Op::kAbs, T>(c);
     case Op::kSign:
-      return one<T>(c, [] __device__(T v) { return v > 0 ? T(1) : v < 0 ? T(-1) : v; });
+      return one<Op::kSign, T>(c);
     case Op::kRelu:
-      return one<T>(c, [] __device__(T v) { return v <= 0 ? T(0) : v; });
+      return one<Op::kRelu, T>(c);
     case Op::kFloor:
-      return one<T>(c, [] __device__(T v) { return floor(v); });
+      return one<Op::kFloor, T>(c);
     case Op::kCeil:
-      return one<T>(c, [] __device__(T v) { return ceil(v); });
+      return one<Op::kCeil, T>(c);
     case Op::kRound:
-      return one<T>(c, [] __device__(T v) { return rint(v); });
+      return one<Op::kRound, T>(c);
     case Op::kTrunc:
-      return one<T>(c, [] __device__(T v) { return trunc(v); });
+      return one<Op::kTrunc, T>(c);
     default:
       return false;
   }

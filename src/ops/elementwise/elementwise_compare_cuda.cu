@@ -1,4 +1,5 @@
 #include "src/ops/elementwise/elementwise_kernels.cuh"
+#include "src/ops/elementwise/formulas/compare.cuh"
 
 namespace tenor::elementwise {
 namespace {
@@ -6,76 +7,71 @@ namespace {
 template <class T>
 bool ordered(const CudaCall& c) {
   switch (c.op) {
-    case Op::kEq: return two<T, bool>(c, [] __device__(T a, T b) { return a == b; });
-    case Op::kNe: return two<T, bool>(c, [] __device__(T a, T b) { return a != b; });
-    case Op::kLt: return two<T, bool>(c, [] __device__(T a, T b) { return a < b; });
-    case Op::kLe: return two<T, bool>(c, [] __device__(T a, T b) { return a <= b; });
-    case Op::kGt: return two<T, bool>(c, [] __device__(T a, T b) { return a > b; });
-    case Op::kGe: return two<T, bool>(c, [] __device__(T a, T b) { return a >= b; });
-    default: return false;
+    case Op::kEq:
+      return two<Op::kEq, T, bool>(c);
+    case Op::kNe:
+      return two<Op::kNe, T, bool>(c);
+    case Op::kLt:
+      return two<Op::kLt, T, bool>(c);
+    case Op::kLe:
+      return two<Op::kLe, T, bool>(c);
+    case Op::kGt:
+      return two<Op::kGt, T, bool>(c);
+    case Op::kGe:
+      return two<Op::kGe, T, bool>(c);
+    default:
+      return false;
   }
 }
-
-/// -1, 0 or 1 as an unsigned value lies below, on or above a signed one.
-__device__ int order_of(uint64_t a, int64_t b) {
-  return b < 0 || a > static_cast<uint64_t>(b) ? 1 : a < static_cast<uint64_t>(b) ? -1 : 0;
-}
-/// uint64 with int64, both held as int64 bits; sign turns the order for the unsigned one second.
+/// uint64 with int64.
+template <Op kOp>
 bool mixed(const CudaCall& c) {
-  const bool first = c.unsigned_first;
-  const auto order = [first] __device__(int64_t a, int64_t b) { return first ? order_of(a, b) : -order_of(b, a); };
+  cuda::run_pointwise<int64_t, bool, 2>(c.call, MixedFormula<kOp>{c.unsigned_first});
+  return true;
+}
+bool mixed(const CudaCall& c) {
   switch (c.op) {
-    case Op::kEq: return two<int64_t, bool>(c, [order] __device__(int64_t a, int64_t b) { return order(a, b) == 0; });
-    case Op::kNe: return two<int64_t, bool>(c, [order] __device__(int64_t a, int64_t b) { return order(a, b) != 0; });
-    case Op::kLt: return two<int64_t, bool>(c, [order] __device__(int64_t a, int64_t b) { return order(a, b) < 0; });
-    case Op::kLe: return two<int64_t, bool>(c, [order] __device__(int64_t a, int64_t b) { return order(a, b) <= 0; });
-    case Op::kGt: return two<int64_t, bool>(c, [order] __device__(int64_t a, int64_t b) { return order(a, b) > 0; });
-    case Op::kGe: return two<int64_t, bool>(c, [order] __device__(int64_t a, int64_t b) { return order(a, b) >= 0; });
-    default: return false;
+    case Op::kEq:
+      return mixed<Op::kEq>(c);
+    case Op::kNe:
+      return mixed<Op::kNe>(c);
+    case Op::kLt:
+      return mixed<Op::kLt>(c);
+    case Op::kLe:
+      return mixed<Op::kLe>(c);
+    case Op::kGt:
+      return mixed<Op::kGt>(c);
+    case Op::kGe:
+      return mixed<Op::kGe>(c);
+    default:
+      return false;
   }
 }
-
 template <class T>
 bool predicates(const CudaCall& c) {
   switch (c.op) {
-    case Op::kIsnan: return one<T, bool>(c, [] __device__(T v) { return v != v; });
-    case Op::kIsinf: return one<T, bool>(c, [] __device__(T v) { return fabs(v) == static_cast<T>(INFINITY); });
-    case Op::kIsfinite: return one<T, bool>(c, [] __device__(T v) { return fabs(v) < static_cast<T>(INFINITY); });
-    default: return false;
+    case Op::kIsnan:
+      return one<Op::kIsnan, T, bool>(c);
+    case Op::kIsinf:
+      return one<Op::kIsinf, T, bool>(c);
+    case Op::kIsfinite:
+      return one<Op::kIsfinite, T, bool>(c);
+    default:
+      return false;
   }
 }
 template <class T>
-bool exact_predicates(const CudaCall& c) {
-  if (c.op == Op::kIsfinite) return one<T, bool>(c, [] __device__(T) { return true; });
-  if (c.op == Op::kIsnan || c.op == Op::kIsinf) return one<T, bool>(c, [] __device__(T) { return false; });
-  return false;
-}
-
-/// |a - b| <= atol + rtol |b|, or equal, or (third parameter) both NaN.
-bool close_floats(const CudaCall& c) {
-  const double rtol = c.params[0], atol = c.params[1];
-  const bool nan = c.params[2] != 0;
-  return two<double, bool>(c, [=] __device__(double a, double b) {
-    const double gap = fabs(a - b);
-    return a == b || (gap < INFINITY && gap <= atol + rtol * fabs(b)) || (nan && a != a && b != b);
-  });
-}
-template <class T>
-bool close_integers(const CudaCall& c) {
-  const double rtol = c.params[0], atol = c.params[1];
-  return two<T, bool>(c, [=] __device__(T a, T b) {
-    const uint64_t gap = a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b) : static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
-    return a == b || static_cast<double>(gap) <= atol + rtol * fabs(static_cast<double>(b));
-  });
+bool close(const CudaCall& c) {
+  return two<Op::kIsclose, T, bool>(c, {c.params[0], c.params[1], c.params[2] != 0});
 }
 bool close(const CudaCall& c) {
-  if (c.compute == float64) return close_floats(c);
-  return c.compute == uint64 ? close_integers<uint64_t>(c) : close_integers<int64_t>(c);
+  if (c.compute == float64) return close<double>(c);
+  return c.compute == uint64 ? close<uint64_t>(c) : close<int64_t>(c);
 }
 
 template <class T>
-bool exact(const CudaCall& c) {
-  return ordered<T>(c) || exact_predicates<T>(c);
+bool all(const CudaCall& c) {
+  return ordered<T>(c) || predicates<T>(c);
 }
 
 }  // namespace
@@ -84,11 +80,16 @@ bool compare_cuda(const CudaCall& c) {
   if (c.op == Op::kIsclose) return close(c);
   if (c.mixed) return mixed(c);
   switch (c.compute) {
-    case DType::kFloat32: return ordered<float>(c) || predicates<float>(c);
-    case DType::kFloat64: return ordered<double>(c) || predicates<double>(c);
-    case DType::kUInt64: return exact<uint64_t>(c);
-    case DType::kInt64: return exact<int64_t>(c);
-    default: return exact<bool>(c);
+    case DType::kFloat32:
+      return all<float>(c);
+    case DType::kFloat64:
+      return all<double>(c);
+    case DType::kUInt64:
+      return all<uint64_t>(c);
+    case DType::kInt64:
+      return all<int64_t>(c);
+    default:
+      return all<bool>(c);
   }
 }
 

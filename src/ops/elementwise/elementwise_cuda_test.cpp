@@ -118,6 +118,14 @@ TEST_F(ElementwiseCuda, OperandsOfAnyTwoDtypesMeet) {
       }
 }
 
+TEST_F(ElementwiseCuda, WhereTakesOperandsOfTwoDtypes) {
+  Draw draw(20);
+  const Tensor which = awkward_tensor(draw, {5, 24}, boolean, false);
+  for (const auto& [a, b] : {std::pair{float32, bfloat16}, {float16, float32}, {int64, int8}, {float64, float32}, {uint8, uint16}})
+    compare(elementwise::row(Op::kWhere), {which, awkward_tensor(draw, {5, 24}, a, false), awkward_tensor(draw, {5, 24}, b, false)},
+            "where " + std::string(name(a)) + " " + std::string(name(b)));
+}
+
 TEST_F(ElementwiseCuda, BroadcastOperandsOfEveryKind) {
   Draw draw(3);
   const Dims left[] = {{64, 96}, {64, 96}, {64, 1}, {1, 96}, {5, 1, 96}, {96}, {1}, {64, 96}};

@@ -1,19 +1,11 @@
-// Kernels from formulas: a captureless (or small) device lambda over plain values becomes a launch.
+// Kernels from formulas: a row's becomes a launch.
 #pragma once
-
-#include <cmath>
 
 #include "src/cuda/pointwise.cuh"
 #include "src/ops/elementwise/elementwise_cuda.h"
+#include "src/ops/elementwise/formulas/formula.cuh"
 
 namespace tenor::elementwise {
-
-/// Below zero; an unsigned value never is.
-template <class T>
-__device__ constexpr bool is_negative(T v) {
-  if constexpr (std::is_signed_v<T>) return v < 0;
-  return false;
-}
 
 /// fn<float>() or fn<double>(); false for what is no compute float.
 template <class F>
@@ -22,27 +14,32 @@ bool by_float(DType compute, F fn) {
   return compute == float64 && fn.template operator()<double>();
 }
 
+/// What results of 16 bits are computed by.
+template <Op kOp>
+struct BriefFormula {
+  Formula<kOp, float> formula;
+  __device__ float operator()(float v) const { return formula.brief(v); }
+};
+
 /// Launches the formula of one, two or three values of T giving R; true, as the groups' switches return it.
-template <class T, class R = T, class F>
-bool one(const CudaCall& c, F f) {
+template <Op kOp, class T, class R = T>
+bool one(const CudaCall& c, const Formula<kOp, T>& f = {}) {
+  if constexpr (std::is_same_v<T, float> && requires { f.brief(0.f); })
+    if (item_size(c.call.out_dtype) == 2) {
+      cuda::run_pointwise<T, R, 1>(c.call, BriefFormula<kOp>{f});
+      return true;
+    }
   cuda::run_pointwise<T, R, 1>(c.call, f);
   return true;
 }
-/// Likewise with a shorter formula for results that are stored in 16 bits; it errs by less than 2^-14 of them.
-template <class T, class F, class G>
-bool one(const CudaCall& c, F f, G short_formula) {
-  if (item_size(c.call.out_dtype) != 2) return one<T>(c, f);
-  if constexpr (std::is_same_v<T, float>) return one<T>(c, short_formula);
-  return one<T>(c, f);
-}
-template <class T, class R = T, class F>
-bool two(const CudaCall& c, F f) {
+template <Op kOp, class T, class R = T>
+bool two(const CudaCall& c, const Formula<kOp, T>& f = {}) {
   cuda::run_pointwise<T, R, 2>(c.call, f);
   return true;
 }
-template <class T, class R = T, class F>
-bool three(const CudaCall& c, F f) {
-  cuda::run_pointwise<T, R, 3>(c.call, f);
+template <Op kOp, class T, class R = T>
+bool three(const CudaCall& c) {
+  cuda::run_pointwise<T, R, 3>(c.call, Formula<kOp, T>{});
   return true;
 }
 

@@ -1,4 +1,6 @@
 #include "src/ops/elementwise/elementwise_kernels.cuh"
+#include "src/ops/elementwise/formulas/activation.cuh"
+#include "src/ops/elementwise/formulas/math.cuh"
 
 namespace tenor::elementwise {
 namespace {
@@ -6,20 +8,34 @@ namespace {
 template <class T>
 bool floats(const CudaCall& c) {
   switch (c.op) {
-    case Op::kExp: return one<T>(c, [] __device__(T v) { return exp(v); });
-    case Op::kExp2: return one<T>(c, [] __device__(T v) { return exp2(v); });
-    case Op::kExpm1: return one<T>(c, [] __device__(T v) { return expm1(v); });
-    case Op::kLog: return one<T>(c, [] __device__(T v) { return log(v); });
-    case Op::kLog2: return one<T>(c, [] __device__(T v) { return log2(v); });
-    case Op::kLog10: return one<T>(c, [] __device__(T v) { return log10(v); });
-    case Op::kLog1p: return one<T>(c, [] __device__(T v) { return log1p(v); });
-    case Op::kSqrt: return one<T>(c, [] __device__(T v) { return sqrt(v); });
-    case Op::kRsqrt: return one<T>(c, [] __device__(T v) { return T(1) / sqrt(v); });
-    case Op::kReciprocal: return one<T>(c, [] __device__(T v) { return T(1) / v; });
-    case Op::kErf: return one<T>(c, [] __device__(T v) { return erf(v); });
-    case Op::kTanh: return one<T>(c, [] __device__(T v) { return tanh(v); });
-    case Op::kSigmoid: return one<T>(c, [] __device__(T v) { return T(1) / (T(1) + exp(-v)); });
-    default: return false;
+    case Op::kExp:
+      return one<Op::kExp, T>(c);
+    case Op::kExp2:
+      return one<Op::kExp2, T>(c);
+    case Op::kExpm1:
+      return one<Op::kExpm1, T>(c);
+    case Op::kLog:
+      return one<Op::kLog, T>(c);
+    case Op::kLog2:
+      return one<Op::kLog2, T>(c);
+    case Op::kLog10:
+      return one<Op::kLog10, T>(c);
+    case Op::kLog1p:
+      return one<Op::kLog1p, T>(c);
+    case Op::kSqrt:
+      return one<Op::kSqrt, T>(c);
+    case Op::kRsqrt:
+      return one<Op::kRsqrt, T>(c);
+    case Op::kReciprocal:
+      return one<Op::kReciprocal, T>(c);
+    case Op::kErf:
+      return one<Op::kErf, T>(c);
+    case Op::kTanh:
+      return one<Op::kTanh, T>(c);
+    case Op::kSigmoid:
+      return one<Op::kSigmoid, T>(c);
+    default:
+      return false;
   }
 }
 

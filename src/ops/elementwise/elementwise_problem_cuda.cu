@@ -45,10 +45,11 @@ Tensor in_order_of(const Tensor& out, const Tensor& x) {
   return turned;
 }
 
-/// `held` keeps a converted operand alive until the launch.
-cuda::PointwiseInput operand(const Input& in, DType compute, const Tensor& out, Tensor& held) {
+/// `held` keeps a converted operand alive until the launch. `as_bits`: the kernel moves it, and reads no other dtype.
+cuda::PointwiseInput operand(const Input& in, DType compute, bool as_bits, const Tensor& out, Tensor& held) {
   if (!in.tensor) return {.constant = true, .value = bits_of(in.data, in.dtype, compute)};
-  held = reads_on_cuda(compute, in.dtype) ? *in.tensor : in.tensor->to(in.compute);
+  const bool reads = as_bits ? in.dtype == compute : reads_on_cuda(compute, in.dtype);
+  held = reads ? *in.tensor : in.tensor->to(in.compute);
   return {held.raw(), held.dtype(), core::broadcast_strides(held, out.shape())};
 }
 
@@ -58,7 +59,7 @@ void fill_operands(const Problem& p, CudaCall& c, const Tensor& out, std::array<
     const Input& in = p.inputs[i];
     // Where values are only moved they are moved as bits; the condition is a bool.
     const DType compute = selects ? in.compute : c.compute;
-    c.call.in[i] = operand(in, compute, out, held[i]);
+    c.call.in[i] = operand(in, compute, selects, out, held[i]);
     if (selects && i > 0) c.call.in[i].dtype = bits_dtype(in.compute);
   }
   if (takes_turned(c.op) && cuda::can_turn(c.call)) return;

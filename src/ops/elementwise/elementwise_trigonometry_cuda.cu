@@ -1,4 +1,5 @@
 #include "src/ops/elementwise/elementwise_kernels.cuh"
+#include "src/ops/elementwise/formulas/math.cuh"
 
 namespace tenor::elementwise {
 namespace {
@@ -6,18 +7,30 @@ namespace {
 template <class T>
 bool floats(const CudaCall& c) {
   switch (c.op) {
-    case Op::kSin: return one<T>(c, [] __device__(T v) { return sin(v); });
-    case Op::kCos: return one<T>(c, [] __device__(T v) { return cos(v); });
-    case Op::kTan: return one<T>(c, [] __device__(T v) { return tan(v); });
-    case Op::kAsin: return one<T>(c, [] __device__(T v) { return asin(v); });
-    case Op::kAcos: return one<T>(c, [] __device__(T v) { return acos(v); });
-    case Op::kAtan: return one<T>(c, [] __device__(T v) { return atan(v); });
-    case Op::kSinh: return one<T>(c, [] __device__(T v) { return sinh(v); });
-    case Op::kCosh: return one<T>(c, [] __device__(T v) { return cosh(v); });
-    case Op::kAsinh: return one<T>(c, [] __device__(T v) { return asinh(v); });
-    case Op::kAcosh: return one<T>(c, [] __device__(T v) { return acosh(v); });
-    case Op::kAtanh: return one<T>(c, [] __device__(T v) { return atanh(v); });
-    default: return false;
+    case Op::kSin:
+      return one<Op::kSin, T>(c);
+    case Op::kCos:
+      return one<Op::kCos, T>(c);
+    case Op::kTan:
+      return one<Op::kTan, T>(c);
+    case Op::kAsin:
+      return one<Op::kAsin, T>(c);
+    case Op::kAcos:
+      return one<Op::kAcos, T>(c);
+    case Op::kAtan:
+      return one<Op::kAtan, T>(c);
+    case Op::kSinh:
+      return one<Op::kSinh, T>(c);
+    case Op::kCosh:
+      return one<Op::kCosh, T>(c);
+    case Op::kAsinh:
+      return one<Op::kAsinh, T>(c);
+    case Op::kAcosh:
+      return one<Op::kAcosh, T>(c);
+    case Op::kAtanh:
+      return one<Op::kAtanh, T>(c);
+    default:
+      return false;
   }
 }
 

@@ -1,6 +1,7 @@
 // Reductions along rows: a group of lanes, a warp, a block or several blocks an output.
 #pragma once
 
+#include "src/cuda/lane_tree.cuh"
 #include "src/ops/reduce/reduce_kernels.cuh"
 
 namespace tenor::reduce {
@@ -18,22 +19,10 @@ struct RowGrid {
   bool swapped;
 };
 
-/// The leaves of one block as the lanes hold them, leaf (g * lanes + lane) * V + j at slot g * V + j: their tree, in
-/// lane 0.
+/// The leaves of one block as the lanes hold them: their tree, in lane 0.
 template <int V, class Core, class A, int N>
 __device__ __forceinline__ A lane_tree(const Core& core, A (&leaf)[N], int lanes) {
-#pragma unroll
-  for (int step = 1; step < V && step < N; step *= 2)
-#pragma unroll
-    for (int j = 0; j < N; j += 2 * step) leaf[j] = core.merge(leaf[j], leaf[j + step]);
-  for (int mask = 1; mask < lanes; mask *= 2)
-#pragma unroll
-    for (int g = 0; g < N; g += V) leaf[g] = core.merge(leaf[g], cuda::shuffle_xor(leaf[g], mask));
-#pragma unroll
-  for (int step = V; step < N; step *= 2)
-#pragma unroll
-    for (int g = 0; g < N; g += 2 * step) leaf[g] = core.merge(leaf[g], leaf[g + step]);
-  return leaf[0];
+  return cuda::lane_tree<V>(core, leaf, lanes, [](A value, int mask) { return cuda::shuffle_xor(value, mask); });
 }
 
 /// Takes in V neighbours, or the first n of them.

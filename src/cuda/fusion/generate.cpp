@@ -1,0 +1,50 @@
+#include "src/cuda/fusion/generate.h"
+
+#include <algorithm>
+
+#include "src/cuda/fusion/kernels.h"
+#include "src/cuda/fusion/writer.h"
+
+namespace tenor::cuda {
+namespace {
+
+using fusion::Instruction;
+using fusion::Program;
+
+/// Elements from which on reading across memory costs more than the kernels saved: those of the eager operators turn it
+/// in shared memory first.
+constexpr int64_t kSmall = int64_t{1} << 16;
+
+bool reduces(const Program& program) {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [](const Instruction& in) { return in.kind == Instruction::Kind::kReduce; });
+}
+
+std::string why_no_loop_kernel(const Program& program) {
+  const Walk walk = walk_of(program);
+  if (walk.rows() * walk.length() <= kSmall) return {};
+  for (const WalkArray& a : walk.arrays)
+    if (a.stride.back() != 0 && a.stride.back() != 1 &&
+        std::find(a.stride.begin(), a.stride.end(), 1) != a.stride.end())
+      return "an array lies across the others in memory";
+  return {};
+}
+
+}  // namespace
+
+std::string why_not_fused(const Program& program) {
+  constexpr int kMostDims = 12;
+  if (walk_of(program).ndim() > kMostDims) return "its arrays have more than 12 dims that do not merge";
+  return reduces(program) ? why_no_row_kernel(program) : why_no_loop_kernel(program);
+}
+
+size_t parameter_bytes(const Program& program) {
+  const Walk walk = walk_of(program);
+  return Writer(program, walk).parameters({}).size();
+}
+
+FusedKernel generate_kernel(const Program& program, const FusedOptions& options) {
+  return reduces(program) ? row_kernel(program, options) : loop_kernel(program, options);
+}
+
+}  // namespace tenor::cuda

@@ -1,0 +1,175 @@
+// Reductions along rows in fused kernels, in the reduction order of cuda/reduction_order.h: the bits of the eager ones.
+//
+// A row is cut into blocks of 1024 elements. A block is one warp's, which takes it as four sets of 256 elements, a lane
+// 8 neighbours of each (two packs of 4, four of 2, eight single ones): eight leaves a lane. Of rows of up to 256
+// elements a few lanes take 8 elements each, and several rows share a warp.
+#pragma once
+
+#include "src/cuda/fusion/prelude/packs.cuh"
+#include "src/cuda/lane_tree.cuh"
+
+namespace tenor::fused {
+
+inline constexpr int kSlots = 8;  // leaves of a lane
+inline constexpr int kChain = 4;  // elements of a leaf
+inline constexpr int kOrderBlock = 1024;
+
+template <class T>
+__device__ __forceinline__ T exchanged(T value, int mask) {
+  return __shfl_xor_sync(~0u, value, mask);
+}
+__device__ __forceinline__ uint64_t exchanged(uint64_t value, int mask) {
+  return __shfl_xor_sync(~0u, static_cast<unsigned long long>(value), mask);
+}
+__device__ __forceinline__ int64_t exchanged(int64_t value, int mask) {
+  return __shfl_xor_sync(~0u, static_cast<long long>(value), mask);
+}
+
+/// Lane 0's value.
+template <class T>
+__device__ __forceinline__ T first_lane(T value) {
+  if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
+    return static_cast<T>(__shfl_sync(~0u, static_cast<unsigned long long>(value), 0));
+  else
+    return __shfl_sync(~0u, value, 0);
+}
+
+// ---- what meets: identity, merge, and how an element is taken in ----
+
+/// Sums of floats, and modulo 2^64 of integers as A has them.
+template <class C>
+struct SumOf {
+  using Acc = C;
+  static __device__ Acc identity() { return 0; }
+  static __device__ Acc merge(Acc a, Acc b) { return a + b; }
+};
+template <class C>
+struct ProductOf {
+  using Acc = C;
+  static __device__ Acc identity() { return 1; }
+  static __device__ Acc merge(Acc a, Acc b) { return a * b; }
+};
+/// The largest of x, or of its mirror image (-x; ~x of integers) for the smallest; a NaN stays.
+template <class K, bool kSmallest>
+struct ExtremeOf {
+  using Acc = K;
+  static __device__ Acc identity() {
+    if constexpr (std::is_floating_point_v<K>)
+      return -std::numeric_limits<K>::infinity();
+    else
+      return std::numeric_limits<K>::lowest();
+  }
+  static __device__ Acc mirrored(Acc x) {
+    if constexpr (!kSmallest)
+      return x;
+    else if constexpr (std::is_floating_point_v<K>)
+      return -x;
+    else
+      return static_cast<K>(~x);
+  }
+  static __device__ Acc merge(Acc a, Acc b) {
+    if constexpr (std::is_same_v<K, float>) {
+      float y;
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+      return y;
+    } else {
+      return a > b ? a : b;
+    }
+  }
+};
+
+/// How an element becomes an accumulator, widened to float where it is of 16 or 8 bits. A: what integers' sums are
+/// formed in.
+template <class C, class A = C>
+struct TakeValue {
+  template <class S>
+  static __device__ C take(S x) {
+    return static_cast<C>(convert<A>(x));
+  }
+};
+template <class C>
+struct TakeSquare {
+  template <class S>
+  static __device__ C take(S x) {
+    const C v = convert<C>(x);
+    return v * v;
+  }
+};
+template <class C>
+struct TakeMagnitude {
+  template <class S>
+  static __device__ C take(S x) {
+    return fabs(convert<C>(x));
+  }
+};
+struct TakeNonzero {
+  template <class S>
+  static __device__ uint64_t take(S x) {
+    return convert<bool>(x);
+  }
+};
+template <class K, bool kSmallest>
+struct TakeExtreme {
+  template <class S>
+  static __device__ K take(S x) {
+    return ExtremeOf<K, kSmallest>::mirrored(static_cast<K>(x));
+  }
+};
+
+/// A reduction on its way through one block.
+template <class Core, class Take, int V>
+struct Leaves {
+  using Acc = typename Core::Acc;
+  Acc leaf[kSlots];
+  __device__ __forceinline__ Leaves() {
+#pragma unroll
+    for (Acc& a : leaf) a = Core::identity();
+  }
+  /// Pack k of the block's.
+  template <class S, int N>
+  __device__ __forceinline__ void fold(int k, const Pack<S, N>& x) {
+    core::Compute<S> wide[V];
+    widen_into(x, wide);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      Acc& a = leaf[k % (kSlots / V) * V + v];
+      a = Core::merge(a, Take::take(wide[v]));
+    }
+  }
+  __device__ __forceinline__ Acc tree(int lanes) {
+    return cuda::lane_tree<V>(Core(), leaf, lanes, [](Acc a, int mask) { return exchanged(a, mask); });
+  }
+};
+
+/// The threads of rows: kLanes of a warp, or kWarps whole warps a row.
+template <int V, int kLanes, int kWarps>
+struct RowThreads {
+  static constexpr int kPacks = kLanes == 32 ? kOrderBlock / 32 / V : kSlots / V;  ///< of a lane and block
+  int lane, warp;
+  __device__ RowThreads() : lane(threadIdx.x % kLanes), warp(threadIdx.x / 32) {}
+  /// Which of the row's warps this is.
+  __device__ __forceinline__ int warp_of_row() const { return kWarps > 1 ? warp : 0; }
+  /// The first element of pack k of the block.
+  __device__ __forceinline__ int element(int k) const { return (k * kLanes + lane) * V; }
+  /// What `each` blocks a warp gave, block b's in lane b: their combination over the row, in every thread. `scratch` is
+  /// memory for kWarps that no reduction before used since the last barrier.
+  template <class Core, class Acc>
+  __device__ __forceinline__ Acc meet(Acc value, int each, uint64_t* scratch) const {
+    if (each > 1) {
+      for (int mask = 1; mask < each; mask *= 2) value = Core::merge(value, exchanged(value, mask));
+      value = first_lane(value);
+    }
+    if constexpr (kWarps > 1) {
+      Acc* shared = reinterpret_cast<Acc*>(scratch);
+      if (lane == 0) shared[warp] = value;
+      __syncthreads();
+      value = lane < kWarps ? shared[lane] : Core::identity();
+#pragma unroll
+      for (int mask = 1; mask < kWarps; mask *= 2) value = Core::merge(value, exchanged(value, mask));
+      value = first_lane(value);
+    }
+    return value;
+  }
+};
+
+}  // namespace tenor::fused

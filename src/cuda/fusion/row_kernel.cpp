@@ -1,0 +1,294 @@
+// Kernels with reductions along rows. The row's values stay in registers between their passes where they fit; longer
+// rows are read, and what hangs on them computed, again by each pass.
+#include <algorithm>
+#include <bit>
+
+#include "src/cuda/fusion/kernels.h"
+#include "src/cuda/fusion/reductions.h"
+#include "src/cuda/fusion/writer.h"
+
+namespace tenor::cuda {
+namespace {
+
+using fusion::Instruction;
+using fusion::Program;
+
+constexpr int64_t kBlock = 1024;         // elements of a block of the reduction order
+constexpr int kShortThreads = 128;       // of a thread block of several rows
+constexpr int kMostWarps = 16;           // of a row
+constexpr int64_t kMostEach = 32;        // blocks of the order that a warp takes of a row
+constexpr int64_t kMostHeldBytes = 256;  // of a thread
+
+int64_t power_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
+
+class RowKernel {
+ public:
+  RowKernel(const Program& program, const FusedOptions& options)
+      : program_(program), walk_(walk_of(program)), writer_(program, walk_), ndim_(walk_.ndim()) {
+    width_ = vector_width(program, walk_, true, options.most_width);
+    find_passes();
+    choose_threads(options);
+  }
+
+  FusedKernel kernel() const {
+    FusedKernel out;
+    out.text = text();
+    out.parameters = writer_.parameters({walk_.rows(), 0, walk_.length(), each_, 1});
+    out.arrays = walk_.arrays;
+    out.threads = warps_ > 1 ? 32 * warps_ : kShortThreads;
+    out.blocks = (walk_.rows() + rows_ - 1) / rows_;
+    out.layout = joined("rows of ", walk_.length(), held_ ? " held by " : " read again by each pass of ",
+                        warps_ > 1 ? joined(warps_, " warps") : joined(lanes_, " lanes"));
+    return out;
+  }
+
+ private:
+  const Instruction& code(int i) const { return program_.code[static_cast<size_t>(i)]; }
+  bool is_reduce(int i) const { return code(i).kind == Instruction::Kind::kReduce; }
+  bool in_row(int i) const { return walk_.varies_in_row(i); }
+  int count() const { return static_cast<int>(program_.code.size()); }
+
+  /// pass_: the first pass in which a value is known; folded by a reduction in it, the total is known in the next.
+  void find_passes() {
+    pass_.assign(program_.code.size(), 0);
+    last_use_.assign(program_.code.size(), 0);
+    for (int i = 0; i < count(); ++i) {
+      for (int input : code(i).inputs)
+        pass_[at(i)] = std::max(pass_[at(i)], pass_[at(input)] + (is_reduce(input) ? 1 : 0));
+      passes_ = std::max(passes_, pass_[at(i)] + (is_reduce(i) ? 1 : 0));
+    }
+    for (int i = 0; i < count(); ++i)
+      for (int input : code(i).inputs) last_use_[at(input)] = std::max(last_use_[at(input)], pass_[at(i)]);
+    for (const fusion::Store& s : program_.stores)
+      if (in_row(s.value)) last_use_[at(s.value)] = passes_;
+  }
+  static size_t at(int i) { return static_cast<size_t>(i); }
+
+  bool is_held(int i) const { return held_ && in_row(i) && !is_reduce(i) && last_use_[at(i)] > pass_[at(i)]; }
+  int64_t held_bytes() const {  // of one element
+    int64_t bytes = 0;
+    for (int i = 0; i < count(); ++i)
+      if (in_row(i) && !is_reduce(i) && last_use_[at(i)] > pass_[at(i)])
+        bytes += static_cast<int64_t>(item_size(code(i).dtype));
+    return bytes;
+  }
+
+  void choose_threads(const FusedOptions& options) {
+    const int64_t length = walk_.length(), blocks = (length + kBlock - 1) / kBlock;
+    warps_ = static_cast<int>(std::min<int64_t>(options.most_warps, power_above(blocks)));
+    each_ = power_above((blocks + warps_ - 1) / warps_);
+    lanes_ = warps_ > 1 || length > 128 ? 32 : static_cast<int>(power_above((length + 7) / 8));
+    rows_ = warps_ > 1 ? 1 : kShortThreads / lanes_;
+    held_ = options.hold && each_ * 32 * held_bytes() <= kMostHeldBytes;
+    // Every pack of every thread is there: nothing to ask for.
+    full_ =
+        length == (lanes_ == 32 ? int64_t{warps_} * each_ * kBlock : int64_t{lanes_} * 8) && walk_.rows() % rows_ == 0;
+  }
+
+  // ---- text ----
+
+  std::string pack_type(int i) const {
+    return joined("Pack<", type_of(code(i).dtype), ", ", in_row(i) ? width_ : 1, ">");
+  }
+  std::string register_of(int i) const { return is_held(i) ? joined("v", i, "[b * Row::kPacks + k]") : joined("v", i); }
+
+  std::string load(int i) const {
+    const int a = walk_.array_of[at(i)];
+    const std::string type = type_of(code(i).dtype);
+    if (!in_row(i)) return joined("load<", type, ", 1>(a", a, ")");
+    const std::string place = joined("a", a, " + ", writer_.offset(a, walk_.kept, ndim_));
+    const int64_t stride = walk_.arrays[at(a)].stride.back();
+    if (stride == 1 || width_ == 1) return joined("load<", type, ", ", width_, ">(", place, ")");
+    if (stride == 0) return joined("spread<", width_, ">(load<", type, ", 1>(", place, "))");
+    return joined("load_apart<", type, ", ", width_, ">(", place, ", static_cast<", writer_.index(), ">(p.stride[", a,
+                  "][", ndim_ - 1, "]))");
+  }
+  std::string store(int s) const {
+    const int a = walk_.loads + s, value = program_.stores[at(s)].value;
+    const std::string place = joined("a", a, " + ", writer_.offset(a, walk_.kept, ndim_)),
+                      pack = joined("spread<", width_, ">(", register_of(value), ")");
+    if (walk_.arrays[at(a)].stride.back() == 1 || width_ == 1) return joined("store(", place, ", ", pack, ")");
+    return joined("store_apart(", place, ", static_cast<", writer_.index(), ">(p.stride[", a, "][", ndim_ - 1, "]), ",
+                  pack, ")");
+  }
+
+  /// What pass `pass` computes of the row: for the reductions it folds, the stores at the end, and what later ones
+  /// hold.
+  std::vector<bool> needed_in(int pass) const {
+    std::vector<bool> needed(program_.code.size(), false);
+    for (int i = 0; i < count(); ++i) {
+      if (is_reduce(i) && pass_[at(i)] == pass) needed[at(code(i).inputs[0])] = true;
+      if (is_held(i) && pass_[at(i)] == pass) needed[at(i)] = true;
+    }
+    if (pass == passes_)
+      for (const fusion::Store& s : program_.stores)
+        if (in_row(s.value)) needed[at(s.value)] = true;
+    for (int i = count(); i-- > 0;) {
+      if (!needed[at(i)] || !in_row(i)) needed[at(i)] = false;
+      if (needed[at(i)] && is_held(i) && pass_[at(i)] < pass) needed[at(i)] = false;  // there already
+      if (!needed[at(i)] || is_reduce(i)) continue;
+      for (int input : code(i).inputs) needed[at(input)] = true;
+    }
+    return needed;
+  }
+
+  /// fn's lines for every pack of this thread that the row has.
+  std::string for_packs(const std::string& lines) const {
+    std::string out = "#pragma unroll\n    for (int k = 0; k < Row::kPacks; ++k) {\n";
+    out += joined("      const ", writer_.index(), " i = first + row.element(k);\n");
+    if (!full_) out += "      if (i >= length) continue;\n";
+    std::string coordinates = writer_.coordinates("i", walk_.kept, ndim_);
+    return out + coordinates + lines + "    }\n";
+  }
+
+  std::string pass_loop(int pass) const {
+    const std::vector<bool> needed = needed_in(pass);
+    std::string loads, steps, leaves, trees, values;
+    const auto name = [&](int i) { return register_of(i); };
+    for (int i = 0; i < count(); ++i) {
+      if (needed[at(i)] && walk_.array_of[at(i)] >= 0) {
+        if (!is_held(i)) values += joined("    ", pack_type(i), " l", i, "[Row::kPacks];\n");
+        loads += joined("      ", is_held(i) ? register_of(i) : joined("l", i, "[k]"), " = ", load(i), ";\n");
+        if (!is_held(i)) steps += joined("      const auto v", i, " = l", i, "[k];\n");
+      } else if (needed[at(i)]) {
+        const std::string made = writer_.step(i, name, std::to_string(width_));
+        steps += joined("      ", is_held(i) ? "" : "const auto ", register_of(i), " = ", made, ";\n");
+      }
+      if (is_reduce(i) && pass_[at(i)] == pass) {
+        leaves +=
+            joined("    Leaves<", core_of(code(i)), ", ", take_of(program_, code(i)), ", ", width_, "> f", i, ";\n");
+        steps += joined("      f", i, ".fold(k, ", register_of(code(i).inputs[0]), ");\n");
+        trees += joined("    { const auto block = f", i, ".tree(", lanes_, "); if (",
+                        each_ == 1 ? "" : "row.lane == b || ", "each == 1) t", i, " = block; }\n");
+      }
+    }
+    if (pass == passes_)
+      for (size_t s = 0; s < program_.stores.size(); ++s)
+        if (in_row(program_.stores[s].value)) steps += joined("      ", store(static_cast<int>(s)), ";\n");
+    if (loads.empty() && steps.empty()) return {};
+    std::string out = held_ ? "#pragma unroll\n" : "#pragma unroll 1\n";
+    out += "  for (int b = 0; b < each; ++b) {\n";
+    out += joined("    const ", writer_.index(), " first = (row.warp_of_row() * static_cast<", writer_.index(),
+                  ">(each) + b) * kOrderBlock;\n");
+    if (!full_ && warps_ > 1 && !held_) out += "    if (first >= length) break;\n";
+    out += values + leaves;
+    if (!loads.empty()) out += for_packs(loads);
+    if (!steps.empty()) out += for_packs(steps);
+    return out + trees + "  }\n";
+  }
+
+  /// What is alike for the whole row and known before pass `pass`.
+  std::string row_values(int pass) const {
+    std::string out;
+    const auto name = [](int i) { return joined("v", i); };
+    for (int i = 0; i < count(); ++i) {
+      if (in_row(i) || is_reduce(i) || pass_[at(i)] != pass) continue;
+      out +=
+          joined("  const auto v", i, " = ", walk_.array_of[at(i)] >= 0 ? load(i) : writer_.step(i, name, "1"), ";\n");
+    }
+    return out;
+  }
+
+  std::string totals(int pass, int& meetings) const {
+    std::string out;
+    for (int i = 0; i < count(); ++i) {
+      if (!is_reduce(i) || pass_[at(i)] != pass) continue;
+      out += joined("  t", i, " = row.template meet<", core_of(code(i)), ">(t", i, ", each, ",
+                    warps_ > 1 ? joined("scratch[", meetings++ % 2, "]") : "nullptr", ");\n");
+      out += joined("  const auto v", i, " = ", total_of(program_, code(i), joined("t", i)), ";\n");
+    }
+    return out;
+  }
+  std::string first_totals(int pass) const {
+    std::string out;
+    for (int i = 0; i < count(); ++i)
+      if (is_reduce(i) && pass_[at(i)] == pass)
+        out += joined("  auto t", i, " = ", core_of(code(i)), "::identity();\n");
+    return out;
+  }
+
+  std::string row_stores() const {
+    std::string out;
+    for (size_t s = 0; s < program_.stores.size(); ++s)
+      if (!in_row(program_.stores[s].value))
+        out += joined("    store(a", walk_.loads + static_cast<int>(s), ", v", program_.stores[s].value, ");\n");
+    if (out.empty()) return out;
+    return joined("  if (", warps_ > 1 ? "threadIdx.x == 0" : "row.lane == 0 && valid", ") {\n", out, "  }\n");
+  }
+
+  std::string opening() const {
+    const std::string index = writer_.index();
+    std::string out = joined("#include \"src/cuda/fusion/prelude/rows.cuh\"\nusing namespace tenor;\n",
+                             "using namespace tenor::fused;\nusing P = ", writer_.parameters_type(),
+                             ";\nusing Row = RowThreads<", width_, ", ", lanes_, ", ", warps_, ">;\n");
+    out += joined("extern \"C\" __global__ void __launch_bounds__(", warps_ > 1 ? 32 * warps_ : kShortThreads,
+                  ") fused(const __grid_constant__ P p) {\n");
+    if (warps_ > 1) out += joined("  __shared__ uint64_t scratch[2][", warps_, "];\n");
+    out += "  const Row row;\n";
+    out += held_ ? joined("  constexpr int each = ", each_, ";\n") : "  const int each = static_cast<int>(p.each);\n";
+    if (warps_ > 1) {
+      out += joined("  const ", index, " place = blockIdx.x, length = static_cast<", index, ">(p.length);\n");
+    } else {
+      out += joined("  const ", index, " mine = blockIdx.x * static_cast<", index, ">(", rows_, ") + threadIdx.x / ",
+                    lanes_, ";\n  const bool valid = ", full_ ? "true" : "mine < p.count", ";\n  const ", index,
+                    " place = valid ? mine : 0, length = valid ? static_cast<", index, ">(p.length) : 0;\n");
+    }
+    out += writer_.coordinates("place", 0, walk_.kept);
+    for (size_t a = 0; a < walk_.arrays.size(); ++a) {
+      const int n = static_cast<int>(a);
+      out += joined("  auto* const a", a, " = ", writer_.pointer(n), " + (", writer_.offset(n, 0, walk_.kept), ");\n");
+    }
+    return out;
+  }
+
+  std::string text() const {
+    std::string out = opening();
+    for (int i = 0; i < count(); ++i)
+      if (is_held(i)) out += joined("  ", pack_type(i), " v", i, "[each * Row::kPacks];\n");
+    int meetings = 0;
+    for (int pass = 0; pass <= passes_; ++pass)
+      out += row_values(pass) + first_totals(pass) + pass_loop(pass) + totals(pass, meetings);
+    return out + row_stores() + "}\n";
+  }
+
+  const Program& program_;
+  Walk walk_;
+  Writer writer_;
+  int ndim_;
+  int width_ = 1, warps_ = 1, lanes_ = 32, passes_ = 0;
+  int64_t each_ = 1, rows_ = 1;
+  bool held_ = true, full_ = false;
+  std::vector<int> pass_, last_use_;
+};
+
+/// Whether a row's neighbours lie apart while other elements lie side by side.
+bool lies_across(const WalkArray& a) {
+  if (a.stride.back() == 0 || a.stride.back() == 1) return false;
+  return std::find(a.stride.begin(), a.stride.end(), 1) != a.stride.end();
+}
+
+}  // namespace
+
+std::string why_no_row_kernel(const Program& program) {
+  const Walk walk = walk_of(program);
+  std::vector<int> all;
+  for (size_t d = 0; d < program.axes.size(); ++d)
+    if (program.axes[d].reduced) all.push_back(static_cast<int>(d));
+  for (const Instruction& in : program.code) {
+    if (in.kind != Instruction::Kind::kReduce) continue;
+    if (in.reduce.axes != all) return "its reductions take different axes, or in another order than they lie in memory";
+    if (const std::string why = why_not_reduced(program, in); !why.empty()) return why;
+  }
+  if (walk.length() > kBlock * kMostWarps * kMostEach) return "its rows are too long for one thread block";
+  if (walk.rows() < 64 && walk.length() > 8 * kBlock) return "it has few long rows, which several thread blocks share";
+  if (walk.length() == 1) return "its rows have one element";
+  for (const WalkArray& a : walk.arrays)
+    if (lies_across(a)) return "its rows lie across memory";
+  return {};
+}
+
+FusedKernel row_kernel(const Program& program, const FusedOptions& options) {
+  return RowKernel(program, options).kernel();
+}
+
+}  // namespace tenor::cuda

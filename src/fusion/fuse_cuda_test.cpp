@@ -1,0 +1,93 @@
+// fuse() on CUDA: the kernels that are compiled at run time give the bits of the function as it is written.
+#include "src/cuda/capture_testing.h"
+#include "src/cuda/nvrtc.h"
+#include "tenor/fuse.h"
+#include "tenor/tenor.h"
+
+namespace tenor {
+namespace {
+
+using testing::Draw;
+using testing::kGpu;
+
+class FuseCudaTest : public testing::CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!IsSkipped() && !cuda::why_no_nvrtc().empty()) GTEST_SKIP() << cuda::why_no_nvrtc();
+  }
+};
+
+constexpr DType kTried[] = {float32, bfloat16, float16, float64};
+
+Tensor random(const Dims& shape, DType dtype, uint32_t seed) { return testing::on_gpu(Draw(seed).dense(shape, dtype)); }
+/// One kernel, and the function's own bits.
+template <class Fn, class... X>
+void expect_one_kernel(const char* what, Fn fn, const X&... x) {
+  const auto fused = fuse(fn);
+  EXPECT_EQ(fused.function().kernels({x...}), 1) << what << ": " << fused.function().why_not({x...});
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fused(x...)), testing::on_cpu(fn(x...)))) << what;
+}
+
+const auto softmax_of = [](Tensor x) {
+  const Tensor e = exp(sub(x, amax(x, {.dim = Dims{-1}, .keepdim = true})));
+  return div(e, sum(e, {.dim = Dims{-1}, .keepdim = true}));
+};
+const auto rms_norm_of = [](Tensor x, Tensor gamma) {
+  const Tensor wide = x.to(float32);
+  const Tensor scale = rsqrt(add(mean(mul(wide, wide), {.dim = Dims{-1}, .keepdim = true}), 1e-6));
+  return mul(mul(wide, scale).to(x.dtype()), gamma);
+};
+
+TEST_F(FuseCudaTest, ChainsAreOneKernel) {
+  const auto chain = [](Tensor x, Tensor y) {
+    const Tensor a = mul(tanh(add(mul(x, 1.5), y)), sigmoid(x));
+    return relu(sub(a, mul(mul(x, 0.25), x)));
+  };
+  for (const DType dtype : kTried) {
+    expect_one_kernel("rows and a row", chain, random({300, 512}, dtype, 1), random({512}, dtype, 2));
+    expect_one_kernel("an odd length", chain, random({77, 13}, dtype, 3), random({77, 1}, dtype, 4));
+    const Tensor wide = random({64, 200}, dtype, 5);
+    expect_one_kernel("views", chain, narrow(wide, 1, 3, 100), narrow(wide, 1, 100, 100));
+  }
+}
+
+TEST_F(FuseCudaTest, RowsAreOneKernel) {
+  for (const DType dtype : {float32, bfloat16, float16})
+    for (const Dims& shape : {Dims{100, 64}, Dims{70, 1000}, Dims{5, 20, 4096}, Dims{65, 40000}, Dims{333, 7}}) {
+      expect_one_kernel("softmax", softmax_of, random(shape, dtype, 6));
+      expect_one_kernel("rms_norm", rms_norm_of, random(shape, dtype, 7), random({shape.back()}, dtype, 8));
+    }
+}
+
+TEST_F(FuseCudaTest, WhatIsNoKernelHereRunsItsOperators) {
+  const auto over_columns = [](Tensor x) { return div(x, sum(x, {.dim = Dims{0}, .keepdim = true})); };
+  const auto spread = [](Tensor x) { return mul(sub(x, 1), std(x, {.dim = Dims{-1}, .keepdim = true})); };
+  const Tensor x = random({300, 200}, float32, 9);
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(over_columns)(x)), testing::on_cpu(over_columns(x))));
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(spread)(x)), testing::on_cpu(spread(x))));
+}
+
+TEST_F(FuseCudaTest, WritesToInputsTakeEffect) {
+  const auto step = [](Tensor x, Tensor y) {
+    add_(x, mul(y, 0.5));
+    tanh_(x);
+    return mul(x, y);
+  };
+  const auto fused = fuse(step);
+  const Tensor x = random({40, 50}, bfloat16, 10), y = random({40, 50}, bfloat16, 11), a = x.clone(), b = x.clone();
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fused(a, y)), testing::on_cpu(step(b, y))));
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(a), testing::on_cpu(b)));
+}
+
+class FuseCaptureTest : public testing::CudaCaptureTest {};
+
+TEST_F(FuseCaptureTest, Replays) {
+  const Tensor x = normal({70, 512}, bfloat16), out = result({70, 512}, bfloat16);
+  const auto fused = fuse(softmax_of);
+  fused(x);  // traced and compiled before the capture
+  expect_replays("fuse", {out}, [&] { core::copy_into(fused(x), out); });
+}
+
+}  // namespace
+}  // namespace tenor
