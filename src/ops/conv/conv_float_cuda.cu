@@ -37,8 +37,6 @@ struct Piece {
   }
 };
 
-__device__ __forceinline__ int taps_of(const RowShape& r) { return r.taps[0] * r.taps[1] * r.taps[2]; }
-
 __global__ void __launch_bounds__(kThreads, 2) float_kernel(const __grid_constant__ FloatShape s) {
   extern __shared__ __align__(16) unsigned char raw[];
   auto& shared = *reinterpret_cast<FloatShared*>(raw);

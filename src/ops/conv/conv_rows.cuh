@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/core/numeric.h"
 #include "src/ops/conv/conv_gather.h"
 
 namespace tenor::conv {
@@ -32,6 +33,8 @@ inline bool has_two_dims(const GatherProduct& p) {
   const GatherDim& d = p.dim[0];
   return d.size == 1 && d.taps == 1 && d.outputs == 1 && d.first == 0;
 }
+
+TENOR_HOST_DEVICE inline int taps_of(const RowShape& rows) { return rows.taps[0] * rows.taps[1] * rows.taps[2]; }
 
 /// False where the taps do not fit a mask, or there are too many pixels.
 inline bool make_row_shape(const GatherProduct& p, RowShape& s) {

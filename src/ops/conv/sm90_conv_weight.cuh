@@ -6,21 +6,10 @@
 // float32 sums go to a workspace; a second kernel adds the ranges in ascending order and rounds once.
 #pragma once
 
+#include "src/ops/conv/conv_splits.cuh"
 #include "src/ops/conv/sm90_conv.cuh"
 
 namespace tenor::conv {
-
-struct ConvWeightShape {
-  RowShape rows;
-  int channels, columns, groups;  ///< of a group
-  int lines;                      ///< taps * channels, in a whole number of blocks of 64
-  int row_tiles, column_tiles;    ///< tiles of two such blocks
-  int splits, steps_per_split;
-  int lowest[3];  ///< as in ConvShape
-  bool three_dims;
-  const void* source;
-  float* sums;  ///< [splits, groups, lines, columns]
-};
 
 template <class T_, int kColumns_, bool kGather_>
 struct ConvWeightConfig {
@@ -239,50 +228,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::registers_increase<Config::kGather ? 216 : 232>();
     weight_consume(shared, s);
   }
-}
-
-/// Where the gradient lies.
-struct GradientPlace {
-  void* data;
-  int64_t group, column, channel, tap[3];
-  int channels, columns;
-};
-
-inline constexpr int kSumLines = 16, kSumColumns = 32;
-
-/// gradient = the sum over splits, in ascending order, of 16 lines of 32 columns; read along columns, written along
-/// lines.
-template <class T>
-__global__ void __launch_bounds__(256)
-    add_splits(const __grid_constant__ ConvWeightShape s, const __grid_constant__ GradientPlace to) {
-  __shared__ float sums[kSumLines][kSumColumns + 1];
-  const int first_line = blockIdx.x * kSumLines, first_column = blockIdx.y * kSumColumns, group = blockIdx.z;
-  const int64_t stride = int64_t{s.groups} * s.lines * s.columns;
-  const int own = threadIdx.x % kSumColumns;
-#pragma unroll
-  for (int i = threadIdx.x / kSumColumns; i < kSumLines; i += 256 / kSumColumns) {
-    if (first_column + own >= to.columns) break;
-    const float* from = s.sums + (int64_t{group} * s.lines + first_line + i) * s.columns + first_column + own;
-    float sum = 0;
-#pragma unroll 8
-    for (int k = 0; k < s.splits; ++k) sum += from[k * stride];
-    sums[i][own] = sum;
-  }
-  __syncthreads();
-  const int line = first_line + threadIdx.x % kSumLines;
-  int tap = line / s.channels;
-  const int channel = line - tap * s.channels;
-  if (channel >= to.channels || tap >= taps_of(s.rows)) return;
-  int64_t at = group * to.group + channel * to.channel;
-#pragma unroll
-  for (int d = 2; d >= 0; --d) {
-    at += tap % s.rows.taps[d] * to.tap[d];
-    tap /= s.rows.taps[d];
-  }
-#pragma unroll
-  for (int i = threadIdx.x / kSumLines; i < kSumColumns; i += 256 / kSumLines)
-    if (first_column + i < to.columns)
-      static_cast<T*>(to.data)[at + (first_column + i) * to.column] = static_cast<T>(sums[threadIdx.x % kSumLines][i]);
 }
 
 }  // namespace tenor::conv

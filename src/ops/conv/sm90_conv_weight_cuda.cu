@@ -33,7 +33,7 @@ cudaError_t launch_columns(bool image, const WeightMaps& maps, const ConvWeightS
 
 template <class T>
 cudaError_t launch_weight(const ConvWeightPlan& plan, const WeightMaps& maps, const ConvWeightShape& s,
-                          const GradientPlace& to, cudaStream_t stream) {
+                          const GatherSums& sums, cudaStream_t stream) {
   cudaError_t error = cudaErrorInvalidValue;
   switch (plan.columns) {
     case 64:
@@ -47,8 +47,7 @@ cudaError_t launch_weight(const ConvWeightPlan& plan, const WeightMaps& maps, co
       break;
   }
   if (error != cudaSuccess) return error;
-  add_splits<T><<<dim3(s.lines / kSumLines, div_up(s.columns, kSumColumns), s.groups), 256, 0, stream>>>(s, to);
-  return cudaGetLastError();
+  return launch_add_splits<T>(s, sums, stream);
 }
 
 ConvWeightShape shape_of(const GatherSums& sums, const ConvWeightPlan& plan) {
@@ -61,7 +60,7 @@ ConvWeightShape shape_of(const GatherSums& sums, const ConvWeightPlan& plan) {
   const int steps = div_up(s.rows.pixels, kTileK);
   s.steps_per_split = div_up(steps, plan.splits);
   s.splits = div_up(steps, s.steps_per_split);
-  s.source = p.source;
+  s.source = p.source, s.grad = sums.grad;
   for (int d = 0; d < 3; ++d) s.lowest[d] = lowest_of(p.dim[d]);
   s.three_dims = !has_two_dims(p);
   return s;
@@ -110,15 +109,8 @@ cudaError_t sm90_conv_weight(const GatherSums& sums, const ConvWeightPlan& plan,
   WeightMaps maps{};
   if (!cuda::make_line_map(&maps.grad, x, {{1, kTileK}})) return cudaErrorInvalidValue;
   if (plan.image && !map_image(&maps.image, p, kTileK)) return cudaErrorInvalidValue;
-  const GradientPlace to{sums.gradient,
-                         sums.gradient_group,
-                         sums.gradient_column,
-                         sums.gradient_channel,
-                         {sums.gradient_tap[0], sums.gradient_tap[1], sums.gradient_tap[2]},
-                         sums.written_channels,
-                         sums.written_columns};
-  return p.bfloat16 ? launch_weight<__nv_bfloat16>(plan, maps, s, to, stream)
-                    : launch_weight<__half>(plan, maps, s, to, stream);
+  return p.bfloat16 ? launch_weight<__nv_bfloat16>(plan, maps, s, sums, stream)
+                    : launch_weight<__half>(plan, maps, s, sums, stream);
 }
 
 }  // namespace tenor::conv
