@@ -15,6 +15,7 @@
 #include "tenor/elementwise.h"
 #include "tenor/error.h"
 #include "tenor/explain.h"
+#include "tenor/fuse.h"
 #include "tenor/gated_delta.h"
 #include "tenor/grid_sample.h"
 #include "tenor/index.h"

@@ -182,9 +182,10 @@ Tensor from_dlpack_exporter(nb::handle x) {
 }
 
 nb::tuple to_tuple(const Dims& dims) {
-  nb::list items;
-  for (int64_t d : dims) items.append(d);
-  return nb::tuple(items);
+  nb::object items = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(dims.size())));
+  for (size_t i = 0; i < dims.size(); ++i)
+    PyTuple_SET_ITEM(items.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
+  return nb::borrow<nb::tuple>(items);
 }
 
 bool is_array(nb::handle x) { return kind_of(x) != ArrayKind::kNone; }

@@ -266,6 +266,22 @@ def test_torch_results_come_from_torchs_allocator():
     assert kept.nbytes() >= 4_000_000 and kept.resizable()  # memory of another library is not resizable
 
 
+def test_torch_results_of_any_layout():
+    torch = pytest.importorskip("torch")
+    for shape in ((), (0, 3), (1, 1), (2, 3, 4), (5,)):
+        x = torch.arange(float(np.prod(shape, dtype=int))).reshape(shape)
+        y = tenor.add(x, 1)
+        assert y.stride() == x.stride() and torch.equal(y, x + 1)
+    x = torch.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)  # the result keeps the order of the dims in memory
+    y = tenor.add(x, 1)
+    assert y.stride() == x.stride() and y.storage_offset() == 0 and torch.equal(y, x + 1)
+    pieces = tenor.rms_norm(x, torch.ones(3)), tenor.cumsum(x, 0), tenor.sum(x, 1)
+    for ours, theirs in zip(pieces, (x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6), x.cumsum(0), x.sum(1))):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+    first, second = tenor.add(x, 1), tenor.add(x, 2)
+    assert torch.equal(second - first, torch.ones_like(x))  # results share nothing
+
+
 def test_torch_tensors_that_require_grad():
     torch = pytest.importorskip("torch")
     x = torch.ones(3, requires_grad=True)

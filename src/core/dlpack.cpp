@@ -58,8 +58,9 @@ void check_imported(const DLTensor& t, DType dtype) {
     fail<ValueError>("from_dlpack: a tensor of shape {} must have memory, got null", Dims(t.shape, t.shape + t.ndim));
 }
 
-/// Wraps `t`, whose memory `owner` releases.
-Tensor import(const DLTensor& t, std::shared_ptr<void> owner, bool read_only) {
+}  // namespace
+
+Tensor core::import_tensor(const DLTensor& t, std::shared_ptr<void> owner, bool read_only) {
   const DType dtype = dtype_of(t.dtype);
   const Device device = device_of(t.device);
   check_imported(t, dtype);
@@ -70,6 +71,8 @@ Tensor import(const DLTensor& t, std::shared_ptr<void> owner, bool read_only) {
   char* first = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
   return Tensor::wrap(first, device, dtype, shape, strides, std::move(owner), read_only);
 }
+
+namespace {
 
 template <class Managed>
 std::shared_ptr<void> owner_of(Managed* managed) {
@@ -102,14 +105,14 @@ Managed* export_as(const Tensor& x) {
 
 Tensor Tensor::from_dlpack(DLManagedTensor* managed) {
   auto owner = owner_of(managed);
-  return import(managed->dl_tensor, std::move(owner), false);
+  return core::import_tensor(managed->dl_tensor, std::move(owner), false);
 }
 
 Tensor Tensor::from_dlpack(DLManagedTensorVersioned* managed) {
   auto owner = owner_of(managed);
   // Of another major version nothing but the deleter may be touched.
   if (managed->version.major != 1) fail<UnsupportedError>("from_dlpack: expected DLPack 1.x, got {}.x", managed->version.major);
-  return import(managed->dl_tensor, std::move(owner), (managed->flags & core::kDlReadOnly) != 0);
+  return core::import_tensor(managed->dl_tensor, std::move(owner), (managed->flags & core::kDlReadOnly) != 0);
 }
 
 DLManagedTensor* Tensor::to_dlpack() const {

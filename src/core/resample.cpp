@@ -31,7 +31,7 @@ void fill_forward(const ResampleAxis& a, ResampleTable& table) {
   for (int64_t i = 0; i < a.out; ++i) {
     const ResampleTaps t = resample_taps(a, i);
     table.first.push_back(t.first);
-    table.count.push_back(static_cast<int32_t>(t.count));
+    table.count.push_back(t.count);
     for (int64_t k = 0; k < t.count; ++k) table.weight[static_cast<size_t>(i * table.width + k)] = tap_weight(a, t, k);
   }
 }
@@ -47,7 +47,7 @@ void fill_transposed(const ResampleAxis& a, ResampleTable& table) {
       const auto row = static_cast<size_t>(j);
       if (table.count[row] == 0) table.first[row] = i;
       const int64_t place = i - table.first[row];
-      table.count[row] = static_cast<int32_t>(place + 1);
+      table.count[row] = place + 1;
       table.weight[static_cast<size_t>(j * table.width + place)] += tap_weight(a, t, k);
     }
   }

@@ -179,6 +179,20 @@ struct FixedTaps {
   int64_t first;
   C weight[K];
 };
+/// `t`: the fraction by which the output lies behind `whole`.
+template <int K, class C>
+TENOR_HOST_DEVICE inline FixedTaps<K, C> fixed_taps_of(int64_t whole, C t) {
+  if constexpr (K == 2) {
+    return {whole, {1 - t, t}};
+  } else {
+    static_assert(K == 4);
+    // cubic_kernel at t + 1, t, t - 1, t - 2, without its cancellations.
+    const C s = 1 - t, cubic = static_cast<C>(kCubicA);
+    return {whole - 1,
+            {cubic * t * s * s, ((cubic + 2) * t - (cubic + 3)) * t * t + 1,
+             ((cubic + 2) * s - (cubic + 3)) * s * s + 1, cubic * t * t * s}};
+  }
+}
 template <int K, class C>
 TENOR_HOST_DEVICE inline FixedTaps<K, C> fixed_taps_at(const ResampleAxis& a, int64_t i) {
   if constexpr (K == 1) {
@@ -189,16 +203,10 @@ TENOR_HOST_DEVICE inline FixedTaps<K, C> fixed_taps_at(const ResampleAxis& a, in
     if constexpr (K == 2) {
       const double from = u > 0 ? u : 0;
       const int64_t whole = static_cast<int64_t>(from), j = whole < a.in ? whole : a.in - 1;
-      const C t = static_cast<C>(from - static_cast<double>(j));
-      return {j, {1 - t, t}};
+      return fixed_taps_of<K>(j, static_cast<C>(from - static_cast<double>(j)));
     } else {
-      static_assert(K == 4);
       const double j = std::floor(u);
-      // cubic_kernel at t + 1, t, t - 1, t - 2, without its cancellations.
-      const C t = static_cast<C>(u - j), s = 1 - t, cubic = static_cast<C>(kCubicA);
-      return {static_cast<int64_t>(j) - 1,
-              {cubic * t * s * s, ((cubic + 2) * t - (cubic + 3)) * t * t + 1,
-               ((cubic + 2) * s - (cubic + 3)) * s * s + 1, cubic * t * t * s}};
+      return fixed_taps_of<K>(static_cast<int64_t>(j), static_cast<C>(u - j));
     }
   }
 }
@@ -240,7 +248,7 @@ int64_t resample_width(const ResampleAxis& a, bool transposed);
 struct ResampleTable {
   int64_t rows = 0, width = 0, others = 0;  ///< others: the size that positions are clamped to
   std::vector<int64_t> first;
-  std::vector<int32_t> count;
+  std::vector<int64_t> count;
   std::vector<double> weight;
 };
 ResampleTable resample_table(const ResampleAxis& a, bool transposed);

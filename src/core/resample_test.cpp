@@ -67,7 +67,7 @@ TEST(Resample, TheTransposedTableIsTheTranspose) {
     for (int64_t j = 0; j < a.in; ++j) {
       const auto row = static_cast<size_t>(j);
       ASSERT_LE(readers.count[row], readers.width) << text(a);
-      for (int k = 0; k < readers.count[row]; ++k) {
+      for (int64_t k = 0; k < readers.count[row]; ++k) {
         double& want = dense[static_cast<size_t>(j * a.out + readers.first[row] + k)];
         ASSERT_NEAR(readers.weight[static_cast<size_t>(j * readers.width + k)], want, 1e-15) << text(a) << ": " << j;
         ASSERT_NEAR(reader_weight(a, readers.first[row] + k, j), want, 1e-15) << text(a) << ": " << j;

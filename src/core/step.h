@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,28 @@ struct Work {
   bool as_bits = false;      ///< 16-bit floats are moved as they lie, neither widened nor rounded
 };
 
+/// How a step is run again, on other tensors of the shapes, strides and dtypes that it states. Families whose steps
+/// fusion puts into kernels derive their own, which say what is computed.
+class Recipe {
+ public:
+  virtual ~Recipe() = default;
+  /// Inputs and outputs as the step lists them; outputs have memory, which may overlap inputs'.
+  virtual void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const = 0;
+};
+
+/// A recipe that calls fn(inputs, outputs).
+template <class F>
+std::shared_ptr<const Recipe> recipe(F fn) {
+  struct Called final : Recipe {
+    explicit Called(F f) : fn(std::move(f)) {}
+    void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const override {
+      fn(inputs, outputs);
+    }
+    F fn;
+  };
+  return std::make_shared<Called>(std::move(fn));
+}
+
 struct Step {
   const char* op;
   OpClass op_class;
@@ -59,9 +82,14 @@ struct Step {
   std::vector<int64_t> writes = {};  ///< of a write at such places: elements written of each output at most
   std::string note = {};             ///< why the result has its shape, where the shapes alone do not say
   Work work = {};
+  std::shared_ptr<const Recipe> recipe = {};  ///< absent where fusion runs the whole function as it is written
 
   Step with(const Work& stated) && {
     work = stated;
+    return std::move(*this);
+  }
+  Step with(std::shared_ptr<const Recipe> stated) && {
+    recipe = std::move(stated);
     return std::move(*this);
   }
 };
@@ -73,6 +101,8 @@ class Tracer {
   virtual void record(const Step& step) = 0;
   /// The step recorded last is complete: its operator returns.
   virtual void done() {}
+  /// Tensors made on this device are shapes without memory, too; meta: none are.
+  Device shapes_of = {DeviceType::kMeta};
 };
 
 /// Installs a tracer on this thread while it lives.
@@ -88,6 +118,11 @@ class TracerGuard {
 };
 
 extern thread_local Tracer* current_tracer;
+
+/// Where a tensor is made that was asked for on `device`.
+inline Device traced_device(Device device) {
+  return current_tracer && current_tracer->shapes_of == device ? Device{DeviceType::kMeta} : device;
+}
 
 /// States an operator's step. While it lives, operators called inside are parts of this one and state nothing.
 ///

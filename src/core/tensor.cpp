@@ -3,6 +3,7 @@
 #include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/numeric.h"
+#include "src/core/tensor_allocator.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
 
@@ -29,6 +30,15 @@ void check_sizes(const Dims& shape, DType dtype) {
 Tensor one_element(const Tensor& x) {
   if (x.numel() != 1) core::fail<ShapeError>("item: expected one element, got shape {}", x.shape());
   return x.to(kCpu);
+}
+
+/// New memory of this thread's allocator.
+std::shared_ptr<void> memory_of(const Tensor& x) {
+  Allocator& allocator = current_allocator();
+  const size_t bytes = x.storage()->bytes;
+  if (auto* tensors = dynamic_cast<core::TensorAllocator*>(&allocator))
+    return tensors->allocate_tensor({x.shape(), x.strides(), x.dtype(), x.device(), bytes});
+  return allocator.allocate(bytes, x.device());
 }
 
 }  // namespace
@@ -84,10 +94,10 @@ Tensor Tensor::empty(Dims shape, DType dtype, Device device, Dims strides) {
   x.storage_ = std::make_shared<Storage>();
   x.storage_->bytes = static_cast<size_t>(product(shape)) * item_size(dtype);
   x.storage_->device = device;
-  if (device.type != DeviceType::kMeta) x.storage_->memory = current_allocator().allocate(x.storage_->bytes, device);
   x.strides_ = strides.empty() ? contiguous_strides(shape) : std::move(strides);
   x.shape_ = std::move(shape);
   x.dtype_ = dtype;
+  if (device.type != DeviceType::kMeta) x.storage_->memory = memory_of(x);
   return x;
 }
 

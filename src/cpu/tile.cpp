@@ -202,7 +202,8 @@ class Runner {
     for (size_t i = 0; i < inputs; ++i) {
       // A plain copy gathers straight into its destination where that is dense.
       char* direct = nullptr;
-      if (copies && slots_[i].dtype == slots_[inputs].dtype && dense(slots_[inputs].strides, sizes)) direct = address(inputs, offsets);
+      if (copies && program_.outputs.size() == 1 && slots_[i].dtype == slots_[inputs].dtype && dense(slots_[inputs].strides, sizes))
+        direct = address(inputs, offsets);
       registers_[i] = load(i, sizes, offsets, n, direct);
       if (direct && registers_[i] == direct) return;
     }

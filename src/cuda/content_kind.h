@@ -12,4 +12,7 @@ enum class ContentKind : uint8_t { kIndex, kValue, kShape };
 int content_op(const char* op, const char* argument, ContentKind kind,
                const char* text = " holds {0} at position {1}, which is out of range");
 
+/// The same id at every call, for names that are literals: an operator's that is one of several.
+int named_content_op(const char* op, const char* argument, ContentKind kind = ContentKind::kIndex);
+
 }  // namespace tenor::cuda

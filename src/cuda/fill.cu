@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "src/core/visit.h"
@@ -37,7 +38,30 @@ __global__ void fill_strided(T* to, const __grid_constant__ Layout<1> layout, T 
   }
 }
 
+/// As many as the parameters of a launch hold (4 KiB in all) beside the pointer and the count.
+constexpr int kListed = 500;
+struct Listed {
+  int64_t values[kListed];
+};
+__global__ void fill_list(int64_t* to, int count, const __grid_constant__ Listed list) {
+  const auto i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (i < count) to[i] = list.values[i];
+}
+
 }  // namespace
+
+Tensor list_on(Device device, std::span<const int64_t> values) {
+  const Tensor out = Tensor::empty({static_cast<int64_t>(values.size())}, int64, device);
+  const DeviceGuard guard(device);
+  for (size_t begin = 0; begin < values.size(); begin += kListed) {
+    Listed list{};
+    const size_t count = std::min<size_t>(kListed, values.size() - begin);
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), count, list.values);
+    const Grid grid{static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads};
+    launch("fill", fill_list, grid, device, out.data<int64_t>() + begin, static_cast<int>(count), list);
+  }
+  return out;
+}
 
 void fill(const Tensor& target, const void* element) {
   if (target.numel() == 0) return;

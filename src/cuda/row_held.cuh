@@ -206,16 +206,22 @@ class HeldRow {
       UnalignedLoad loads[kCount];  // all on their way before the first is used
 #pragma unroll
       for (int p = 0; p < kCount; ++p)
-        if (left_ - step(begin + p) >= W) loads[p].start(reinterpret_cast<const char*>(place(from, t, begin + p)));
+        if (can_read(place(from, t, begin + p), left_ - step(begin + p)))
+          loads[p].start(reinterpret_cast<const char*>(place(from, t, begin + p)));
 #pragma unroll
       for (int p = 0; p < kCount; ++p) {
         const int n = left_ - step(begin + p);
-        if (n >= W)
+        if (can_read(place(from, t, begin + p), n))
           to[p] = loads[p].value();
         else if (n > 0)
-          to[p] = load_few(place(from, t, begin + p), n);
+          to[p] = load_few(place(from, t, begin + p), min(n, W));
       }
     }
+  }
+  /// Whether the aligned words around the access at p are the row's own up to its end, n elements further: behind the
+  /// last row there may be nothing to read.
+  static __device__ __forceinline__ bool can_read(const T* p, int n) {
+    return n >= W && stays_below(reinterpret_cast<const char*>(p), reinterpret_cast<const char*>(p + n));
   }
   /// Writes what is held to a tensor whose rows begin anywhere: a lane writes the 16 bytes that begin in its own, with
   /// what the next lane has of them. All lanes of the warp call.

@@ -8,7 +8,7 @@
 
 namespace tenor::cuda {
 
-/// The first n elements at p, fewer than a vector holds; zeros behind them.
+/// The first n elements at p, at most a vector; zeros behind them.
 template <class T>
 __device__ __noinline__ uint4 load_few(const T* p, int n) {
   Pack<T, kVector<T>> few{};

@@ -166,4 +166,13 @@ int content_op(const char* op, const char* argument, ContentKind kind, const cha
   return static_cast<int>(content_ops().ops.size()) - 1;
 }
 
+int named_content_op(const char* op, const char* argument, ContentKind kind) {
+  static std::mutex mutex;
+  static auto* ids = new std::map<std::pair<const char*, const char*>, int>;
+  std::lock_guard lock(mutex);
+  const auto [found, is_new] = ids->try_emplace({op, argument}, 0);
+  if (is_new) found->second = content_op(op, argument, kind);
+  return found->second;
+}
+
 }  // namespace tenor::cuda

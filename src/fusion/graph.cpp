@@ -199,4 +199,11 @@ Graph::Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& ou
   }
 }
 
+bool same_layout(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.offset() != b.offset()) return false;
+  for (int d = 0; d < a.ndim(); ++d)
+    if (a.shape(d) > 1 && a.stride(d) != b.stride(d)) return false;
+  return true;
+}
+
 }  // namespace tenor::fusion

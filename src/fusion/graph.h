@@ -64,4 +64,7 @@ class Graph {
   std::map<std::pair<int, std::vector<int64_t>>, Axes> known_;  // by value and layout
 };
 
+/// Whether two tensors of one storage show the same elements in the same order.
+bool same_layout(const Tensor& a, const Tensor& b);
+
 }  // namespace tenor::fusion

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/text.h"
+#include "src/fusion/lower.h"
 #include "src/fusion/planner.h"
 #include "src/fusion/traffic.h"
 
@@ -37,13 +38,6 @@ std::string own_kernel(const core::Step& s, bool result) {
 std::string bytes_text(int64_t bytes) {
   if (bytes < 1 << 20) return text("{} KiB", bytes >> 10);
   return bytes < int64_t{1} << 30 ? text("{} MiB", bytes >> 20) : text("{} GiB", bytes >> 30);
-}
-
-bool same_layout(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape() || a.offset() != b.offset()) return false;
-  for (int d = 0; d < a.ndim(); ++d)
-    if (a.shape(d) > 1 && a.stride(d) != b.stride(d)) return false;
-  return true;
 }
 
 }  // namespace
@@ -163,8 +157,16 @@ std::string Merger::why_not(const Group& made, const Group& reading, int produce
     return text("one kernel would take {} arrays; {} is the most", arrays, kMaxArrays);
   if (overwrites(both.steps))
     return "an in-place step would write over what the same kernel still reads in another order";
-  return both.reduces ? why_not_rows(made, reading, producer, consumer)
-                      : why_not_loops(both, producer, consumer, value);
+  std::string why = both.reduces ? why_not_rows(made, reading, producer, consumer)
+                                 : why_not_loops(both, producer, consumer, value);
+  return why.empty() ? why_not_one_kernel(both) : why;
+}
+
+/// What the kernel's own form cannot express.
+std::string Merger::why_not_one_kernel(const Group& both) const {
+  for (int step : both.steps)
+    if (node(step).kind == Kind::kGather) return {};
+  return lower(graph_, {both.steps.begin(), both.steps.end()}).reason;
 }
 
 /// Loops alone: what is computed in part here must not be needed whole elsewhere.

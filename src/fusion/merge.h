@@ -39,6 +39,7 @@ class Merger {
   std::string why_not(const Group& made, const Group& reading, int producer, int consumer, int value) const;
   std::string why_not_rows(const Group& made, const Group& reading, int producer, int consumer) const;
   std::string why_not_loops(const Group& both, int producer, int consumer, int value) const;
+  std::string why_not_one_kernel(const Group& both) const;
   std::string why_not_inside(const Group& loops, const std::set<int>& kept, const std::set<int>& both) const;
   bool crosses_rows(const std::set<int>& steps) const;
   bool aligned(const Place& in, const Place& out) const;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/core/visit.h"
+#include "src/cuda/content_kind.h"
 #include "src/cuda/convert.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
@@ -19,8 +20,8 @@ Offsets offsets_of(const Tensor& x, int op) {
 }  // namespace
 
 DeviceProblem device_problem(const Problem& p) {
-  static const int kOffsetsQ = cuda::content_op("attention_varlen", "cu_seqlens_q"),
-                   kOffsetsK = cuda::content_op("attention_varlen", "cu_seqlens_k");
+  static const int kOffsetsQ = cuda::content_op("attention_varlen", "cu_seqlens_q", cuda::ContentKind::kValue),
+                   kOffsetsK = cuda::content_op("attention_varlen", "cu_seqlens_k", cuda::ContentKind::kValue);
   DeviceProblem d{};
   d.q = p.q, d.k = p.k, d.v = p.v, d.mask = p.mask, d.bias = p.bias, d.out = p.out, d.lse = p.lse;
   if (p.sinks.defined() && p.sinks.numel() > 0)

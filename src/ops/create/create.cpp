@@ -10,6 +10,7 @@
 #include "src/core/registry.h"
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
+#include "src/ops/elementwise/elementwise_recipe.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/create/create_cuda.h"
@@ -45,7 +46,7 @@ DType dtype_for(const CreateOptions& options, DType fallback) {
 Output target_of(const char* op, const Dims& shape, DType dtype, const CreateOptions& options) {
   for (int64_t size : shape)
     if (size < 0) fail<ShapeError>("{}: sizes must be >= 0, got {}", op, shape);
-  const Tensor given = options.out.defined() ? options.out : Tensor::empty(shape, dtype, options.device);
+  const Tensor given = options.out.defined() ? options.out : Tensor::empty(shape, dtype, core::traced_device(options.device));
   return Output(op, given, shape, dtype, {}, {}, {.cuda = core::kHasCuda});
 }
 
@@ -53,16 +54,17 @@ Output target_of(const char* op, const Dims& shape, DType dtype, const CreateOpt
 Output target_like(const char* op, const Tensor& x, DType dtype, const LikeOptions& options) {
   constexpr core::OutputRules kRules{.cuda = core::kHasCuda};
   if (options.out.defined()) return Output(op, options.out, x.shape(), dtype, {}, {}, kRules);
-  const Device device = options.device.value_or(x.device());
+  const Device device = core::traced_device(options.device.value_or(x.device()));
   const Tensor fresh = Tensor::empty(x.shape(), dtype, device, core::result_strides(x.shape(), x));
   return Output(op, fresh, x.shape(), dtype, {}, {}, kRules);
 }
 
 /// Runs write(target) where there is memory, and states the step.
 template <class F>
-Tensor written(const char* op, Output out, F&& write) {
+Tensor written(const char* op, Output out, F write, std::shared_ptr<const core::Recipe> recipe = {}) {
   core::StepScope step([&] {
-    return Step{op, OpClass::kElementwise, {}, {out.target()}, out.target().numel()}.with({.as_bits = true});
+    return Step{op, OpClass::kElementwise, {}, {out.target()}, out.target().numel()}.with({.as_bits = true}).with(
+        recipe ? std::move(recipe) : core::recipe([write](const auto&, const auto& outs) { write(outs[0]); }));
   });
   if (!step.shape_only(out.target())) write(out.target());
   return out.finish();
@@ -77,14 +79,16 @@ void fill(const Tensor& target, const Tensor& value) {
 Tensor filled(const char* op, const Dims& shape, const Scalar& value, DType fallback, const CreateOptions& options) {
   const DType dtype = dtype_for(options, fallback);
   const Tensor one = core::scalar_tensor(op, "fill_value", value, dtype, kCpu);
-  return written(op, target_of(op, shape, dtype, options), [&](const Tensor& target) { fill(target, one); });
+  return written(op, target_of(op, shape, dtype, options), [&](const Tensor& target) { fill(target, one); },
+                 std::make_shared<elementwise::Fill>(one.raw(), dtype));
 }
 
 Tensor filled_like(const char* op, const Tensor& x, const Scalar& value, const LikeOptions& options) {
   check_given(op, {"x", x});
   const DType dtype = options.dtype.value_or(x.dtype());
   const Tensor one = core::scalar_tensor(op, "fill_value", value, dtype, kCpu);
-  return written(op, target_like(op, x, dtype, options), [&](const Tensor& target) { fill(target, one); });
+  return written(op, target_like(op, x, dtype, options), [&](const Tensor& target) { fill(target, one); },
+                 std::make_shared<elementwise::Fill>(one.raw(), dtype));
 }
 
 DType dtype_of(const Scalar& value) { return value.is_float() ? float32 : value.is_bool() ? boolean : int64; }
@@ -165,7 +169,7 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
                      last > INT64_MAX ? Scalar(static_cast<uint64_t>(last)) : Scalar(static_cast<int64_t>(last)),
                      dtype);
   }
-  return written(op, target_of(op, {count}, dtype, options), [&](const Tensor& target) {
+  return written(op, target_of(op, {count}, dtype, options), [=](const Tensor& target) {
     if constexpr (core::kHasCuda) {
       if (core::on_cuda(target) && floats)
         return create::spaced_on_device(op, target, start.as_double(), step.as_double(), count, 0);
@@ -183,7 +187,7 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Cre
   if (steps < 0) fail<ValueError>("{}: steps must be >= 0, got {}", op, steps);
   const double from = start.as_double(), to = end.as_double(),
                by = steps > 1 ? (to - from) / static_cast<double>(steps - 1) : 0;
-  return written(op, target_of(op, {steps}, dtype_for(options, float32), options), [&](const Tensor& target) {
+  return written(op, target_of(op, {steps}, dtype_for(options, float32), options), [=](const Tensor& target) {
     // From the nearer end, so that both ends are exact.
     if constexpr (core::kHasCuda) {
       if (core::on_cuda(target)) return create::spaced_on_device(op, target, from, by, (steps + 1) / 2, to);
@@ -199,7 +203,7 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps, const Cre
 Tensor eye(int64_t n, std::optional<int64_t> m, const CreateOptions& options) {
   const char* op = "eye";
   const DType dtype = dtype_for(options, float32);
-  return written(op, target_of(op, {n, m.value_or(n)}, dtype, options), [&](const Tensor& target) {
+  return written(op, target_of(op, {n, m.value_or(n)}, dtype, options), [=](const Tensor& target) {
     fill(target, core::scalar_tensor(op, "value", 0, dtype, kCpu));
     const int64_t length = std::min(target.shape(0), target.shape(1));
     const Tensor diagonal = target.with_layout({length}, {target.stride(0) + target.stride(1)}, target.offset());

@@ -8,6 +8,7 @@
 #include "src/core/step.h"
 #include "src/cpu/parallel.h"
 #include "src/cpu/tile.h"
+#include "src/ops/elementwise/elementwise_recipe.h"
 
 namespace tenor {
 namespace {
@@ -40,6 +41,7 @@ Tensor copied(const char* op, const Tensor& x, const Tensor& out, const char* wh
   core::StepScope step([&] {
     core::Step made{op, core::OpClass::kElementwise, {x}, {out}, x.numel()};
     made.work.as_bits = x.dtype() == out.dtype();
+    made.recipe = std::make_shared<elementwise::Copy>();
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(x.dtype()));
     if (why) made.copies.push_back({"x", bytes, why});
     return made;

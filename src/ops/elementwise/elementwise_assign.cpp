@@ -4,6 +4,7 @@
 #include "src/core/output.h"
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
+#include "src/ops/elementwise/elementwise_recipe.h"
 #include "src/ops/elementwise/elementwise_run.h"
 #include "tenor/elementwise.h"
 
@@ -30,7 +31,7 @@ Tensor to(const Tensor& x, DType dtype, const ElementwiseOptions& options) {
   core::check_given("to", {"x", x});
   if (!options.out.defined() && x.dtype() == dtype) return x;
   core::Output out("to", options.out, x.shape(), dtype, x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
-  core::StepScope step([&] { return core::Step{"to", core::OpClass::kElementwise, {x}, {out.target()}, x.numel()}.with({.as_bits = x.dtype() == dtype}); });
+  core::StepScope step([&] { return core::Step{"to", core::OpClass::kElementwise, {x}, {out.target()}, x.numel()}.with({.as_bits = x.dtype() == dtype}).with(std::make_shared<elementwise::Copy>()); });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(x, out.target());
   return out.finish();
@@ -44,7 +45,7 @@ Tensor copy_(const Tensor& x, const Operand& src) {
   core::check_writable("copy_", "x", x);
   if (core::broadcast_shapes("copy_", x.shape(), from.shape()) != x.shape())
     core::fail<ShapeError>("copy_: src of shape {} does not broadcast to x of shape {}", from.shape(), x.shape());
-  core::StepScope step([&] { return core::Step{"copy_", core::OpClass::kElementwise, {from}, {x}, x.numel()}.with({.as_bits = from.dtype() == x.dtype()}); });
+  core::StepScope step([&] { return core::Step{"copy_", core::OpClass::kElementwise, {from}, {x}, x.numel()}.with({.as_bits = from.dtype() == x.dtype()}).with(std::make_shared<elementwise::Copy>()); });
   if (step.shape_only(x)) return x;
   core::copy_into(from.with_layout(x.shape(), core::broadcast_strides(from, x.shape()), from.offset()), x);
   return x;
@@ -58,10 +59,12 @@ Tensor fill_(const Tensor& x, const Operand& value) {
     return copy_(x, Operand(value.tensor().with_layout({}, {}, value.tensor().offset())));
   }
   core::check_fits("fill_", "the scalar", value.scalar(), x.dtype());
-  core::StepScope step([&] { return core::Step{"fill_", core::OpClass::kElementwise, {}, {x}, x.numel()}.with({.as_bits = true}); });
-  if (step.shape_only(x)) return x;
   alignas(8) char element[8];
   core::store_scalar(value.scalar(), x.dtype(), element);
+  core::StepScope step([&] {
+    return core::Step{"fill_", core::OpClass::kElementwise, {}, {x}, x.numel()}.with({.as_bits = true}).with(std::make_shared<elementwise::Fill>(element, x.dtype()));
+  });
+  if (step.shape_only(x)) return x;
   elementwise::fill_value(x, element);
   return x;
 }

@@ -9,6 +9,7 @@
 #include "src/cpu/move.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/elementwise/elementwise_problem.h"
+#include "src/ops/elementwise/elementwise_recipe.h"
 #include "src/ops/elementwise/elementwise_work.h"
 
 namespace tenor::elementwise {
@@ -173,11 +174,39 @@ const Tensor* first_tensor(const Problem& p) {
   return nullptr;
 }
 
+/// How many parameters an operator's kernel reads.
+size_t params_of(Op op) {
+  switch (op) {
+    case Op::kIsclose: return 3;
+    case Op::kElu:
+    case Op::kLeakyRelu:
+    case Op::kSoftplus: return 1;
+    default: return 0;
+  }
+}
+
+std::shared_ptr<const core::Recipe> recipe_of(const Problem& p) {
+  auto made = std::make_shared<Recipe>();
+  made->op = p.row.op, made->fn = p.fn, made->arity = p.arity, made->computed = p.computed;
+  made->has_params = p.params != nullptr;
+  made->params = {};
+  if (p.params) std::copy_n(p.params, params_of(p.row.op), made->params.begin());
+  for (int i = 0, input = 0; i < p.arity; ++i) {
+    const Input& in = p.inputs[i];
+    Source& source = made->sources[i];
+    source.dtype = in.dtype, source.compute = in.compute;
+    if (in.tensor) source.input = input++;
+    else std::copy_n(in.element, sizeof(in.element), source.element.begin());
+  }
+  return made;
+}
+
 core::Step state(const Call& call, const Problem& p, const char* name, const Tensor& out) {
   core::Step step{name, core::OpClass::kElementwise, {}, {out}, out.numel()};
   for (int i = 0; i < p.arity; ++i)
     if (p.inputs[i].tensor) step.inputs.push_back(call.operands[i]->tensor());
   step.work = work_of(p.row.op, p.computed, out.numel());
+  step.recipe = recipe_of(p);
   return step;
 }
 
@@ -226,6 +255,28 @@ Tensor run(const Call& call) {
   const cpu::StepFn fn = r.find(call.op, kernel);
   if (!fn) fail<DTypeError>("{}: {} is not supported", name, types.promoted);
   return finish(call, name, types, fn);
+}
+
+void Recipe::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
+  Problem p{row(op), fn, has_params ? params.data() : nullptr, {}, arity, computed};
+  for (int i = 0; i < arity; ++i) {
+    const Source& source = sources[i];
+    Input& in = p.inputs[i];
+    in.dtype = source.dtype, in.compute = source.compute;
+    if (source.input < 0) {
+      std::copy_n(source.element.begin(), sizeof(in.element), in.element);
+      in.data = in.element;
+    } else {
+      in.tensor = &inputs[static_cast<size_t>(source.input)];
+      in.data = in.tensor->raw();
+    }
+    in.single = !in.tensor || in.tensor->numel() == 1;
+  }
+  const Tensor& to = outputs[0];
+  const auto input = [&](int i) { return i < arity && p.inputs[i].tensor ? p.inputs[i].tensor : &to; };
+  core::Output out(p.row.name, to, to.shape(), to.dtype(), to, {input(0), input(1), input(2)}, {.elementwise = true, .cuda = core::kHasCuda});
+  compute(p, out.target());
+  out.finish();
 }
 
 Tensor run_mixed(const Call& call) {

@@ -1,4 +1,5 @@
 // The gated delta rule on CUDA: problems for kernels, and which kernel takes them.
+#include "src/cuda/content_kind.h"
 #include "src/ops/gated_delta/gated_delta_launch.h"
 
 namespace tenor::delta {
@@ -42,7 +43,7 @@ DeviceSequences device_sequences(const char* op, const Tensor& x, int64_t sequen
   s.flag = cuda::content_error(current_stream(x.device()));
   if (cu_seqlens.defined())
     s.starts = {cu_seqlens.raw(), cu_seqlens.stride(0), cu_seqlens.dtype() == int64,
-                index::entries_of({op, "cu_seqlens"}, cu_seqlens, steps).op};
+                cuda::named_content_op(op, "cu_seqlens", cuda::ContentKind::kValue)};
   if (state_indices.defined() && sequences > 0)
     s.slots = index::entries_of({op, "state_indices"}, state_indices, places, true),
     s.slots_stride = state_indices.stride(0);

@@ -18,14 +18,7 @@ unsigned blocks_of(int64_t threads) {
 template <class T, int Dims, int K>
 void launch_grid_gradient(const GridSampling& s, const GridSampleProblem& p, const Tensor& grad) {
   if (grad.numel() == 0) return;
-  const GridGradientProblem q{p,
-                              grad.raw(),
-                              grad.stride(0),
-                              grad.stride(4),
-                              grad.stride(1),
-                              grad.stride(2),
-                              grad.stride(3),
-                              grad.dtype() == float32};
+  const GridGradientProblem q{p, grid_image(grad), grad.dtype() == float32};
   const int64_t places = p.batch * p.samples;
   if (lies_by_channel(s.x) && lies_by_channel(s.y))
     launch(s.op, grid_gradient<T, Dims, K, true>, Grid{dim3(blocks_of(places * 32)), dim3(kGradientThreads)},

@@ -11,8 +11,7 @@ inline constexpr int kGradientThreads = 256;
 
 struct GridGradientProblem {
   GridSampleProblem sample;
-  void* grad_grid;        ///< strides of its own:
-  int64_t n, c, d, h, w;  ///< c: from coordinate to coordinate
+  StridedImage grad;  ///< of the grid; c: from coordinate to coordinate
   bool float_grad;
 };
 
@@ -36,16 +35,16 @@ template <class T, int Dims, int K>
 __device__ __forceinline__ void write_gradient(const GridGradientProblem& p, int64_t n, int64_t s,
                                                const PlaceAxes<core::Compute<T>, Dims, K, int64_t>& axes,
                                                const core::Compute<T>* dots) {
-  const SampledImage to{p.grad_grid, p.n, p.c, p.d, p.h, p.w};
-  const int64_t at = n * p.n + place_of(p.sample, to, s);
+  const int64_t at = n * p.grad.n + place_of(p.sample, p.grad, s);
+  void* to = const_cast<void*>(p.grad.data);
 #pragma unroll
   for (int d = 0; d < Dims; ++d) {
     const auto value = coordinate_gradient(axes, dots, d);
-    const int64_t place = at + (Dims - 1 - d) * p.c;
+    const int64_t place = at + (Dims - 1 - d) * p.grad.c;
     if (p.float_grad)
-      static_cast<float*>(p.grad_grid)[place] = static_cast<float>(value);
+      static_cast<float*>(to)[place] = static_cast<float>(value);
     else
-      static_cast<T*>(p.grad_grid)[place] = convert<T>(value);
+      static_cast<T*>(to)[place] = convert<T>(value);
   }
 }
 
@@ -88,7 +87,7 @@ __global__ void __launch_bounds__(kGradientThreads)
   if (place >= images * p.samples) return;
   const int64_t n = quotient(place, p.samples), s = place - n * p.samples;
   const auto axes = axes_of<T, Dims, K, int64_t>(p, (n0 + n) * p.grid.n + place_of(p, p.grid, s));
-  const SampledImage dense{nullptr, 0, 0, p.axes[1].axis.size * p.axes[2].axis.size, p.axes[2].axis.size, 1};
+  const StridedImage dense{nullptr, 0, 0, p.axes[1].axis.size * p.axes[2].axis.size, p.axes[2].axis.size, 1};
   const auto taps = taps_at(dense, axes);
 #pragma unroll
   for (int t = 0; t < taps.kCount; ++t) {
@@ -116,7 +115,7 @@ inline constexpr int kGradientChannels = 4;
 /// channels.
 template <class T, bool ByChannel>
 __global__ void __launch_bounds__(kGradientThreads)
-    add_entries(const __grid_constant__ GridSampleProblem p, SampledImage to, int64_t n0, int64_t images,
+    add_entries(const __grid_constant__ GridSampleProblem p, StridedImage to, int64_t n0, int64_t images,
                 int64_t pixels, int taps, const int64_t* starts, const int64_t* order,
                 const core::Compute<T>* weights) {
   using R = core::Compute<T>;

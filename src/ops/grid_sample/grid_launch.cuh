@@ -8,15 +8,16 @@
 
 namespace tenor::cuda {
 
-[[maybe_unused]] static SampledImage image_of(const Tensor& x) {
-  return {x.raw(), x.stride(0), x.stride(1), x.stride(2), x.stride(3), x.stride(4)};
+/// A grid as an image, whose channels are the coordinates.
+[[maybe_unused]] static StridedImage grid_image(const Tensor& grid) {
+  return {grid.raw(), grid.stride(0), grid.stride(4), grid.stride(1), grid.stride(2), grid.stride(3)};
 }
 
 [[maybe_unused]] static GridSampleProblem problem_of(const GridSampling& s) {
   GridSampleProblem p{};
   p.x = image_of(s.x);
   p.y = image_of(s.y);
-  p.grid = {s.grid.raw(), s.grid.stride(0), s.grid.stride(4), s.grid.stride(1), s.grid.stride(2), s.grid.stride(3)};
+  p.grid = grid_image(s.grid);
   const auto axes = s.axes();
   for (size_t d = 0; d < 3; ++d) p.axes[d] = sampled_axis(axes[d]);
   p.batch = s.x.shape(0);
@@ -40,16 +41,6 @@ namespace tenor::cuda {
 /// Whether channels lie side by side, and pixels not.
 [[maybe_unused]] static bool lies_by_channel(const Tensor& x) {
   return x.stride(1) == 1 && x.shape(1) > 1 && !(x.stride(4) == 1 && x.shape(4) > 1);
-}
-
-/// Whether a place's channels can be accessed in pieces of `width`.
-[[maybe_unused]] static bool fits_channels(const Tensor& x, int width) {
-  const size_t item = item_size(x.dtype());
-  const int bytes = width * static_cast<int>(item);
-  if (x.stride(1) != 1 || x.shape(1) % width != 0 || !is_aligned(x.raw(), 0, item, bytes)) return false;
-  for (int d : {0, 2, 3, 4})
-    if (x.shape(d) > 1 && !is_aligned(nullptr, x.stride(d), item, bytes)) return false;
-  return true;
 }
 
 }  // namespace tenor::cuda

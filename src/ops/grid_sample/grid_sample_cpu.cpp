@@ -1,5 +1,7 @@
 // grid_sample: a tile of places, its taps worked out once, then channel by channel; or all channels of a place at once
 // where they lie side by side.
+#include <cstring>
+
 #include "src/core/visit.h"
 #include "src/ops/grid_sample/grid_sample_kernels.h"
 
@@ -11,21 +13,70 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
-/// One channel of a tile, to `to` side by side.
-template <class T, int Dims, int K, class C = core::Compute<T>>
-HWY_INLINE void sample_channel(const GridTile<T, Dims, K>& tile, const T* plane, T* to) {
-  const ComputeTag<T> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  for_lanes(d, static_cast<size_t>(tile.count), [&](size_t i, auto io) HWY_ATTR {
-    auto sum = hn::Zero(d);
-    for (int t = 0; t < tile.kCount; ++t) {  // the tables are whole tiles: vectors may pass the last place
-      const size_t at = static_cast<size_t>(t * kGridTile) + i;
-      sum =
-          hn::MulAdd(hn::LoadU(d, tile.weight.data() + at), pick(d, plane, hn::LoadU(di, tile.index.data() + at)), sum);
-    }
-    io.store(d, sum, to + i);
-  });
+/// A vector of places from i on: one gather a tap.
+template <class T, int Dims, int K, class D, class C = core::Compute<T>>
+HWY_INLINE hn::Vec<D> gathered(D d, const GridTile<T, Dims, K>& tile, const T* plane, size_t i) {
+  const hn::RebindToSigned<D> di;
+  auto sum = hn::Zero(d);
+  for (int t = 0; t < tile.kCount; ++t) {  // the tables are whole tiles: vectors may pass the last place
+    const size_t at = static_cast<size_t>(t * kGridTile) + i;
+    sum = hn::MulAdd(hn::LoadU(d, tile.weight.data() + at), pick(d, plane, hn::LoadU(di, tile.index.data() + at)), sum);
+  }
+  return sum;
 }
+
+/// One channel of a tile, to `to` side by side. Where taps lie in pairs, these are copied one after the other, which
+/// takes less than gathers do, and then read in vectors.
+template <class T, int Dims, int K>
+class ChannelSampler {
+  using D = ComputeTag<T>;
+  static constexpr bool kPairs = K % 2 == 0 && kSplitsPairs<T>;
+  static constexpr int kPairCount = kPairs ? GridTile<T, Dims, K>::kCount / 2 : 1;
+  static constexpr size_t kSome = 64;  // places at once, whole vectors: far enough from store to load
+
+ public:
+  HWY_INLINE void run(const GridTile<T, Dims, K>& tile, const T* plane, T* to) {
+    const D d;
+    const size_t lanes = hn::Lanes(d), count = static_cast<size_t>(tile.count);
+    for (size_t start = 0; start < count; start += kSome) {
+      const size_t some = std::min(kSome, count - start);
+      if constexpr (kPairs) copy_pairs(tile, plane, start, some / lanes * lanes);
+      for_lanes(d, some, [&](size_t k, auto io) HWY_ATTR {
+        const size_t i = start + k;
+        if constexpr (kPairs && std::is_same_v<decltype(io), WholeVector>) {
+          if (tile.paired[i]) return io.store(d, paired(tile, start, k), to + i);
+        }
+        io.store(d, gathered(d, tile, plane, i), to + i);
+      });
+    }
+  }
+
+ private:
+  HWY_INLINE void copy_pairs(const GridTile<T, Dims, K>& tile, const T* plane, size_t start, size_t some) {
+    const size_t lanes = hn::Lanes(D());
+    for (size_t k = 0; k < some; k += lanes) {
+      if (!tile.paired[start + k]) continue;
+      for (int p = 0; p < kPairCount; ++p) {
+        const auto* index = tile.index.data() + static_cast<size_t>(2 * p * kGridTile) + start + k;
+        T* pair = pairs_ + 2 * (static_cast<size_t>(p) * kSome + k);
+        for (size_t lane = 0; lane < lanes; ++lane, pair += 2) std::memcpy(pair, plane + index[lane], 2 * sizeof(T));
+      }
+    }
+  }
+  HWY_INLINE hn::Vec<D> paired(const GridTile<T, Dims, K>& tile, size_t start, size_t k) const {
+    const D d;
+    auto sum = hn::Zero(d), left = sum, right = sum;
+    for (int p = 0; p < kPairCount; ++p) {
+      const auto* weight = tile.weight.data() + static_cast<size_t>(2 * p * kGridTile) + start + k;
+      split_pairs(d, static_cast<const T*>(pairs_) + 2 * (static_cast<size_t>(p) * kSome + k), left, right);
+      sum = hn::MulAdd(hn::LoadU(d, weight), left, sum);
+      sum = hn::MulAdd(hn::LoadU(d, weight + kGridTile), right, sum);
+    }
+    return sum;
+  }
+
+  HWY_ALIGN T pairs_[2 * kSome * kPairCount];
+};
 
 /// Planes whose offsets do not fit the vectors' indices.
 template <class T, int Dims, int K, class C = core::Compute<T>>
@@ -68,7 +119,7 @@ class TileSampler {
       T* to = s_.y.data<T>() + n * s_.y.stride(0) + c * s_.y.stride(1);
       T* line = dense_ ? to + tile_.first : line_;
       if (short_)
-        sample_channel<T, Dims, K>(tile_, plane, line);
+        channel_.run(tile_, plane, line);
       else
         sample_channel_wide<T, Dims, K>(tile_, plane, line);
       if (dense_) continue;
@@ -104,6 +155,7 @@ class TileSampler {
   const GridWork& w_;
   const GridSampling& s_;
   GridTile<T, Dims, K> tile_;
+  ChannelSampler<T, Dims, K> channel_;
   bool short_, dense_, by_channel_;
   T line_[kGridTile];
 };

@@ -95,7 +95,7 @@ void launch_sampling(const GridSampling& s) {
   GridSampleProblem p = problem_of(s);
   const bool narrow = has_short_planes(s.x);
   if (lies_by_channel(s.x) && lies_by_channel(s.y)) {
-    if (narrow && fits_channels(s.x, kVector<T>) && fits_channels(s.y, kVector<T>))
+    if (narrow && fits_vectors(s.x, 1, kVector<T>) && fits_vectors(s.y, 1, kVector<T>))
       return launch_channels<T, Dims, K, kVector<T>, int32_t>(s, p);
     return launch_channels<T, Dims, K, 1, int64_t>(s, p);
   }

@@ -3,16 +3,12 @@
 
 #include "src/core/grid_map.h"
 #include "src/cuda/convert.cuh"
+#include "src/cuda/image.h"
 #include "src/cuda/quotient.cuh"
 #include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
 
-/// Strides count elements. Images of two dims have depth 1.
-struct SampledImage {
-  const void* data;
-  int64_t n, c, d, h, w;
-};
 /// A dim of the image with what kernels would else work out for every place.
 template <class R>
 struct AxisConstants {
@@ -36,9 +32,9 @@ inline SampledAxis sampled_axis(const core::GridAxis& a) {
 
 /// Places are numbered in the grid's order: samples = depth * height * width of them an image.
 struct GridSampleProblem {
-  SampledImage x;       ///< the image that is read; backward, of the grid's gradient
-  SampledImage y;       ///< results, or their gradient
-  SampledImage grid;    ///< c: from coordinate to coordinate
+  StridedImage x;       ///< the image that is read; backward, of the grid's gradient
+  StridedImage y;       ///< results, or their gradient
+  StridedImage grid;    ///< c: from coordinate to coordinate
   SampledAxis axes[3];  ///< depth, height, width
   int64_t batch, channels, depth, height, width, samples;
   bool float_grid;  ///< the grid is float32, else of x's dtype
@@ -55,7 +51,7 @@ __device__ __forceinline__ core::Compute<T> grid_value(const GridSampleProblem& 
 }
 
 /// Where sample s lies in its image's grid or results.
-__device__ __forceinline__ int64_t place_of(const GridSampleProblem& p, const SampledImage& image, int64_t s) {
+__device__ __forceinline__ int64_t place_of(const GridSampleProblem& p, const StridedImage& image, int64_t s) {
   const int64_t row = quotient(s, p.width), d = p.depth == 1 ? 0 : quotient(row, p.height);
   return d * image.d + (row - d * p.height) * image.h + (s - row * p.width) * image.w;
 }
@@ -144,7 +140,7 @@ __device__ __forceinline__ PlaceAxes<core::Compute<T>, Dims, K, Index> axes_of(c
   return out;
 }
 template <class R, int Dims, int K, class Index>
-__device__ __forceinline__ PlaceTaps<R, Dims, K, Index> taps_at(const SampledImage& x,
+__device__ __forceinline__ PlaceTaps<R, Dims, K, Index> taps_at(const StridedImage& x,
                                                                 const PlaceAxes<R, Dims, K, Index>& axes) {
   PlaceTaps<R, Dims, K, Index> out;
   out.lost = axes.lost;

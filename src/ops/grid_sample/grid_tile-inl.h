@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <vector>
 
 #include "src/cpu/lanes-inl.h"
@@ -49,6 +50,27 @@ HWY_INLINE hn::Vec<D> pick(D d, const Float16* base, VI index) {
   return load(d, static_cast<const Float16*>(part));
 }
 
+/// The first and second elements of the pairs from `pairs` on, as a vector of each.
+#if HWY_TARGET != HWY_SCALAR
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void split_pairs(D d, const T* pairs, hn::Vec<D>& first, hn::Vec<D>& second) {
+  const auto low = hn::LoadU(d, pairs), high = hn::LoadU(d, pairs + hn::Lanes(d));
+  first = hn::ConcatEven(d, high, low);
+  second = hn::ConcatOdd(d, high, low);
+}
+#endif
+template <class D>
+HWY_INLINE void split_pairs(D d, const BFloat16* pairs, hn::Vec<D>& first, hn::Vec<D>& second) {
+  const hn::RebindToUnsigned<D> du;
+  const auto both = hn::LoadU(du, reinterpret_cast<const uint32_t*>(pairs));
+  first = hn::BitCast(d, hn::ShiftLeft<16>(both));
+  second = hn::BitCast(d, hn::AndNot(hn::Set(du, 0xFFFFu), both));
+}
+template <class T>
+inline constexpr bool kSplitsPairs = std::is_same_v<T, BFloat16> ||
+                                     (HWY_TARGET != HWY_SCALAR &&
+                                      (std::is_same_v<T, float> || std::is_same_v<T, double>));
+
 /// Axes of one place, slowest first; lost: its coordinates reach nothing.
 template <class C, int Dims, int K>
 struct PlaceAxes {
@@ -65,13 +87,27 @@ class GridReader {
     const int64_t width = grid.shape(3), height = grid.shape(2), row = i / width;
     return row / height * x.stride(depth) + row % height * x.stride(depth + 1) + i % width * x.stride(depth + 2);
   }
+  /// Of depth, height and width.
+  const core::GridAxis& axis(int d) const { return axes_[static_cast<size_t>(d)]; }
+
+  /// The last two coordinates of `count` places from i on.
+  void coordinates(int64_t n, int64_t i, size_t count, C* x, C* y) const {
+    const int64_t width = s_.grid.shape(3), step = s_.grid.stride(4);
+    int64_t w = i % width, at = n * s_.grid.stride(0) + offset(s_.grid, 1, s_.grid, i);
+    for (size_t k = 0; k < count; ++k) {
+      x[k] = value(at), y[k] = value(at + step);
+      at += s_.grid.stride(3);
+      if (++w == width && k + 1 < count)
+        w = 0, at = n * s_.grid.stride(0) + offset(s_.grid, 1, s_.grid, i + static_cast<int64_t>(k) + 1);
+    }
+  }
   PlaceAxes<C, Dims, K> read(int64_t n, int64_t i) const {
     PlaceAxes<C, Dims, K> out;
     out.lost = false;
     const int64_t at = n * s_.grid.stride(0) + offset(s_.grid, 1, s_.grid, i);
     for (int d = 0; d < Dims; ++d) {
       const int64_t place = at + (Dims - 1 - d) * s_.grid.stride(4);  // x comes first
-      const C g = float_ ? static_cast<C>(s_.grid.data<float>()[place]) : core::widen(s_.grid.data<T>()[place]);
+      const C g = value(place);
       const core::GridAxis& axis = axes_[static_cast<size_t>(3 - Dims + d)];
       const bool lost = core::is_lost(g, axis.padding);
       out.lost = out.lost || lost;
@@ -81,6 +117,10 @@ class GridReader {
   }
 
  private:
+  C value(int64_t at) const {
+    return float_ ? static_cast<C>(s_.grid.data<float>()[at]) : core::widen(s_.grid.data<T>()[at]);
+  }
+
   const GridSampling& s_;
   std::array<core::GridAxis, 3> axes_;
   bool float_;
@@ -117,28 +157,104 @@ struct GridTile {
       : s(sampling),
         reader(sampling),
         index(static_cast<size_t>(kCount * kGridTile)),
-        weight(static_cast<size_t>(kCount * kGridTile)) {}
+        weight(static_cast<size_t>(kCount * kGridTile)),
+        paired(static_cast<size_t>(kGridTile)) {}
 
   void fill(int64_t image, int64_t tile) {
     n = image;
     first = tile * kGridTile;
     count = std::min(kGridTile, s.samples() - first);
-    for (int64_t i = 0; i < count; ++i) {
-      const PlaceAxes<C, Dims, K> axes = reader.read(n, first + i);
-      for (int t = 0; t < kCount; ++t) {
-        const PlaceTap<C> tap = tap_of(axes, s.x, t);
-        const auto at = static_cast<size_t>(t * kGridTile + i);
-        index[at] = static_cast<Index>(tap.at);
-        weight[at] = tap.weight;
+    const size_t lanes = hn::Lanes(ComputeTag<T>());
+    for (size_t i = 0; i < static_cast<size_t>(count); i += lanes) {
+      const size_t end = std::min(i + lanes, static_cast<size_t>(count));
+      if constexpr (Dims == 2 && K == 2 && kFillsVectors) {
+        if (end == i + lanes && fill_vector(i)) continue;
       }
+      for (size_t place = i; place < end; ++place) fill_place(place);
+      if constexpr (K % 2 == 0) mark_pairs(i, end);
     }
   }
 
+ private:
+  /// Whether positions are rounded once in vectors, as they are one by one.
+  static constexpr bool kFillsVectors = HWY_NATIVE_FMA != 0 && std::is_same_v<C, float>;
+
+  void fill_place(size_t i) {
+    const PlaceAxes<C, Dims, K> axes = reader.read(n, first + static_cast<int64_t>(i));
+    for (int t = 0; t < kCount; ++t) {
+      const PlaceTap<C> tap = tap_of(axes, s.x, t);
+      const size_t at = static_cast<size_t>(t * kGridTile) + i;
+      index[at] = static_cast<Index>(tap.at);
+      weight[at] = tap.weight;
+    }
+  }
+  void mark_pairs(size_t begin, size_t end) {
+    bool all = true;
+    for (int t = 0; t < kCount; t += 2)
+      for (size_t i = begin; i < end; ++i) {
+        const size_t at = static_cast<size_t>(t * kGridTile) + i;
+        all = all && index[at] >= 0 && index[at + kGridTile] == index[at] + 1;
+      }
+    paired[begin] = all ? 1 : 0;
+  }
+
+  static constexpr int64_t kMostSize = int64_t{1} << 30;  // of a dim, for its places to be Index
+  /// A vector of bilinear places from i on, unless one is NaN or reflected.
+  bool fill_vector(size_t i) {
+    const ComputeTag<T> d;
+    const hn::RebindToSigned<decltype(d)> di;
+    if (reader.axis(2).padding == core::GridPadding::kReflection || s.x.shape(3) > kMostSize ||
+        s.x.shape(4) > kMostSize)
+      return false;
+    HWY_ALIGN C place[2][HWY_MAX_BYTES / sizeof(C)];
+    reader.coordinates(n, first + static_cast<int64_t>(i), hn::Lanes(d), place[0], place[1]);
+    using V = hn::Vec<decltype(d)>;
+    using VI = hn::Vec<decltype(di)>;
+    V part[2][2];
+    VI at[2][2];
+    const auto none = hn::Set(di, -1);
+    for (int a = 0; a < 2; ++a) {
+      const core::GridAxis& axis = reader.axis(2 - a);
+      const C half = static_cast<C>(axis.align_corners ? axis.size - 1 : axis.size) / 2,
+              last = static_cast<C>(axis.size - 1);
+      auto u =
+          hn::MulAdd(hn::Load(d, place[a]), hn::Set(d, half), hn::Set(d, axis.align_corners ? half : half - C(0.5)));
+      if (!hn::AllFalse(d, hn::IsNaN(u))) return false;
+      const bool zeros = axis.padding == core::GridPadding::kZeros;
+      u = hn::Min(hn::Max(u, hn::Set(d, zeros ? C(-8) : C(0))), hn::Set(d, zeros ? last + 9 : last));
+      const auto whole = hn::Floor(u);
+      part[a][1] = hn::Sub(u, whole);
+      part[a][0] = hn::Sub(hn::Set(d, C(1)), part[a][1]);
+      const auto size = hn::Set(di, static_cast<Index>(axis.size));
+      auto j = hn::ConvertTo(di, whole);
+      for (auto& index_of : at[a]) {
+        index_of = hn::IfThenElse(hn::And(hn::Gt(j, none), hn::Lt(j, size)), j, none);
+        j = hn::Add(j, hn::Set(di, 1));
+      }
+    }
+    bool all = s.x.stride(4) == 1;
+    const auto wide = hn::Set(di, static_cast<Index>(s.x.stride(4))),
+               high = hn::Set(di, static_cast<Index>(s.x.stride(3)));
+    for (int t = 0; t < kCount; ++t) {
+      const auto x = at[0][t % 2], y = at[1][t / 2];
+      const auto inside = hn::And(hn::Gt(x, none), hn::Gt(y, none));
+      const size_t to = static_cast<size_t>(t * kGridTile) + i;
+      hn::StoreU(hn::IfThenElse(inside, hn::Add(hn::Mul(x, wide), hn::Mul(y, high)), none), di, index.data() + to);
+      hn::StoreU(hn::Mul(part[0][t % 2], part[1][t / 2]), d, weight.data() + to);
+      all = all && hn::AllTrue(di, inside);
+    }
+    paired[i] = all ? 1 : 0;
+    return true;
+  }
+
+ public:
   const GridSampling& s;
   GridReader<T, Dims, K> reader;
   int64_t n = 0, first = 0, count = 0;
   std::vector<Index> index;
   std::vector<C> weight;
+  std::vector<uint8_t>
+      paired;  ///< at a vector's first place: taps 2 t and 2 t + 1 of all of it are inside, side by side
 };
 
 /// Whether offsets within a plane fit the index type of vectors of C, twice: 16-bit elements are addressed in bytes,

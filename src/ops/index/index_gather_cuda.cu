@@ -1,7 +1,6 @@
 // Reading at named places on CUDA: whole rows by the row mover, single elements coalesced on the result.
-#include <map>
-#include <mutex>
 
+#include "src/cuda/content_kind.h"
 #include "src/cuda/layout.h"
 #include "src/cuda/rows.cuh"
 #include "src/ops/index/index_entries.cuh"
@@ -14,16 +13,6 @@ using cuda::Grid;
 using cuda::launch;
 using cuda::Layout;
 using cuda::offsets;
-
-/// The flag's id of an argument, given once. Both names are literals.
-int content_id(Argument at) {
-  static std::mutex mutex;
-  static auto* ids = new std::map<std::pair<const char*, const char*>, int>;
-  std::lock_guard lock(mutex);
-  const auto [found, is_new] = ids->try_emplace({at.op, at.name}, 0);
-  if (is_new) found->second = cuda::content_op(at.op, at.name);
-  return found->second;
-}
 
 // ---- rows
 
@@ -184,8 +173,13 @@ __global__ void resolve_kernel(const __grid_constant__ ArrayList arrays,
 
 Entries entries_of(Argument at, const Tensor& index, int64_t size, bool from_zero) {
   const Device device = index.device();
-  return {
-      index.raw(), index.dtype(), size, from_zero, false, content_id(at), cuda::content_error(current_stream(device))};
+  return {index.raw(),
+          index.dtype(),
+          size,
+          from_zero,
+          false,
+          cuda::named_content_op(at.op, at.name),
+          cuda::content_error(current_stream(device))};
 }
 
 Entries entries_of(const DeviceMove& m) {

@@ -39,6 +39,54 @@ TEST_F(InterpolateCuda, BackwardMatchesTheReferenceOnRandomCalls) {
   }
 }
 
+/// Twice or half the size, by kernels of their own where rows are as long as whole accesses and lie aligned.
+struct Doubling {
+  std::string mode;
+  bool half, antialias = false;
+};
+const Doubling kDoublings[] = {{"nearest", false},       {"nearest-exact", false}, {"bilinear", false},
+                               {"bicubic", false},       {"area", false},          {"area", true},
+                               {"bilinear", true, true}, {"bicubic", true, true},  {"lanczos3", true, true}};
+
+TEST_F(InterpolateCuda, TwiceAndHalfTheSizeMatchTheReference) {
+  Draw draw(4);
+  for (int i = 0; i < 300; ++i) {
+    const Doubling& d = kDoublings[i % 9];
+    const DType dtype = kFloats[draw.upto(3)];
+    const int64_t h = 1 + draw.upto(40), w = draw.coin() ? 16 * (1 + draw.upto(5)) : 1 + draw.upto(60);
+    const Dims small{1 + draw.upto(2), 1 + draw.upto(4), h, w}, large{small[0], small[1], 2 * h, 2 * w},
+        from = d.half ? large : small, to = d.half ? small : large;
+    const bool sized = draw.coin();
+    const double factor = d.half ? 0.5 : 2;
+    InterpolateOptions o{.mode = d.mode, .antialias = d.antialias};
+    if (sized)
+      o.size = Dims{to[2], to[3]};
+    else
+      o.scale_factor = std::vector<double>{factor, factor};
+    const ReferenceResize reference{
+        d.mode, from,       to, sized || d.mode == "area" ? std::vector<double>{} : std::vector<double>{factor, factor},
+        false,  d.antialias};
+    const std::string what = d.mode + " " + to_string(from) + " to " + to_string(to) + " " + std::string(name(dtype));
+    const Tensor x = image(draw, from, dtype), g = image(draw, to, dtype);
+    o.out = draw.coin() ? on_gpu(draw.poisoned(to, dtype)) : Tensor();
+    expect_close(on_cpu(interpolate(on_gpu(x), o)), interpolate_reference(values(x), reference), what, 4,
+                 floor_of(dtype));
+    o.out = draw.coin() ? on_gpu(draw.poisoned(from, dtype)) : Tensor();
+    expect_close(on_cpu(interpolate_backward(on_gpu(g), from, o)), interpolate_reference(values(g), reference, true),
+                 what + " backward", 4, 20 * floor_of(dtype));
+  }
+}
+
+TEST_F(InterpolateCuda, DoublesBytesAndWidePixels) {
+  for (const DType dtype : {uint8, float64, bfloat16}) {
+    const Tensor x = filled({2, 3, 5, 48}, dtype, [](int64_t i) { return (i * 7) % 251; });
+    for (const std::string mode : {"nearest", "nearest-exact"}) {
+      const InterpolateOptions o{.scale_factor = std::vector<double>{2, 2}, .mode = mode};
+      EXPECT_TRUE(same_bits(on_cpu(interpolate(on_gpu(x), o)), interpolate(x, o))) << mode << name(dtype);
+    }
+  }
+}
+
 TEST_F(InterpolateCuda, BytesAndTallWindows) {
   const Tensor x = filled({1, 1, 3}, uint8, [](int64_t i) { return 250 + i; });
   EXPECT_EQ(values(on_cpu(interpolate(on_gpu(x), {.size = Dims{6}}))),
@@ -57,6 +105,17 @@ TEST_F(InterpolateCuda, NanAndInfinityReachTheirNeighboursOnly) {
       values(on_cpu(interpolate(on_gpu(x), {.size = Dims{1, 17}, .mode = "bilinear", .antialias = true})));
   for (size_t i = 0; i < shrunk.size(); ++i)
     EXPECT_EQ(std::isfinite(shrunk[i]), i < 8 || i > 9) << i << " " << shrunk[i];
+  Tensor wide = full({1, 1, 4, 64}, float32, 1);
+  put(wide, 64 + 31, kInf);  // row 1
+  for (const std::string mode : {"bilinear", "bicubic"}) {
+    const InterpolateOptions twice{.size = Dims{8, 128}, .mode = mode},
+        half{.size = Dims{2, 32}, .mode = mode, .antialias = true};
+    for (const auto& o : {twice, half}) {
+      const auto got = values(on_cpu(interpolate(on_gpu(wide), o))), want = values(interpolate(wide, o));
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_EQ(std::isfinite(got[i]), std::isfinite(want[i])) << mode << o.antialias << i << " " << got[i];
+    }
+  }
 }
 
 // Offsets beyond 2^31 elements: a row of planes, of which the last must be right.

@@ -153,7 +153,7 @@ class Across {
     for (int64_t r = 0; r < table_.rows; ++r) {
       const auto row = static_cast<size_t>(r);
       C sum = 0;
-      for (int k = 0; k < table_.count[row]; ++k)
+      for (int64_t k = 0; k < table_.count[row]; ++k)
         sum += static_cast<C>(table_.weight[row * taps_ + static_cast<size_t>(k)]) *
                from[core::clamp_index(table_.first[row] + k, table_.others)];
       to[r] = sum;

@@ -37,7 +37,7 @@ struct LineWindows {
     for (int j = 0; j < Results; ++j) {
       const int64_t result = first_result + lane + j * q.threads;
       const bool wanted = works && lane + j * q.threads < q.piece && result < table.rows;
-      count[j] = wanted ? table.count[result] : -1;
+      count[j] = wanted ? static_cast<int>(table.count[result]) : -1;
       at[j] = count[j] > 0 ? start + static_cast<int>(table.first[result] - low) : 0;
 #pragma unroll
       for (int k = 0; k < kColumnTaps; ++k)

@@ -16,6 +16,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
+/// Output columns of rows of pixels that are made together, so that a strip's ring stays in the first cache.
+constexpr int64_t kBlockBytes = 16 << 10;
+
 /// One thread's rows. T is stored, C computed in.
 template <class T, class C = core::Compute<T>>
 class StripRunner {
@@ -30,32 +33,58 @@ class StripRunner {
     rows_.reset(new C[static_cast<size_t>(ring_) * length_]);
     if (!p.by_channel) wide_.reset(new C[inputs_]);
     dense_ = p.to.w == (p.by_channel ? p.channels : 1);
+    if (p.by_channel) place_columns();
+    columns_ = pairs_
+                   ? std::clamp<int64_t>(kBlockBytes / (p.channels * static_cast<int64_t>(sizeof(C))), 1, p.width.rows)
+                   : p.width.rows;
     if (!dense_) line_.reset(new T[length_]);
     sources_.resize(static_cast<size_t>(ring_));
     weights_.resize(static_cast<size_t>(ring_));
   }
 
   void run(const ResampleStrip& s) {
+    for (first_ = 0; first_ < p_.width.rows; first_ += columns_) {
+      end_ = std::min(first_ + columns_, p_.width.rows);
+      length_ = static_cast<size_t>((end_ - first_) * (p_.by_channel ? p_.channels : 1));
+      run_columns(s);
+    }
+  }
+
+ private:
+  /// What pixels of the row read, and with which weights, where there is no depth.
+  void place_columns() {
+    const bool flat = p_.depth.count.size() == 1 && p_.depth.count[0] == 1 && p_.depth.weight[0] == 1;
+    const auto taps = static_cast<size_t>(p_.width.width);
+    if (!flat || taps != 2) return;
+    pixel_offsets_.resize(2 * static_cast<size_t>(p_.width.rows));
+    pixel_weights_.resize(pixel_offsets_.size());
+    for (size_t i = 0; i < pixel_offsets_.size(); ++i) {
+      const int64_t tap = static_cast<int64_t>(i % 2);
+      pixel_offsets_[i] = core::clamp_index(p_.width.first[i / 2] + tap, p_.width.others) * p_.from.w;
+      pixel_weights_[i] = static_cast<C>(p_.width.weight[i]);
+      pairs_ = (i == 0 || pairs_) && p_.width.count[i / 2] == 2;
+    }
+  }
+  void run_columns(const ResampleStrip& s) {
     std::fill(held_.begin(), held_.end(), -1);
     for (int64_t r = s.row; r < s.end; ++r) {
       const auto row = static_cast<size_t>(r);
-      const int count = p_.height.count[row];
-      for (int k = 0; k < count; ++k) {
+      const int64_t count = p_.height.count[row];
+      for (int64_t k = 0; k < count; ++k) {
         sources_[static_cast<size_t>(k)] = resampled(s, core::clamp_index(p_.height.first[row] + k, p_.height.others));
         weights_[static_cast<size_t>(k)] =
             static_cast<C>(p_.height.weight[row * static_cast<size_t>(p_.height.width) + static_cast<size_t>(k)]);
       }
-      T* to = reinterpret_cast<T*>(s.to) + r * p_.to.h;
+      T* to = reinterpret_cast<T*>(s.to) + r * p_.to.h + first_ * p_.to.w;
       combine(count, dense_ ? to : line_.get());
       if (!dense_) scatter(to);
     }
   }
 
- private:
   /// Input row j, resampled along W and depth.
   const C* resampled(const ResampleStrip& s, int64_t j) {
     const auto slot = static_cast<size_t>(j % ring_);
-    C* row = rows_.get() + slot * length_;
+    C* row = rows_.get() + slot * static_cast<size_t>(p_.length());
     if (held_[slot] == j) return row;
     held_[slot] = j;
     const T* from = reinterpret_cast<const T*>(s.from) + j * p_.from.h;
@@ -69,12 +98,12 @@ class StripRunner {
   /// The row as C side by side, summed along depth.
   const C* input_row(int64_t d, const T* from) {
     const auto at = static_cast<size_t>(d);
-    const int count = p_.depth.count[at];
+    const int64_t count = p_.depth.count[at];
     const double* weight = p_.depth.weight.data() + at * static_cast<size_t>(p_.depth.width);
     if (std::is_same_v<T, C> && count == 1 && weight[0] == 1 && p_.from.w == 1)
       return reinterpret_cast<const C*>(from + core::clamp_index(p_.depth.first[at], p_.depth.others) * p_.from.d);
     std::fill_n(wide_.get(), count == 0 ? inputs_ : 0, C(0));
-    for (int k = 0; k < count; ++k) {
+    for (int64_t k = 0; k < count; ++k) {
       const T* x = from + core::clamp_index(p_.depth.first[at] + k, p_.depth.others) * p_.from.d;
       add_row(x, static_cast<C>(weight[k]), k == 0);
     }
@@ -100,11 +129,12 @@ class StripRunner {
   /// A row of pixels: sums over taps along W and depth of all channels at once.
   void pixels(int64_t depth, const T* from, C* row) const {
     const auto at = static_cast<size_t>(depth), channels = static_cast<size_t>(p_.channels);
-    for (int64_t w = 0; w < p_.width.rows; ++w, row += channels) {
+    if (pairs_) return paired_pixels(from, channels, row);
+    for (int64_t w = first_; w < end_; ++w, row += channels) {
       const auto column = static_cast<size_t>(w);
       bool first = true;
       std::fill_n(row, p_.depth.count[at] * p_.width.count[column] == 0 ? channels : 0, C(0));
-      for (int k = 0; k < p_.depth.count[at]; ++k) {
+      for (int64_t k = 0; k < p_.depth.count[at]; ++k) {
         const T* plane = from + core::clamp_index(p_.depth.first[at] + k, p_.depth.others) * p_.from.d;
         const double scale = p_.depth.weight[at * static_cast<size_t>(p_.depth.width) + static_cast<size_t>(k)];
         add_pixel(plane, column, scale, first, channels, row);
@@ -112,14 +142,26 @@ class StripRunner {
       }
     }
   }
+  /// Two taps a pixel, without depth.
+  void paired_pixels(const T* from, size_t channels, C* row) const {
+    from += p_.depth.first[0] * p_.from.d;
+    const ComputeTag<T> d;
+    for (auto w = static_cast<size_t>(first_); w < static_cast<size_t>(end_); ++w, row += channels) {
+      const T *a = from + pixel_offsets_[2 * w], *b = from + pixel_offsets_[2 * w + 1];
+      const auto u = hn::Set(d, pixel_weights_[2 * w]), v = hn::Set(d, pixel_weights_[2 * w + 1]);
+      for_lanes(d, channels, [&](size_t i, auto io) HWY_ATTR {
+        io.store(d, hn::MulAdd(v, io.load(d, b + i), hn::Mul(u, io.load(d, a + i))), row + i);
+      });
+    }
+  }
   void add_pixel(const T* plane, size_t column, double scale, bool first, size_t channels, C* row) const {
     const int64_t start = p_.width.first[column];
-    const int count = p_.width.count[column];
+    const int64_t count = p_.width.count[column];
     const double* weight = p_.width.weight.data() + column * static_cast<size_t>(p_.width.width);
     const ComputeTag<T> d;
     for_lanes(d, channels, [&](size_t i, auto io) HWY_ATTR {
       auto sum = first ? hn::Zero(d) : io.load(d, static_cast<const C*>(row) + i);
-      for (int k = 0; k < count; ++k) {
+      for (int64_t k = 0; k < count; ++k) {
         const T* x = plane + core::clamp_index(start + k, p_.width.others) * p_.from.w;
         sum = hn::MulAdd(hn::Set(d, static_cast<C>(scale * weight[k])), io.load(d, x + i), sum);
       }
@@ -128,7 +170,7 @@ class StripRunner {
   }
 
   /// An output row, the sum of `count` rows of the ring.
-  void combine(int count, T* to) const {
+  void combine(int64_t count, T* to) const {
     const ComputeTag<T> d;
     if (count == 2) {
       const C *a = sources_[0], *b = sources_[1];
@@ -140,7 +182,7 @@ class StripRunner {
     }
     for_lanes(d, length_, [&](size_t i, auto io) HWY_ATTR {
       auto sum = count == 0 ? hn::Zero(d) : hn::Mul(hn::Set(d, weights_[0]), io.load(d, sources_[0] + i));
-      for (int k = 1; k < count; ++k) {
+      for (int64_t k = 1; k < count; ++k) {
         const auto at = static_cast<size_t>(k);
         sum = hn::MulAdd(hn::Set(d, weights_[at]), io.load(d, sources_[at] + i), sum);
       }
@@ -149,7 +191,7 @@ class StripRunner {
   }
   void scatter(T* to) const {
     const int64_t inner = p_.by_channel ? p_.channels : 1;
-    for (int64_t w = 0; w < p_.width.rows; ++w) std::copy_n(line_.get() + w * inner, inner, to + w * p_.to.w);
+    for (int64_t w = 0; w < end_ - first_; ++w) std::copy_n(line_.get() + w * inner, inner, to + w * p_.to.w);
   }
 
   const ResamplePlan& p_;
@@ -160,6 +202,10 @@ class StripRunner {
   std::unique_ptr<C[]> rows_, wide_;
   std::unique_ptr<T[]> line_;
   bool dense_;
+  bool pairs_ = false;  // every pixel has two taps, of the tables below
+  std::vector<int64_t> pixel_offsets_;
+  std::vector<C> pixel_weights_;
+  int64_t columns_, first_ = 0, end_ = 0;  // of a row: made at once, and those being made
   std::vector<const C*> sources_;
   std::vector<C> weights_;
 };

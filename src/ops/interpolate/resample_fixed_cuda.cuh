@@ -6,6 +6,7 @@
 
 #include "src/core/resample.h"
 #include "src/cuda/convert.cuh"
+#include "src/cuda/image.h"
 #include "src/cuda/quotient.cuh"
 #include "src/cuda/vector.cuh"
 
@@ -14,13 +15,8 @@ namespace tenor::cuda {
 inline constexpr int kResampleThreads = 128;
 inline constexpr int kMostStrip = 64;  // output rows of a block
 
-/// Strides count elements.
-struct ResampleImage {
-  const void* data;
-  int64_t n, c, d, h, w;
-};
 struct FixedResample {
-  ResampleImage from, to;
+  StridedImage from, to;
   core::ResampleAxis depth, height, width;
   int64_t channels;
   int64_t units;   ///< threads with work: images (or images and channels) by columns (and groups of channels)

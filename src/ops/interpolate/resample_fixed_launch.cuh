@@ -6,10 +6,6 @@
 
 namespace tenor::cuda {
 
-[[maybe_unused]] static ResampleImage image_of(const Tensor& x) {
-  return {x.raw(), x.stride(0), x.stride(1), x.stride(2), x.stride(3), x.stride(4)};
-}
-
 /// Offsets along W in 32 bits.
 [[maybe_unused]] static bool has_short_rows(const Tensor& x) {
   return x.shape(4) * std::max<int64_t>(x.stride(4), 1) < (int64_t{1} << 31);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/cuda/image.h"
 #include "src/cuda/launch.h"
-#include "src/cuda/vector.cuh"
 #include "src/ops/interpolate/resample_problem.h"
 
 namespace tenor::cuda {
@@ -14,16 +14,6 @@ namespace tenor::cuda {
 [[maybe_unused]] static bool lies_by_channel(const ResampleProblem& p) {
   const bool dense = p.from.stride(1) == 1 && p.to.stride(1) == 1 && p.from.shape(1) > 1;
   return dense && !(p.to.stride(4) == 1 && p.to.shape(4) > 1);
-}
-
-/// Whether x can be accessed in pieces of V elements along `dim`, whose stride is 1, at every place of the other dims.
-[[maybe_unused]] static bool fits_vectors(const Tensor& x, int dim, int width) {
-  const size_t item = item_size(x.dtype());
-  const int bytes = width * static_cast<int>(item);
-  if (x.stride(dim) != 1 || x.shape(dim) % width != 0 || !is_aligned(x.raw(), 0, item, bytes)) return false;
-  for (int d = 0; d < x.ndim(); ++d)
-    if (d != dim && x.shape(d) > 1 && !is_aligned(nullptr, x.stride(d), item, bytes)) return false;
-  return true;
 }
 
 /// Output rows of a block: many where there are blocks enough, for rows at a strip's end are made twice.

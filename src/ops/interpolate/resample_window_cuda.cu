@@ -3,6 +3,7 @@
 #include "src/ops/interpolate/resample_column_cuda.cuh"
 #include "src/ops/interpolate/resample_cuda.h"
 #include "src/ops/interpolate/resample_fixed_launch.cuh"
+#include "src/ops/interpolate/resample_halved_launch.cuh"
 
 namespace tenor::cuda {
 namespace {
@@ -32,14 +33,14 @@ WindowResample window_problem(const ResampleProblem& problem, size_t weight_byte
     WindowTable& t = p.tables[d];
     t.rows = problem.transposed ? p.axes[d].in : p.axes[d].out;
     t.width = core::resample_width(p.axes[d], problem.transposed);
-    at[d][0] = take(t.rows * 8), at[d][1] = take(t.rows * 4),
+    at[d][0] = take(t.rows * 8), at[d][1] = take(t.rows * 8),
     at[d][2] = take(t.rows * t.width * static_cast<int64_t>(weight_bytes));
   }
   memory = Tensor::empty({bytes}, uint8, problem.to.device());
   char* start = static_cast<char*>(memory.raw());
   for (int d = 0; d < 3; ++d) {
     p.tables[d].first = reinterpret_cast<int64_t*>(start + at[d][0]);
-    p.tables[d].count = reinterpret_cast<int32_t*>(start + at[d][1]);
+    p.tables[d].count = reinterpret_cast<int64_t*>(start + at[d][1]);
     p.tables[d].weight = start + at[d][2];
   }
   return p;
@@ -132,6 +133,7 @@ void resample_windowed(const ResampleProblem& problem) {
     WindowResample p = window_problem(problem, sizeof(C), memory);
     make_tables<C>(problem, p);
     if constexpr (sizeof(T) <= 4) {
+      if (const int taps = halved_taps<T>(problem)) return launch_halved<T>(op_of(problem), taps, problem, p);
       if (!lies_by_channel(problem) && can_take_columns(problem, p)) return launch_columns<T>(problem, p);
     }
     if (!lies_by_channel(problem)) return launch_window<T, false, 1>(problem, p);

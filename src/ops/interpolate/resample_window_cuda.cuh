@@ -11,12 +11,12 @@ inline constexpr int kWindowRowsAhead = 8;  // loaded together, where a thread h
 /// A table of a dim's windows; weight k of row r at weight[k * rows + r], so that neighbouring rows lie side by side.
 struct WindowTable {
   int64_t* first;
-  int32_t* count;
+  int64_t* count;
   void* weight;
   int64_t rows, width;
 };
 struct WindowResample {
-  ResampleImage from, to;
+  StridedImage from, to;
   core::ResampleAxis axes[3];
   WindowTable tables[3];  ///< depth, height, width
   bool transposed;
@@ -32,13 +32,13 @@ __device__ void write_window(const WindowTable& table, const core::ResampleAxis&
   if (transposed) {
     const core::ResampleReaders readers = core::resample_readers(axis, r);
     table.first[r] = readers.first;
-    table.count[r] = static_cast<int32_t>(readers.end - readers.first);
+    table.count[r] = readers.end - readers.first;
     for (int64_t i = readers.first; i < readers.end; ++i, weight += table.rows)
       *weight = static_cast<C>(core::reader_weight(axis, i, r));
   } else {
     const core::ResampleTaps t = core::resample_taps(axis, r);
     table.first[r] = t.first;
-    table.count[r] = static_cast<int32_t>(t.count);
+    table.count[r] = t.count;
     for (int64_t k = 0; k < t.count; ++k, weight += table.rows) *weight = static_cast<C>(core::tap_weight(axis, t, k));
   }
 }
@@ -60,7 +60,7 @@ struct WindowRow {
     Pack<T, V> at[kHeld];
   };
   int64_t at, step;
-  int count;
+  std::conditional_t<(Held > 0), int, int64_t> count;
   const C* weights;
   int64_t pitch;
   C weight[kHeld];
@@ -69,7 +69,7 @@ struct WindowRow {
   __device__ void place(const WindowTable& table, int64_t r, int64_t stride) {
     at = table.first[r] * stride;
     step = stride;
-    count = table.count[r];
+    count = static_cast<decltype(count)>(table.count[r]);
     weights = static_cast<const C*>(table.weight) + r;
     pitch = table.rows;
     if (count == 0) at = 0;
@@ -107,7 +107,7 @@ struct WindowRow {
       const T* p = row + at;
       const C* w = weights;
 #pragma unroll 4
-      for (int k = 0; k < count; ++k, p += step, w += pitch) tap(load_pack<V>(p), *w, true, out);
+      for (int64_t k = 0; k < count; ++k, p += step, w += pitch) tap(load_pack<V>(p), *w, true, out);
     }
   }
 };
@@ -119,10 +119,10 @@ __device__ __forceinline__ void deep_row(const WindowResample& p, const WindowRo
   using C = core::Compute<T>;
   const WindowTable& table = p.tables[0];
   const int64_t first = table.first[d];
-  const int count = table.count[d];
+  const int64_t count = table.count[d];
 #pragma unroll
   for (int v = 0; v < V; ++v) out[v] = 0;
-  for (int k = 0; k < count; ++k) {
+  for (int64_t k = 0; k < count; ++k) {
     const T* plane = x + (first + k) * p.from.d;
     typename WindowRow<T, V, Held>::Raw raw;
     C part[V];
@@ -152,7 +152,7 @@ struct StripWindows {
   }
   __device__ void fill(const WindowTable& table, int64_t row, int rows) {
     for (int i = threadIdx.x; i < rows; i += kResampleThreads)
-      first[i] = table.first[row + i], count[i] = table.count[row + i];
+      first[i] = table.first[row + i], count[i] = static_cast<int>(table.count[row + i]);
     for (int i = threadIdx.x; i < rows * width; i += kResampleThreads)
       weight[i] = static_cast<const C*>(table.weight)[i % width * table.rows + row + i / width];
   }
@@ -223,7 +223,7 @@ __device__ void plain_strip(const WindowResample& p, const WindowRow<T, V, Held>
   const WindowTable& table = p.tables[1];
   for (int64_t r = row; r < end; ++r) {
     C sum[V] = {};
-    for (int k = 0; k < table.count[r]; ++k) {
+    for (int64_t k = 0; k < table.count[r]; ++k) {
       C made[V];
       deep_row(p, across, x + (table.first[r] + k) * p.from.h, d, made);
       const C w = static_cast<const C*>(table.weight)[k * table.rows + r];

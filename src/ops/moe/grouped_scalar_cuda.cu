@@ -2,6 +2,7 @@
 // contraction's simple kernel, a group's beside one another. And the activation between two of them.
 #include "src/core/visit.h"
 #include "src/cuda/content_error.cuh"
+#include "src/cuda/content_kind.h"
 #include "src/cuda/gemm/sm90_groups.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/reduce.cuh"
@@ -99,7 +100,7 @@ void gated_elements(const char* op, const Tensor& gate, const Tensor& up, const 
 Tensor clean_offsets(const char* op, const Tensor& offsets, int64_t rows) {
   const Device device = offsets.device();
   const DeviceGuard guard(device);
-  static const int argument = content_op("moe.grouped_matmul", "offsets");
+  static const int argument = content_op("moe.grouped_matmul", "offsets", ContentKind::kValue);
   const Tensor clean = Tensor::empty(offsets.shape(), int64, device);
   launch(op, clean_offsets_kernel, {1, kWarp}, device, offsets.raw(), offsets.dtype() == int64,
          static_cast<int>(offsets.shape(0)), rows, clean.data<int64_t>(), content_error(current_stream(device)),

@@ -7,6 +7,7 @@
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/cuda/fill.h"
 #include "src/ops/paged/paged_cuda.h"
 #include "src/ops/paged/paged_plan.h"
 #include "tenor/index.h"
@@ -75,10 +76,14 @@ void check_pages(const char* op, const char* name, const std::vector<int64_t>& l
       fail<IndexError>("{}: {}[{}] is page {}, expected 0 to {}", op, name, i, list[i], pages - 1);
 }
 
+/// The list is part of the call: a graph that captures the call replays these pages.
 Tensor on_device(const std::vector<int64_t>& list, Device device) {
+  if constexpr (core::kHasCuda) {
+    if (device.type == DeviceType::kCuda) return cuda::list_on(device, list);
+  }
   const Tensor x = Tensor::empty({static_cast<int64_t>(list.size())}, int64);
   std::copy(list.begin(), list.end(), x.data<int64_t>());
-  return x.to(device);
+  return x;
 }
 
 }  // namespace

@@ -77,6 +77,8 @@ __device__ __forceinline__ void score_latent(LatentShared& shared, const LatentT
 __device__ __forceinline__ void hide_latent(LatentShared& shared, const LatentThread& me, int left, float (&s)[32]) {
   if (left >= kLatentKeys) return;
   clear_lines(shared.keys[me.group], left, me.thread);
+  ptx::fence_async_proxy();
+  lines_cleared(me.group);
 #pragma unroll
   for (int i = 0; i < 32; ++i)
     if ((i >> 2) * 8 + 2 * me.t + (i & 1) >= left) s[i] = -INFINITY;
@@ -209,19 +211,20 @@ __device__ __forceinline__ void write_latent_result(const Decode& p, const Laten
 /// state.
 template <class T>
 __device__ __forceinline__ void finish_latent(const Decode& p, LatentShared& shared, const LatentThread& me,
-                                              const LatentItem& item, LatentState& state) {
+                                              const LatentItem& item, int turn, LatentState& state) {
+  auto& sums = shared.sum[turn];
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     state.sum[side] += __shfl_xor_sync(~0u, state.sum[side], 1);
     state.sum[side] += __shfl_xor_sync(~0u, state.sum[side], 2);
-    if (me.t == 0) shared.sum[me.group][me.row[side]] = state.sum[side];
+    if (me.t == 0) sums[me.group][me.row[side]] = state.sum[side];
   }
   latent_sync();
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     const Place at{item.row, item.chunk * kLatentHeads + me.row[side]};
     if (at.head >= p.heads) continue;
-    const float sum = shared.sum[0][me.row[side]] + shared.sum[1][me.row[side]];
+    const float sum = sums[0][me.row[side]] + sums[1][me.row[side]];
     if (item.parts > 1) {
       write_latent_part(p, me, side, part_of(p, at) + item.part, sum, state);
     } else {
@@ -255,7 +258,7 @@ __device__ void compute_latent(const Decode& p, LatentShared& shared) {
       }
     }
     if (!scores) arrive_by_warp(&shared.query_empty);
-    finish_latent<T>(p, shared, me, item, state);
+    finish_latent<T>(p, shared, me, item, count & 1, state);
   }
 }
 

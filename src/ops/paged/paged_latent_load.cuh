@@ -33,7 +33,8 @@ struct LatentShared {
   uint64_t full[kLatentBlocks][kLatentSlabs], empty[kLatentBlocks][kLatentPieces];
   uint64_t query_full, query_empty, item_full[2], item_empty[2];
   LatentItem items[2];
-  float top[2][kLatentHeads], sum[2][kLatentHeads];
+  float top[2][kLatentHeads];
+  float sum[2][2][kLatentHeads];  ///< of an item's groups; items take turns, as one group may be an item ahead
   int first_item[kLatentRows + 1];
   int scan[kLatentThreads / 32];
 };
@@ -48,6 +49,10 @@ __device__ __forceinline__ void weights_ready(int group) {
 }
 __device__ __forceinline__ void wait_for_weights(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "n"(kLatentWorkers) : "memory");
+}
+/// Every warp of the group has cleared its lines, before the group's own product reads them.
+__device__ __forceinline__ void lines_cleared(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(4 + group), "n"(kLatentWorkers / 2) : "memory");
 }
 __device__ __forceinline__ void latent_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kLatentWorkers) : "memory"); }
 

@@ -4,6 +4,7 @@
 
 #include "src/core/visit.h"
 #include "src/cuda/content_error.cuh"
+#include "src/cuda/content_kind.h"
 #include "src/cuda/launch.h"
 #include "src/ops/paged/paged_cuda.h"
 
@@ -177,7 +178,7 @@ void paged_write(State& plan, const std::vector<int32_t>& words) {
 void paged_refill(const State& plan, const Tensor& tables, const Tensor& lengths, const Tensor& sequence_ids,
                   const Tensor& positions) {
   static const int op_tables = content_op("paged.update_", "tables"),
-                   op_lengths = content_op("paged.update_", "lengths");
+                   op_lengths = content_op("paged.update_", "lengths", ContentKind::kValue);
   static const int op_ids = content_op("paged.update_", "sequence_ids"),
                    op_positions = content_op("paged.update_", "positions");
   const DeviceGuard guard(plan.device);

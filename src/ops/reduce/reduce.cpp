@@ -10,6 +10,7 @@
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/ops/reduce/reduce_problem.h"
+#include "src/ops/reduce/reduce_recipe.h"
 #include "tenor/elementwise.h"
 
 namespace tenor {
@@ -134,6 +135,14 @@ Tensor above_least(const Tensor& x, const Dims& dims) {
   return sub(x.to(int64), least.to(int64)).to(uint64).to(float64);
 }
 
+std::shared_ptr<const core::Recipe> recipe_of(const Request& r, const Dims& dims, bool direct) {
+  auto made = std::make_shared<reduce::Recipe>();
+  made->name = r.name, made->op = r.op, made->dims = dims, made->keepdim = r.keepdim;
+  made->accumulator = accumulator_of(r.result), made->power = r.power, made->correction = r.correction;
+  made->direct = direct;
+  return made;
+}
+
 Step step_of(const char* name, const Tensor& x, std::vector<Tensor> outputs, const Dims& dims) {
   Step step{name, OpClass::kReduction, {x}, std::move(outputs), x.numel()};
   step.reduced = dims;
@@ -153,6 +162,7 @@ Tensor run(const Tensor& x, const Request& r) {
     if (r.op == Op::kMax || r.op == Op::kMin) made.work.operations = x.numel();  // NaN is asked for
     if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
     if (wide) made.copies.push_back({"x", 8 * x.numel(), "differences of wide integers, which floats would lose"});
+    made.recipe = recipe_of(r, dims, !converts && !wide);
     return made;
   });
   if (step.shape_only(out.target())) return out.target();
@@ -180,7 +190,13 @@ Tensor run_arg(const char* name, bool largest, const Tensor& x, const ArgOptions
   const Dims dims = resolve_dims(name, x, o.dim ? std::optional<Dims>(Dims{*o.dim}) : std::nullopt);
   check_not_empty(name, x, dims);
   Output out(name, o.out, reduced_shape(x, dims, o.keepdim), int64, x, {&x}, kRules);
-  StepScope step([&] { return step_of(name, x, {out.target()}, dims); });
+  StepScope step([&] {
+    return step_of(name, x, {out.target()}, dims).with(core::recipe([name, largest, o](const auto& in, const auto& outs) {
+      ArgOptions again = o;
+      again.out = outs[0];
+      run_arg(name, largest, in[0], again);
+    }));
+  });
   if (step.shape_only(out.target())) return out.target();
   compute(reduce::ArgProblem{largest, x, dims, {}, out.target()});
   return out.finish();
@@ -193,7 +209,14 @@ ExtremeResult run_extreme(const char* name, bool largest, const Tensor& x, int64
   core::check_distinct_outputs(name, {&o.out, &o.out_indices});
   Output values(name, o.out, shape, x.dtype(), x, {&x}, kRules),
       indices(name, o.out_indices, shape, int64, x, {&x}, kRules);
-  StepScope step([&] { return step_of(name, x, {values.target(), indices.target()}, dims); });
+  StepScope step([&] {
+    return step_of(name, x, {values.target(), indices.target()}, dims)
+        .with(core::recipe([name, largest, dim, o](const auto& in, const auto& outs) {
+          ExtremeOptions again = o;
+          again.out = outs[0], again.out_indices = outs[1];
+          run_extreme(name, largest, in[0], dim, again);
+        }));
+  });
   if (step.shape_only(values.target())) return {values.target(), indices.target()};
   if (values.target().strides() == indices.target().strides()) {
     compute(reduce::ArgProblem{largest, x, dims, values.target(), indices.target()});
@@ -218,6 +241,11 @@ Tensor run_plain(const char* name, Op op, const Tensor& x, DType result, const R
 }
 
 }  // namespace
+
+void reduce::Recipe::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
+  const std::optional<Dims> taken(dims);
+  tenor::run(inputs[0], {name, op, taken, keepdim, outputs[0].dtype(), outputs[0], power, correction});
+}
 
 Tensor sum(const Tensor& x, const SumOptions& o) {
   check_reducible("sum", x);

@@ -10,10 +10,11 @@ enum class Op : uint8_t { kSum, kMean, kProd, kMax, kMin, kAny, kAll, kCount, kN
 struct Problem {
   Op op;
   Tensor x, out;
-  Dims dims;              ///< reduced, in range, rising
+  Dims dims;              ///< reduced, in range, rising; or, where `ordered`, in the order in which their elements meet
   DType accumulator;      ///< float32, float64, int64 or uint64: what sums and products are formed in
   double power = 2;       ///< norm
   double correction = 1;  ///< var, std
+  bool ordered = false;   ///< CPU: x is a part of a tensor whose layout decided the order
 };
 void run_cpu(const Problem& problem);
 void run_cuda(const Problem& problem);

@@ -1,4 +1,5 @@
 // sample, sample_from_probs and the one draw of multinomial: a cluster of blocks a row, which reads it once.
+#include "src/cuda/content_kind.h"
 #include "src/ops/sampling/sampling_row.cuh"
 
 namespace tenor::cuda {
@@ -202,8 +203,9 @@ __global__ void __launch_bounds__(kSelectThreads, 2)
   }
 }
 
-const int kBadTemperature = content_op("sample", "temperature"), kBadTopP = content_op("sample", "top_p"),
-          kBadMinP = content_op("sample", "min_p");
+const int kBadTemperature = content_op("sample", "temperature", ContentKind::kValue),
+          kBadTopP = content_op("sample", "top_p", ContentKind::kValue),
+          kBadMinP = content_op("sample", "min_p", ContentKind::kValue);
 
 }  // namespace
 

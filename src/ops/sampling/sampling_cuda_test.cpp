@@ -202,7 +202,7 @@ TEST_F(SamplingCuda, BadContentsAreDroppedAndTold) {
   const Tensor x = on_gpu(testing::full({3, 5}, float32, 1));
   const SampleResult got =
       sample(x, {.temperature = on_gpu(testing::list({1, -1, 0})), .seed = 1, .return_valid = true});
-  EXPECT_THROW(synchronize(kGpu), Error);
+  EXPECT_THROW(synchronize(kGpu), ValueError);
   EXPECT_EQ(host(got.valid), (std::vector<double>{1, 0, 1}));
   const Tensor p = on_gpu(testing::full({1, 2, 4}, float32, 0.25));
   const SpeculativeResult chain = speculative_accept(p, {}, on_gpu(tensor_of({1, 1}, int64, {4})), {.seed = 1});

@@ -1,4 +1,5 @@
 // The filters alone, and multinomial's parts: a cluster of blocks a row.
+#include "src/cuda/content_kind.h"
 #include "src/ops/sampling/sampling_row.cuh"
 
 namespace tenor::cuda {
@@ -191,7 +192,7 @@ __global__ void drop_kernel(const C* scores, int64_t count, int64_t* ids) {
   if (i < count && scores[i] < 0) ids[i] = -1;
 }
 
-const int kBadTopP = content_op("top_p_normalize_probs", "top_p");
+const int kBadTopP = content_op("top_p_normalize_probs", "top_p", ContentKind::kValue);
 
 }  // namespace
 

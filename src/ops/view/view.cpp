@@ -3,6 +3,7 @@
 #include "src/core/check.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/ops/elementwise/elementwise_recipe.h"
 
 namespace tenor {
 namespace {
@@ -158,7 +159,7 @@ Tensor reshape(const Tensor& x, const Dims& shape) {
   Tensor out = Tensor::empty(sizes, x.dtype(), x.device());
   core::StepScope step([&] {
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(x.dtype()));
-    return Step{"reshape", OpClass::kView, {x}, {out}, 0, {}, {{"x", bytes, "its strides do not allow a view of the new shape"}}};
+    return Step{"reshape", OpClass::kView, {x}, {out}, 0, {}, {{"x", bytes, "its strides do not allow a view of the new shape"}}}.with(std::make_shared<elementwise::Reorder>());
   });
   if (!step.shape_only(out)) {
     const Tensor dense = x.contiguous();

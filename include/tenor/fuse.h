@@ -1,0 +1,99 @@
+// fuse: a function of tensors whose chains of operators run as one kernel each.
+//
+//     const auto softmax = fuse([](Tensor x) {
+//       const Tensor e = exp(sub(x, amax(x, {.dim = Dims{-1}, .keepdim = true})));
+//       return div(e, sum(e, {.dim = Dims{-1}, .keepdim = true}));
+//     });
+//     Tensor y = softmax(x);  // reads x once, writes y once; the same bits as the function itself
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tenor/tensor.h"
+
+namespace tenor {
+
+struct FuseOptions {
+  /// Lifts bit-equality and allows epilogues inside contractions: UnsupportedError until there are any.
+  bool fast = false;
+};
+
+/// A function that was made by fuse(). Its first call with inputs of some shapes, strides, dtypes, devices and
+/// alignments traces it on shapes alone (it is called with tensors of the meta device) and compiles what explain()
+/// would plan: chains of views, elementwise steps and reductions run as one kernel, everything else as its operator.
+/// Later calls of that kind run the kernels. Results, and what it writes to its inputs, are those of the function
+/// itself, bit for bit.
+///
+/// The function runs as it is written, every time, where it reads values on the host or holds tensors of its own, where
+/// an input that it writes to shares memory with another, and while TENOR_FUSE=0 is in the environment. why_not() says
+/// so. Several threads may call it at once.
+class FusedFunction {
+ public:
+  using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+  /// @throws UnsupportedError for options.fast
+  explicit FusedFunction(Function fn, const FuseOptions& options = {});
+
+  /// @throws whatever the function throws.
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
+
+  /// Why inputs like these run the function as it is written; empty where they run kernels.
+  std::string why_not(const std::vector<Tensor>& inputs) const;
+  /// Kernels that calls with inputs like these run in place of several operators.
+  int kernels(const std::vector<Tensor>& inputs) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// fn, a function of Tensors that returns a Tensor or a vector of them, as a callable of the same arguments and result.
+/// @throws UnsupportedError for options.fast
+template <class Result, class... Inputs>
+class Fused {
+ public:
+  template <class Fn>
+  explicit Fused(Fn fn, const FuseOptions& options = {})
+      : fused_(
+            [fn = std::move(fn)](const std::vector<Tensor>& given) {
+              const auto call = [&]<size_t... I>(std::index_sequence<I...>) { return fn(given[I]...); };
+              if constexpr (std::is_same_v<Result, Tensor>)
+                return std::vector<Tensor>{call(std::index_sequence_for<Inputs...>{})};
+              else
+                return call(std::index_sequence_for<Inputs...>{});
+            },
+            options) {}
+
+  Result operator()(const std::decay_t<Inputs>&... inputs) const {
+    if constexpr (std::is_same_v<Result, Tensor>)
+      return fused_({inputs...})[0];
+    else
+      return fused_({inputs...});
+  }
+  const FusedFunction& function() const { return fused_; }
+
+ private:
+  FusedFunction fused_;
+};
+
+namespace detail {
+template <class>
+struct FusedOf;
+template <class F, class R, class... A>
+struct FusedOf<R (F::*)(A...) const> {
+  using Type = Fused<R, A...>;
+};
+}  // namespace detail
+
+/// fuse([](Tensor x, Tensor y) { return ...; }): see FusedFunction.
+template <class Fn>
+auto fuse(Fn fn, const FuseOptions& options = {}) {
+  return typename detail::FusedOf<decltype(&Fn::operator())>::Type(std::move(fn), options);
+}
+
+}  // namespace tenor

@@ -1,0 +1,137 @@
+// Runs a laid-out kernel: shared stages once, then blocks of rows on all threads. Reductions are the eager operator's
+// own (reduce::run_cpu) on a block, whose bits do not depend on the rows beside.
+#include "src/fusion/cpu_kernel.h"
+
+#include <cstdlib>
+
+#include "src/cpu/parallel.h"
+#include "src/fusion/cpu_layout.h"
+
+namespace tenor::fusion {
+namespace {
+
+/// A thread's scratch for blocks.
+char* thread_scratch(int64_t bytes) {
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
+  thread_local std::unique_ptr<char, Free> memory;
+  thread_local int64_t held = 0;
+  if (held < bytes) {
+    memory.reset(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64))));
+    if (!memory) throw OutOfMemoryError("fuse: no memory for a block of rows");
+    held = bytes;
+  }
+  return memory.get();
+}
+
+/// Memory of a run, and the part of the iteration space at hand.
+struct Frame {
+  const std::vector<void*>& arguments;
+  char* shared = nullptr;
+  char* block = nullptr;
+  Dims first = {}, sizes = {};  // of each axis
+};
+
+class CpuKernel final : public Executable {
+ public:
+  explicit CpuKernel(const Program& program) : program_(program), layout_(lay_out(program_)) {}
+
+  void run(const std::vector<void*>& arguments) const override {
+    Frame frame{arguments};
+    Tensor scratch;
+    if (layout_.shared_bytes > 0) {
+      scratch = Tensor::empty({layout_.shared_bytes}, uint8);
+      frame.shared = scratch.data<char>();
+    }
+    frame.first = Dims(program_.axes.size(), 0);
+    for (const Axis& axis : program_.axes) frame.sizes.push_back(axis.size);
+    for (const Stage& stage : layout_.shared) run(stage, frame);
+    if (layout_.blocked.empty()) return;
+    // Few blocks: the threads share each of them.
+    if (layout_.blocks < num_threads()) return run_blocks(0, layout_.blocks, frame);
+    cpu::parallel_for(layout_.blocks, cpu::grain_of(layout_.block_cost),
+                      [&](int64_t first, int64_t last) { run_blocks(first, last, frame); });
+  }
+
+ private:
+  void run_blocks(int64_t first, int64_t last, Frame frame) const {
+    // Where the threads share a block, they all write this one's.
+    frame.block = thread_scratch(layout_.block_bytes);
+    for (int64_t b = first; b < last; ++b) {
+      int64_t rest = b;
+      for (size_t n = layout_.order.size(); n-- > 0;) {
+        const size_t a = layout_.order[n];
+        const int64_t box = layout_.box[a], size = program_.axes[a].size, count = (size + box - 1) / box;
+        frame.first[a] = rest % count * box;
+        frame.sizes[a] = std::min(box, size - frame.first[a]);
+        rest /= count;
+      }
+      for (const Stage& stage : layout_.blocked) run(stage, frame);
+    }
+  }
+
+  void* address(int value, const Home& home, const Frame& frame) const {
+    const Instruction& made = program_.code[static_cast<size_t>(value)];
+    switch (home.kind) {
+      case Home::Kind::kShared:
+        return frame.shared + home.offset;
+      case Home::Kind::kBlock:
+        return frame.block + home.offset;
+      case Home::Kind::kElement:
+        return const_cast<char*>(made.element.data());
+      default:
+        break;
+    }
+    int64_t at = home.offset;
+    for (size_t a = 0; a < frame.first.size(); ++a) at += frame.first[a] * home.strides[a];
+    return static_cast<char*>(frame.arguments[static_cast<size_t>(home.argument)]) +
+           at * static_cast<int64_t>(item_size(made.dtype));
+  }
+
+  void run(const Stage& stage, const Frame& frame) const {
+    if (stage.folds) return run(stage.fold, frame);
+    const Pass& pass = stage.pass;
+    cpu::TileProgram tiles = pass.tiles;
+    for (size_t a : pass.axes) tiles.shape.push_back(frame.sizes[a]);
+    for (size_t i = 0; i < pass.inputs.size(); ++i)
+      tiles.inputs[i].data = address(pass.inputs[i].value, pass.inputs[i].home, frame);
+    for (size_t i = 0; i < pass.outputs.size(); ++i)
+      tiles.outputs[i].data = address(pass.outputs[i].value, pass.outputs[i].home, frame);
+    cpu::run_tiles(tiles);
+  }
+
+  void run(const Fold& fold, const Frame& frame) const {
+    const Reduce& r = fold.made->reduce;
+    Dims shape, in, out, dims;
+    for (size_t a : fold.kept) {
+      shape.push_back(frame.sizes[a]);
+      in.push_back(fold.from.strides[a]);
+      out.push_back(fold.to.strides[a]);
+    }
+    const Dims kept = shape;
+    for (int axis : r.axes) {
+      const auto a = static_cast<size_t>(axis);
+      dims.push_back(static_cast<int64_t>(shape.size()));
+      shape.push_back(program_.axes[a].size);
+      in.push_back(fold.from.strides[a]);
+    }
+    const int value = static_cast<int>(fold.made - program_.code.data());
+    const Tensor x = Tensor::wrap(address(fold.made->inputs[0], fold.from, frame), kCpu, fold.dtype, shape, in);
+    const Tensor to = Tensor::wrap(address(value, fold.to, frame), kCpu, fold.made->dtype, kept, out);
+    reduce::run_cpu({r.op, x, to, dims, r.accumulator, r.power, r.correction, true});
+  }
+
+  Program program_;
+  CpuLayout layout_;
+};
+
+}  // namespace
+
+std::string cpu_declines(const Program&) { return {}; }
+
+std::shared_ptr<const Executable> make_cpu_kernel(const Program& program) {
+  return std::make_shared<CpuKernel>(program);
+}
+
+}  // namespace tenor::fusion

@@ -1,0 +1,370 @@
+#include "src/fusion/cpu_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+namespace tenor::fusion {
+namespace {
+
+using Kind = Instruction::Kind;
+
+/// Scratch that a block of rows may take: a core's L2 holds it together with what the block reads.
+constexpr int64_t kBlockBytes = 256 << 10;
+/// Rows side by side that fill whole cache lines of what lies across.
+constexpr int64_t kNarrow = 32;
+
+const cpu::Converter* converter(DType from, DType to) {
+  static std::mutex mutex;
+  static std::map<std::pair<DType, DType>, cpu::Converter> all;
+  const std::lock_guard lock(mutex);
+  return &all.try_emplace({from, to}, from, to).first->second;
+}
+
+void convert_step(const void* const* in, void* out, size_t n, const void* params) {
+  (*static_cast<const cpu::Converter*>(params))(in[0], out, n);
+}
+
+bool computes(const Instruction& i) { return i.kind == Kind::kMap || i.kind == Kind::kConvert; }
+
+/// Which pass an instruction or a copy belongs to.
+struct Stand {
+  int phase;
+  std::vector<bool> along;
+  bool operator<(const Stand& o) const {
+    const auto wide = [](const std::vector<bool>& v) { return std::count(v.begin(), v.end(), true); };
+    // Narrower ones first: what varies along fewer axes never needs what varies along more.
+    return std::tuple(phase, wide(along), along) < std::tuple(o.phase, wide(o.along), o.along);
+  }
+};
+
+class Layout {
+ public:
+  explicit Layout(const Program& program) : p_(program), homes_(p_.code.size()) {}
+
+  CpuLayout run() {
+    out_.box.resize(p_.axes.size(), 1);
+    for (size_t a = 0; a < p_.axes.size(); ++a) {
+      blocked_ = blocked_ || (p_.phases > 0 && !p_.axes[a].reduced);
+      out_.box[a] = p_.axes[a].size;
+    }
+    order_axes();
+    stand();
+    find_homes();
+    if (blocked_) choose_box();
+    place_scratch();
+    add_stages();
+    return std::move(out_);
+  }
+
+ private:
+  const Instruction& at(int value) const { return p_.code[static_cast<size_t>(value)]; }
+  /// The first phase in which the value is there.
+  int ready(int value) const { return at(value).phase + (at(value).kind == Kind::kReduce); }
+  Stand stand_of(int value) const { return {at(value).phase, at(value).varies}; }
+  bool is_shared(const Stand& s) const;
+  std::vector<size_t> axes_along(const std::vector<bool>& along) const;
+
+  void order_axes();
+  void stand();
+  void find_homes();
+  void need(int value);
+  void choose_box();
+  int64_t row_bytes() const;
+  void place_scratch();
+  void add_stages();
+  Stage pass_of(const Stand& s);
+  Stage fold_of(int value) const;
+
+  const Program& p_;
+  std::vector<Home> homes_;
+  std::map<Stand, std::vector<int>> passes_;                           // what each computes
+  std::map<Stand, std::vector<std::pair<int, const Store*>>> stores_;  // what each writes: results
+  bool blocked_ = false;
+  CpuLayout out_;
+};
+
+bool Layout::is_shared(const Stand& s) const {
+  if (!blocked_) return true;
+  for (size_t a = 0; a < s.along.size(); ++a)
+    if (s.along[a] && !p_.axes[a].reduced) return false;
+  return s.phase == 0;
+}
+
+/// As the first array that varies along all axes lies, or along most.
+void Layout::order_axes() {
+  const Dims* widest = nullptr;
+  int64_t most = -1;
+  const auto ask = [&](const Dims& strides) {
+    const int64_t n = std::count_if(strides.begin(), strides.end(), [](int64_t s) { return s != 0; });
+    if (n > most) most = n, widest = &strides;
+  };
+  for (const Store& s : p_.stores) ask(s.array.strides);
+  for (const Instruction& i : p_.code)
+    if (i.kind == Kind::kLoad) ask(i.array.strides);
+  for (size_t a = 0; a < p_.axes.size(); ++a) out_.order.push_back(a);
+  if (widest)
+    std::stable_sort(out_.order.begin(), out_.order.end(),
+                     [&](size_t a, size_t b) { return (*widest)[a] > (*widest)[b]; });
+}
+
+std::vector<size_t> Layout::axes_along(const std::vector<bool>& along) const {
+  std::vector<size_t> axes;
+  for (size_t a : out_.order)
+    if (along[a]) axes.push_back(a);
+  return axes;
+}
+
+/// Puts instructions and results into passes.
+void Layout::stand() {
+  for (size_t i = 0; i < p_.code.size(); ++i)
+    if (computes(p_.code[i])) passes_[stand_of(static_cast<int>(i))].push_back(static_cast<int>(i));
+  for (const Store& s : p_.stores) {
+    Stand where{ready(s.value), std::vector<bool>(p_.axes.size())};
+    for (size_t a = 0; a < p_.axes.size(); ++a) where.along[a] = s.array.strides[a] != 0;
+    stores_[where].push_back({s.value, &s});
+    passes_[where];
+  }
+}
+
+/// Marks a value as one that has to lie in memory.
+void Layout::need(int value) {
+  Home& home = homes_[static_cast<size_t>(value)];
+  if (home.kind != Home::Kind::kNone) return;
+  const Instruction& i = at(value);
+  home.strides = Dims(p_.axes.size(), 0);
+  if (i.kind == Kind::kScalar) {
+    home.kind = Home::Kind::kElement;
+  } else if (i.kind == Kind::kLoad) {
+    home = {Home::Kind::kArgument, i.array.argument, i.array.offset, i.array.strides};
+  } else {
+    home.kind =
+        is_shared({ready(value), i.varies}) && is_shared(stand_of(value)) ? Home::Kind::kShared : Home::Kind::kBlock;
+  }
+}
+
+void Layout::find_homes() {
+  // A computed value that is a result lies there.
+  for (const Store& s : p_.stores) {
+    Home& home = homes_[static_cast<size_t>(s.value)];
+    bool whole = at(s.value).kind == Kind::kReduce || computes(at(s.value));
+    for (size_t a = 0; a < p_.axes.size(); ++a) whole = whole && at(s.value).varies[a] == (s.array.strides[a] != 0);
+    if (whole && home.kind == Home::Kind::kNone)
+      home = {Home::Kind::kArgument, s.array.argument, s.array.offset, s.array.strides};
+    else
+      need(s.value);
+  }
+  for (size_t i = 0; i < p_.code.size(); ++i) {
+    const Instruction& made = p_.code[i];
+    if (made.kind == Kind::kReduce) need(static_cast<int>(i));
+    for (int in : made.inputs) {
+      const bool together = computes(made) && computes(at(in)) && !(stand_of(in) < stand_of(static_cast<int>(i)));
+      if (!together) need(in);
+    }
+  }
+}
+
+/// Bytes that one row, a point of the kept axes, takes in scratch.
+int64_t Layout::row_bytes() const {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < homes_.size(); ++i) {
+    if (homes_[i].kind != Home::Kind::kBlock && homes_[i].kind != Home::Kind::kArgument) continue;
+    int64_t n = static_cast<int64_t>(item_size(p_.code[i].dtype));
+    for (size_t a = 0; a < p_.axes.size(); ++a)
+      if (p_.code[i].varies[a] && p_.axes[a].reduced) n *= p_.axes[a].size;
+    bytes += n;
+  }
+  return std::max<int64_t>(bytes, 1);
+}
+
+/// As many rows as fit, those that lie side by side first.
+void Layout::choose_box() {
+  int64_t all = 1;
+  for (const Axis& axis : p_.axes)
+    if (!axis.reduced) all *= axis.size;
+  const int64_t bytes = row_bytes(), share = std::max<int64_t>(1, all / (4 * num_threads()));
+  int64_t rows = std::max<int64_t>(1, std::min(kBlockBytes / bytes, share));
+  if (!p_.axes[out_.order.back()].reduced) rows = std::max(rows, kNarrow);
+  out_.blocks = 1;
+  for (size_t n = out_.order.size(); n-- > 0;) {
+    const size_t a = out_.order[n];
+    if (p_.axes[a].reduced) continue;
+    const int64_t take = std::min(p_.axes[a].size, rows);
+    out_.box[a] = take;
+    out_.blocks *= (p_.axes[a].size + take - 1) / take;
+    rows = take == p_.axes[a].size ? std::max<int64_t>(1, rows / take) : 1;
+  }
+  int64_t taken = 1;
+  for (size_t a = 0; a < p_.axes.size(); ++a)
+    if (!p_.axes[a].reduced) taken *= out_.box[a];
+  out_.block_cost = bytes * taken * 2;
+}
+
+/// Dense scratch for a box (or, shared, for all) of what each value varies along.
+void Layout::place_scratch() {
+  for (size_t i = 0; i < homes_.size(); ++i) {
+    Home& home = homes_[i];
+    if (home.kind != Home::Kind::kShared && home.kind != Home::Kind::kBlock) continue;
+    const bool shared = home.kind == Home::Kind::kShared;
+    int64_t step = 1;
+    const std::vector<size_t> axes = axes_along(p_.code[i].varies);
+    for (size_t n = axes.size(); n-- > 0;) {
+      home.strides[axes[n]] = step;
+      step *= shared ? p_.axes[axes[n]].size : out_.box[axes[n]];
+    }
+    int64_t& bytes = shared ? out_.shared_bytes : out_.block_bytes;
+    home.offset = bytes;
+    bytes += (step * static_cast<int64_t>(item_size(p_.code[i].dtype)) + 127) / 64 * 64;
+  }
+}
+
+/// Builds the tile program of a pass.
+class PassBuilder {
+ public:
+  PassBuilder(const Program& program, const std::vector<Home>& homes, const std::vector<size_t>& axes)
+      : p_(program), homes_(homes) {
+    pass_.axes = axes;
+  }
+
+  /// The register that holds the value as `dtype`.
+  int get(int value, DType dtype) {
+    const auto key = std::pair(value, dtype);
+    if (const auto found = registers_.find(key); found != registers_.end()) return found->second;
+    const auto own = computed_.find(value);
+    if (own == computed_.end()) return registers_[key] = input(value, dtype);
+    return registers_[key] = convert(own->second, steps_[static_cast<size_t>(own->second)].dtype, dtype);
+  }
+
+  void compute(int value, bool read_again) {
+    const Instruction& made = p_.code[static_cast<size_t>(value)];
+    if (made.kind == Kind::kConvert) {
+      const DType from = p_.code[static_cast<size_t>(made.inputs[0])].dtype;
+      const int in = get(made.inputs[0], from);
+      computed_[value] = convert(in, from, made.dtype);
+      registers_[{value, made.dtype}] = computed_[value];
+      return;
+    }
+    cpu::TileStep step{made.map.fn,
+                       made.map.has_params ? made.map.params.data() : nullptr,
+                       {},
+                       0,
+                       made.map.computed,
+                       read_again ? made.dtype : made.map.computed};
+    for (size_t i = 0; i < made.inputs.size(); ++i)
+      step.inputs[step.arity++] = get(made.inputs[i], made.map.compute[i]);
+    computed_[value] = add(step);
+    registers_[{value, made.map.computed}] = computed_[value];
+  }
+
+  void store(int value, const Home& to) {
+    const auto own = computed_.find(value);
+    const DType dtype = p_.code[static_cast<size_t>(value)].dtype;
+    const int from = own != computed_.end() ? own->second : get(value, dtype);
+    const DType held = own != computed_.end() ? steps_[static_cast<size_t>(from)].dtype : dtype;
+    outputs_.push_back({from, held});
+    pass_.outputs.push_back({value, to});
+  }
+
+  /// Registers are numbered inputs first: known once all inputs are.
+  Pass finish() {
+    const int inputs = static_cast<int>(inputs_.size());
+    const auto number = [&](int r) { return r < kInput ? inputs + r : r - kInput; };
+    cpu::TileProgram& tiles = pass_.tiles;
+    for (cpu::TileStep step : steps_) {
+      for (int i = 0; i < step.arity; ++i) step.inputs[i] = number(step.inputs[i]);
+      tiles.steps.push_back(step);
+    }
+    for (const auto& [port, dtype] : inputs_) {
+      pass_.inputs.push_back(port);
+      tiles.inputs.push_back(operand(port, dtype));
+    }
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      tiles.outputs.push_back(operand(pass_.outputs[o], outputs_[o].second));
+      tiles.stored.push_back(number(outputs_[o].first));
+    }
+    tiles.cost = cost_;
+    return std::move(pass_);
+  }
+
+ private:
+  static constexpr int kInput = 1 << 20;  // what marks inputs until they are counted
+
+  cpu::TileOperand operand(const Port& port, DType compute) const {
+    cpu::TileOperand made{nullptr, {}, p_.code[static_cast<size_t>(port.value)].dtype, compute};
+    for (size_t a : pass_.axes) made.strides.push_back(port.home.strides[a]);
+    return made;
+  }
+  int input(int value, DType dtype) {
+    inputs_.push_back({{value, homes_[static_cast<size_t>(value)]}, dtype});
+    return kInput + static_cast<int>(inputs_.size()) - 1;
+  }
+  int convert(int from, DType has, DType dtype) {
+    if (has == dtype) return from;
+    cost_ += 1;
+    return add({convert_step, converter(has, dtype), {from}, 1, dtype, dtype}, 0);
+  }
+  int add(const cpu::TileStep& step, int64_t cost = 4) {
+    cost_ += cost;
+    steps_.push_back(step);
+    return static_cast<int>(steps_.size()) - 1;
+  }
+
+  const Program& p_;
+  const std::vector<Home>& homes_;
+  Pass pass_;
+  std::map<std::pair<int, DType>, int> registers_;
+  std::map<int, int> computed_;
+  std::vector<cpu::TileStep> steps_;
+  std::vector<std::pair<Port, DType>> inputs_;
+  std::vector<std::pair<int, DType>> outputs_;
+  int64_t cost_ = 0;
+};
+
+Stage Layout::pass_of(const Stand& s) {
+  const std::vector<int>& values = passes_[s];
+  const std::set<int> own(values.begin(), values.end());
+  std::set<int> read;
+  for (int v : values) read.insert(at(v).inputs.begin(), at(v).inputs.end());
+  PassBuilder builder(p_, homes_, axes_along(s.along));
+  for (int v : values) builder.compute(v, read.count(v) > 0);
+  for (int v : values)
+    if (homes_[static_cast<size_t>(v)].kind != Home::Kind::kNone) builder.store(v, homes_[static_cast<size_t>(v)]);
+  for (const auto& [value, store] : stores_[s]) {
+    const Home to{Home::Kind::kArgument, store->array.argument, store->array.offset, store->array.strides};
+    const Home& home = homes_[static_cast<size_t>(value)];
+    const bool there = home.kind == to.kind && home.argument == to.argument && home.offset == to.offset &&
+                       home.strides == to.strides && at(value).kind != Kind::kLoad;
+    if (!there) builder.store(value, to);
+  }
+  return {.pass = builder.finish()};
+}
+
+Stage Layout::fold_of(int value) const {
+  const Instruction& made = at(value);
+  return {.folds = true,
+          .fold = {&made, at(made.inputs[0]).dtype, axes_along(made.varies),
+                   homes_[static_cast<size_t>(made.inputs[0])], homes_[static_cast<size_t>(value)]}};
+}
+
+void Layout::add_stages() {
+  for (int phase = 0; phase <= p_.phases; ++phase) {
+    for (const auto& [s, values] : passes_) {
+      if (s.phase != phase) continue;
+      Stage made = pass_of(s);
+      if (made.pass.outputs.empty()) continue;
+      (is_shared(s) ? out_.shared : out_.blocked).push_back(std::move(made));
+    }
+    for (size_t i = 0; i < p_.code.size(); ++i) {
+      const Instruction& made = p_.code[i];
+      if (made.kind != Kind::kReduce || made.phase != phase) continue;
+      (blocked_ ? out_.blocked : out_.shared).push_back(fold_of(static_cast<int>(i)));
+    }
+  }
+}
+
+}  // namespace
+
+CpuLayout lay_out(const Program& program) { return Layout(program).run(); }
+
+}  // namespace tenor::fusion

@@ -1,0 +1,31 @@
+// What fused functions of C++ and of Python share: the key of a compilation, and whether one may be used.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/fusion/compiled.h"
+
+namespace tenor::fusion {
+
+/// False while TENOR_FUSE=0 is in the environment.
+bool enabled();
+
+/// Shapes, strides, dtypes, devices and alignments.
+std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs);
+
+/// What is known of a function for one key: how it runs, or why it runs as it is written.
+struct Entry {
+  std::shared_ptr<const Compiled> compiled = {};
+  std::string reason = {};
+
+  /// Empty where these inputs, of the entry's key, can take the compiled form.
+  std::string why_not(const std::vector<Tensor>& inputs) const;
+};
+
+/// Traces and compiles. Errors become the entry's reason.
+Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs);
+
+}  // namespace tenor::fusion

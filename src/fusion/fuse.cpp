@@ -1,0 +1,122 @@
+#include "tenor/fuse.h"
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string_view>
+
+#include "src/core/check.h"
+#include "src/core/layout.h"
+#include "src/fusion/compiled.h"
+#include "src/fusion/entry.h"
+#include "src/fusion/explanation.h"
+#include "src/fusion/recorder.h"
+
+namespace tenor {
+namespace {
+
+Device device_of(const std::vector<Tensor>& inputs) {
+  for (const Tensor& x : inputs)
+    if (x.defined()) return x.device();
+  return kCpu;
+}
+
+fusion::Trace trace(const FusedFunction::Function& fn, const std::vector<Tensor>& inputs) {
+  fusion::Trace made;
+  for (const Tensor& x : inputs) made.inputs.push_back(fusion::traced(x));
+  fusion::Recorder recorder;
+  recorder.shapes_of = device_of(inputs);
+  core::TracerGuard guard(&recorder);
+  made.outputs = fn(made.inputs);
+  made.steps = std::move(recorder.steps);
+  return made;
+}
+
+}  // namespace
+
+namespace fusion {
+
+bool enabled() {
+  static const bool on = [] {
+    const char* value = std::getenv("TENOR_FUSE");
+    return !value || std::string_view(value) != "0";
+  }();
+  return on;
+}
+
+std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs) {
+  std::vector<int64_t> key;
+  for (const Tensor& x : inputs) {
+    key.push_back(static_cast<int64_t>(x.device().type) << 32 | static_cast<int64_t>(x.device().index));
+    key.push_back(static_cast<int64_t>(x.dtype()) << 32 | x.ndim());
+    key.push_back(static_cast<int64_t>(alignment_of(x)));
+    for (int d = 0; d < x.ndim(); ++d) key.push_back(x.shape(d)), key.push_back(x.shape(d) > 1 ? x.stride(d) : 0);
+  }
+  return key;
+}
+
+std::string Entry::why_not(const std::vector<Tensor>& inputs) const {
+  if (!enabled()) return "TENOR_FUSE=0 is set";
+  if (!compiled) return reason;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!compiled->writes(i)) continue;
+    if (inputs[i].read_only()) return "an input that is written is read-only";
+    for (size_t j = 0; j < inputs.size(); ++j)
+      if (i != j && core::spans_overlap(inputs[i], inputs[j])) return "an input that is written overlaps another input";
+  }
+  return {};
+}
+
+Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs) {
+  for (const Tensor& x : inputs)
+    if (x.device() != inputs[0].device()) return {nullptr, "the inputs are on several devices"};
+  try {
+    return {std::make_shared<Compiled>(trace(), inputs), {}};
+  } catch (const std::exception& error) {  // the function itself says what is wrong, if anything is
+    return {nullptr, error.what()};
+  }
+}
+
+}  // namespace fusion
+
+struct FusedFunction::State {
+  Function fn;
+  std::shared_mutex mutex = {};
+  std::map<std::vector<int64_t>, fusion::Entry> entries = {};
+
+  fusion::Entry entry(const std::vector<Tensor>& inputs) {
+    for (const Tensor& x : inputs)
+      if (!x.defined() || x.device().type == DeviceType::kMeta) return {nullptr, "an input has no memory"};
+    const std::vector<int64_t> key = fusion::layout_key(inputs);
+    {
+      const std::shared_lock lock(mutex);
+      if (const auto at = entries.find(key); at != entries.end()) return at->second;
+    }
+    fusion::Entry made = fusion::compile([&] { return trace(fn, inputs); }, inputs);
+    const std::unique_lock lock(mutex);
+    return entries.emplace(key, std::move(made)).first->second;
+  }
+};
+
+FusedFunction::FusedFunction(Function fn, const FuseOptions& options) : state_(std::make_shared<State>(std::move(fn))) {
+  if (options.fast) core::fail<UnsupportedError>("fuse: fast=True: contractions take no epilogues yet; leave it out");
+}
+
+std::vector<Tensor> FusedFunction::operator()(const std::vector<Tensor>& inputs) const {
+  // Traced by another reader (explain, an outer fuse), it states its steps one by one.
+  if (!fusion::enabled() || core::current_tracer) return state_->fn(inputs);
+  const fusion::Entry entry = state_->entry(inputs);
+  return entry.why_not(inputs).empty() ? entry.compiled->run(inputs) : state_->fn(inputs);
+}
+
+std::string FusedFunction::why_not(const std::vector<Tensor>& inputs) const {
+  return state_->entry(inputs).why_not(inputs);
+}
+
+int FusedFunction::kernels(const std::vector<Tensor>& inputs) const {
+  const fusion::Entry entry = state_->entry(inputs);
+  return entry.why_not(inputs).empty() ? entry.compiled->kernels() : 0;
+}
+
+}  // namespace tenor

@@ -1,0 +1,138 @@
+// Fused equals unfused, bit for bit.
+#include "tenor/fuse.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "src/core/testing.h"
+#include "tenor/tenor.h"
+
+namespace tenor {
+namespace {
+
+constexpr DType kFloats[] = {float32, float64, float16, bfloat16};
+
+Tensor random(Dims shape, DType dtype, uint64_t seed) {
+  Tensor x = Tensor::empty(std::move(shape), float32);
+  uint64_t state = seed * 2654435761u + 88172645463325252u;
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    x.data<float>()[i] = static_cast<float>(static_cast<int64_t>(state >> 40) - (1 << 23)) / (1 << 21);
+  }
+  return x.to(dtype);
+}
+
+/// Whether both show the same shape, strides, dtype and bits.
+::testing::AssertionResult same(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype())
+    return ::testing::AssertionFailure() << describe(a) << " " << describe(b);
+  for (int d = 0; d < a.ndim(); ++d)
+    if (a.shape(d) > 1 && a.stride(d) != b.stride(d)) return ::testing::AssertionFailure() << "stride of dim " << d;
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  const size_t item = item_size(a.dtype());
+  for (int64_t i = 0; i < a.numel(); ++i)
+    if (std::memcmp(x.data<char>() + i * static_cast<int64_t>(item), y.data<char>() + i * static_cast<int64_t>(item),
+                    item) != 0)
+      return ::testing::AssertionFailure() << "element " << i << " of " << describe(a);
+  return ::testing::AssertionSuccess();
+}
+
+Tensor softmax_of(Tensor x) {
+  const Tensor e = exp(sub(x, amax(x, {.dim = Dims{-1}, .keepdim = true})));
+  return div(e, sum(e, {.dim = Dims{-1}, .keepdim = true}));
+}
+
+TEST(Fuse, SoftmaxIsOneKernelWithTheSameBits) {
+  const auto fused = fuse([](Tensor x) { return softmax_of(x); });
+  for (DType dtype : kFloats)
+    for (const Dims& shape : {Dims{64, 512}, Dims{3, 5, 7}, Dims{1, 1}, Dims{200, 4097}, Dims{1000}, Dims{5000, 3}}) {
+      const Tensor x = random(shape, dtype, 1);
+      EXPECT_EQ(fused.function().kernels({x}), 1) << fused.function().why_not({x});
+      EXPECT_TRUE(same(fused(x), softmax_of(x)));
+    }
+}
+
+TEST(Fuse, ColumnsAndTransposesKeepTheirBits) {
+  const auto over_first = [](Tensor x) { return div(x, sum(x, {.dim = Dims{0}, .keepdim = true})); };
+  const auto fused = fuse(over_first);
+  for (DType dtype : kFloats)
+    for (const Dims& shape : {Dims{64, 512}, Dims{300, 70}, Dims{5, 4, 33}, Dims{4097, 9}}) {
+      const Tensor x = random(shape, dtype, 2);
+      EXPECT_EQ(fused.function().kernels({x}), 1) << fused.function().why_not({x});
+      EXPECT_TRUE(same(fused(x), over_first(x)));
+      const Tensor turned = transpose(x, 0, -1);
+      EXPECT_EQ(fused.function().kernels({turned}), 1);
+      EXPECT_TRUE(same(fused(turned), over_first(turned)));
+    }
+}
+
+TEST(Fuse, AChainIsOneKernel) {
+  const auto chain = [](Tensor x, Tensor y) {
+    const Tensor a = mul(tanh(x), sigmoid(y));
+    return relu(add(mul(a, 2.5), gelu(sub(y, x))));
+  };
+  const auto fused = fuse(chain);
+  for (DType dtype : kFloats)
+    for (const Dims& shape : {Dims{64, 512}, Dims{1}, Dims{}, Dims{0, 3}, Dims{100003}}) {
+      const Tensor x = random(shape, dtype, 3), y = random(shape, dtype, 4);
+      EXPECT_EQ(fused.function().kernels({x, y}), x.numel() == 0 ? 0 : 1) << fused.function().why_not({x, y});
+      EXPECT_TRUE(same(fused(x, y), chain(x, y)));
+    }
+}
+
+TEST(Fuse, NarrowValuesAreComputedOnce) {
+  const auto norm = [](Tensor x, Tensor gamma) {
+    const Tensor wide = x.to(float32);
+    const Tensor scale = rsqrt(add(mean(mul(wide, wide), {.dim = Dims{-1}, .keepdim = true}), 1e-6));
+    return mul(mul(wide, scale).to(x.dtype()), add(gamma, 1));
+  };
+  const auto fused = fuse(norm);
+  for (DType dtype : kFloats) {
+    const Tensor x = random({37, 1000}, dtype, 5), gamma = random({1000}, dtype, 6);
+    EXPECT_EQ(fused.function().kernels({x, gamma}), 1) << fused.function().why_not({x, gamma});
+    EXPECT_TRUE(same(fused(x, gamma), norm(x, gamma)));
+  }
+}
+
+TEST(Fuse, WritesToInputsTakeEffect) {
+  const auto step = [](Tensor x, Tensor y) {
+    add_(x, mul(y, 0.5));
+    tanh_(x);
+    return mul(x, y);
+  };
+  const auto fused = fuse(step);
+  const Tensor x = random({40, 50}, float32, 7), y = random({40, 50}, float32, 8), a = x.clone(), b = x.clone();
+  EXPECT_EQ(fused.function().kernels({a, y}), 1) << fused.function().why_not({a, y});
+  EXPECT_TRUE(same(fused(a, y), step(b, y)));
+  EXPECT_TRUE(same(a, b));
+  // An alias: as the function itself.
+  const Tensor c = x.clone(), d = x.clone();
+  EXPECT_EQ(fused.function().why_not({c, c}), "an input that is written overlaps another input");
+  EXPECT_TRUE(same(fused(c, c), step(d, d)));
+  EXPECT_TRUE(same(c, d));
+}
+
+TEST(Fuse, OverlappingViewsAreNotMixedUp) {
+  const auto shift = [](Tensor x) {
+    const Tensor doubled = mul(x, 2);
+    add_(narrow(x, 0, 1, x.shape(0) - 1), narrow(x, 0, 0, x.shape(0) - 1));
+    return add(doubled, x);
+  };
+  const auto fused = fuse(shift);
+  const Tensor x = random({1000}, float32, 9), a = x.clone(), b = x.clone();
+  EXPECT_TRUE(same(fused(a), shift(b)));
+  EXPECT_TRUE(same(a, b));
+}
+
+TEST(Fuse, FastIsRefused) {
+  EXPECT_THROW(fuse([](Tensor x) { return x; }, {.fast = true}), UnsupportedError);
+}
+
+TEST(Fuse, ErrorsAreTheFunctions) {
+  const auto fused = fuse([](Tensor x, Tensor y) { return add(x, y); });
+  EXPECT_THROW(fused(random({2, 3}, float32, 1), random({2, 4}, float32, 1)), ShapeError);
+}
+
+}  // namespace
+}  // namespace tenor
