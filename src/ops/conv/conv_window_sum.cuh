@@ -19,7 +19,7 @@ inline WeightTaps weight_taps_of(const GatherProduct& p) {
 
 /// Of pixel m: `source` begins at the group's channels, `weight` at the column's line [taps, channels].
 template <class T>
-__device__ __noinline__ float window_sum(const RowShape& s, const WeightTaps& taps, int m, const T* source,
+__device__ __forceinline__ float window_sum(const RowShape& s, const WeightTaps& taps, int m, const T* source,
                                          const T* weight, int channels) {
   const SourceRow row = source_row(s, m);
   float sum = 0;
@@ -53,7 +53,7 @@ __device__ __forceinline__ bool is_whole(const RowShape& s, uint32_t mask) {
 /// Sums results of a warp's again, which has stored them, that are NaN though taps of theirs lie on padding: `rows`
 /// pixels from m on, `columns` channels of a group. `Shape` names operands and result as ConvShape does.
 template <class T, class Shape>
-__device__ __noinline__ void mend_pixels(const Shape& s, int group, int first_column, int columns, int m, int rows) {
+__device__ __forceinline__ void mend_pixels(const Shape& s, int group, int first_column, int columns, int m, int rows) {
   __syncwarp();
   for (int row = m; row < min(m + rows, s.rows.pixels); ++row) {
     if (is_whole(s.rows, source_row(s.rows, row).mask)) continue;
