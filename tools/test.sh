@@ -26,7 +26,7 @@ suite "C++ tests" cpp_tests
 suite "Python tests" "$python" -m pytest python/tests tests
 if [ -f "$cases/run_cases.py" ]; then
   suite "shared cases" env PYTHONDONTWRITEBYTECODE=1 "$python" "$cases/run_cases.py" view elementwise reduce index contract row sampling attention paged moe \
-    gated_delta conv pool interpolate grid_sample ctc explain
+    gated_delta conv pool interpolate grid_sample ctc fuse explain
 fi
 suite "ONNX node suite" "$python" tests/onnx/run.py
 suite "fuzz" "$python" tests/fuzz/fuzz.py --draws 10000

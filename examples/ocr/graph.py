@@ -29,7 +29,8 @@ class Graph:
         self.input, self.output = graph.input[0].name, graph.output[0].name
         arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         nodes = [Node(n) for n in graph.node]
-        nodes = with_biases(without_identities(nodes, self.output), arrays)
+        nodes = with_gelu(with_biases(without_identities(nodes, self.output), arrays), arrays)
+        mark_reuse(nodes, self.output)
         # Whole numbers are shapes, axes and steps: the host's.
         self.weights = {n: tn.asarray(a, device=device) if a.dtype.kind == "f" else a for n, a in arrays.items()}
         self.nodes = nodes
@@ -52,6 +53,7 @@ class Node:
     def __init__(self, proto):
         self.kind, self.inputs, self.outputs = proto.op_type, list(proto.input), list(proto.output)
         self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        self.reused = None  # the number of the input whose memory takes the result
 
     def get(self, name, default=None):
         value = self.attributes.get(name, default)
@@ -68,13 +70,65 @@ def without_identities(nodes, output):
     return [n for n in nodes if n.kind != "Identity" or n.outputs[0] == output]
 
 
-def with_biases(nodes, arrays):
-    """A convolution whose result is only read by the addition of a constant a channel has that as its bias."""
+def readers_of(nodes):
+    """The nodes that read each value."""
     readers = {}
     for n in nodes:
         for name in n.inputs:
             readers.setdefault(name, []).append(n)
-    gone = []
+    return readers
+
+
+def with_gelu(nodes, arrays):
+    """x / sqrt(2), erf, + 1, times x, times 0.5 is gelu(x)."""
+    readers, producer, gone = readers_of(nodes), {n.outputs[0]: n for n in nodes}, []
+
+    def other(n, name):
+        return next((i for i in n.inputs if i != name), name)
+
+    def constant(n, name, value):
+        found = arrays.get(other(n, name))
+        return found is not None and found.size == 1 and abs(float(found.reshape(())) - value) < 1e-6
+
+    for erf in [n for n in nodes if n.kind == "Erf"]:
+        chain = [producer.get(erf.inputs[0]), erf]
+        while len(chain) < 5 and len(readers.get(chain[-1].outputs[0], [])) == 1:
+            chain += readers[chain[-1].outputs[0]]
+        if chain[0] is None or [n.kind for n in chain] != ["Div", "Erf", "Add", "Mul", "Mul"] or len(readers[chain[0].outputs[0]]) != 1:
+            continue
+        div, _, add, times, half = chain
+        x = div.inputs[0]
+        if not (constant(div, x, 2**0.5) and constant(add, erf.outputs[0], 1) and other(times, add.outputs[0]) == x
+                and constant(half, times.outputs[0], 0.5)):
+            continue
+        half.kind, half.inputs = "Gelu", [x]
+        gone += chain[:4]
+    return [n for n in nodes if not any(n is g for g in gone)]
+
+
+ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Relu", "Sigmoid", "Erf", "Sqrt", "Gelu")
+
+
+def mark_reuse(nodes, output):
+    """An elementwise node may overwrite a value that it alone reads, of a node whose result is memory of its own (not a view)."""
+    readers = readers_of(nodes)
+    fresh = {n.outputs[0] for n in nodes if n.kind in ("Conv", "ConvTranspose", "BatchNormalization", *ELEMENTWISE)}
+    for n in nodes:
+        if n.kind in ELEMENTWISE:
+            n.reused = next((i for i, name in enumerate(n.inputs) if name in fresh and name != output and len(readers[name]) == 1), None)
+
+
+def place(node, *inputs):
+    """out= for the result of an elementwise node, where an input has room for it."""
+    if node.reused is None:
+        return {}
+    x = inputs[node.reused]
+    return {"out": x} if all(np.broadcast_shapes(x.shape, other.shape) == tuple(x.shape) for other in inputs) else {}
+
+
+def with_biases(nodes, arrays):
+    """A convolution whose result is only read by the addition of a constant a channel has that as its bias."""
+    readers, gone = readers_of(nodes), []
     for n in nodes:
         users = readers.get(n.outputs[0], [])
         if n.kind not in ("Conv", "ConvTranspose") or len(n.inputs) > 2 or len(users) != 1 or users[0].kind != "Add":
@@ -189,9 +243,9 @@ def matmul(node, a, b):
 # ---- elementwise -----------------------------------------------------------------------------------------------------
 
 for onnx_name, name in (("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("Div", "div"), ("Pow", "pow")):
-    OPS[onnx_name] = lambda node, a, b, fn=getattr(tn, name): fn(a, b)
-for onnx_name, name in (("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Erf", "erf"), ("Sqrt", "sqrt")):
-    OPS[onnx_name] = lambda node, x, fn=getattr(tn, name): fn(x)
+    OPS[onnx_name] = lambda node, a, b, fn=getattr(tn, name): fn(a, b, **place(node, a, b))
+for onnx_name, name in (("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Erf", "erf"), ("Sqrt", "sqrt"), ("Gelu", "gelu")):
+    OPS[onnx_name] = lambda node, x, fn=getattr(tn, name): fn(x, **place(node, x))
 
 
 @op("HardSigmoid")

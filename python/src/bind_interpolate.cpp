@@ -14,16 +14,25 @@ double factor_of(const char* op, nb::handle x) {
   return value;
 }
 
+/// Entries of a sequence; -1 for what is a number: arrays without dims are sequences to Python, which have no length.
+Py_ssize_t entries_of(nb::handle x) {
+  if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr())) return -1;
+  const Py_ssize_t count = PySequence_Size(x.ptr());
+  if (count >= 0) return count;
+  const nb::python_error error;
+  if (!error.matches(PyExc_TypeError)) throw error;
+  return -1;
+}
+
 /// A number counts for every spatial dim; a sequence has one for each.
 std::optional<std::vector<double>> factors_of(const char* op, nb::handle x, size_t dims) {
   if (x.is_none()) return {};
   std::vector<double> out;
-  if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr())) {
+  const Py_ssize_t count = entries_of(x);
+  if (count < 0) {
     out.assign(dims, factor_of(op, x));
     return out;
   }
-  const Py_ssize_t count = PySequence_Size(x.ptr());
-  if (count < 0) throw nb::python_error();
   if (static_cast<size_t>(count) > kMostDims)
     fail<ValueError>("{}: scale_factor must have an entry for each of {} spatial dims, got {}", op, dims, count);
   for (Py_ssize_t i = 0; i < count; ++i) out.push_back(factor_of(op, nb::steal(PySequence_GetItem(x.ptr(), i))));

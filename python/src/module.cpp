@@ -17,6 +17,7 @@ void bind_stream(nb::module_& m);
 void bind_build(nb::module_& m);
 void bind_autotune(nb::module_& m);
 void bind_explain(nb::module_& m);
+void bind_fuse(nb::module_& m);
 void bind_explanation_state(nb::module_& m);
 void tell_misfits(nb::module_& m);
 #define TENOR_BIND(family) void bind_##family(nb::module_& m);
@@ -200,6 +201,7 @@ NB_MODULE(_tenor, m) {
   bind_build(m);
   bind_autotune(m);
   bind_explain(m);
+  bind_fuse(m);
   bind_explanation_state(m);
 #define TENOR_BIND(family) bind_##family(m);
 #include "bind_list.inc"

@@ -87,7 +87,7 @@ def parse_spec(name, text, sizes):
         kind = _FLOAT8.get(found[1], found[1])
         dtype = _tenor.promote_types(kind, kind)
     except _tenor.DTypeError as error:
-        raise _tenor.ValueError(f"explain: {name}: {error}") from None
+        raise _tenor.ValueError(f"explain: {name}: {_said_by_user(error)}") from None
     shape = []
     for part in filter(None, (p.strip() for p in found[2].split(","))):
         value = sizes.get(part, part)
@@ -96,7 +96,15 @@ def parse_spec(name, text, sizes):
         if not isinstance(value, int) and len(part) > 40:
             raise _tenor.ValueError(f"explain: {name}: size {_clipped(part)} does not fit 64 bits")
         shape.append(int(value))
-    return _tenor._shape(shape, dtype)
+    try:
+        return _tenor._shape(shape, dtype)
+    except _tenor.Error as error:
+        raise type(error)(f"explain: {name}: {_said_by_user(error)}") from None
+
+
+def _said_by_user(error):
+    """The error's text without the function that it names first, which is this module's doing."""
+    return str(error).partition(": ")[2]
 
 
 def _read_text(name, text, sizes):
@@ -263,7 +271,7 @@ class _Function(_Program):
                                     "Tenor's operators inside") from error
 
 
-def _without_data(fn):
+def _without_data(fn, traced=_traced):
     """The function with the arrays that it captures, or finds among its globals, seen as shapes."""
     import types
     if not isinstance(fn, types.FunctionType):
@@ -271,7 +279,7 @@ def _without_data(fn):
     made = {}
 
     def shape_of(x):
-        return convert(x, lambda a: made.setdefault(id(a), _traced(a)))
+        return convert(x, lambda a: made[id(a)] if id(a) in made else made.setdefault(id(a), traced(a)))
 
     def cell(c):
         try:

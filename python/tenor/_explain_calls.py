@@ -24,6 +24,7 @@ class Calls:
             args = self.items(node.args)
             self.value(node.func)(*args)
             return args[0] if args else None
+        self.called.add(id(node.func))
         fn = self.value(node.func)
         if any(k.arg is None for k in node.keywords):
             raise _tenor.ValueError(f"explain: ** is not evaluated: {short(node)}")

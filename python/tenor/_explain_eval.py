@@ -37,6 +37,7 @@ class Evaluator(Calls):
         self.sources = []  # of each step so far
         self.remarks = []  # on how the text was read
         self.origin = {}   # what a tensor was written as, for error texts
+        self.called = set()  # names of functions in the text, for error texts: their nodes' ids
 
     # ---- statements
 
@@ -138,7 +139,8 @@ class Evaluator(Calls):
             return names.lookup(node.id)
         except _tenor.ValueError:
             known = list(self.variables) + names.operator_names()
-            raise names.unknown(node.id, known, f"; if it is an input, give it: {node.id}=\"bf16[...]\"") from None
+            instead = "; no operator has that name" if id(node) in self.called else f"; if it is an input, give it: {node.id}=\"bf16[...]\""
+            raise names.unknown(node.id, known, instead) from None
 
     def on_Tuple(self, node):
         return tuple(self.on_List(node))
@@ -261,7 +263,7 @@ class Evaluator(Calls):
             return self.guarded(node, a, lambda: getattr(x, "mT" if a == "H" else a), [x])
         known = names.RENAMED.get(a, a)
         if not (known in names.ADAPTED or a in METHODS or hasattr(Tensor, known) or names.is_operator(known)):
-            raise names.unknown(short(node), [n for n in dir(Tensor) if not n.startswith("_")])
+            raise names.unknown(short(node), [n for n in dir(Tensor) if not n.startswith("_")], f"; arrays have no {a!r}")
         return Method(x, a)
 
     def on_Subscript(self, node):

@@ -25,7 +25,7 @@ def parse(text, given=()):
     tree = _tree(body)
     tree.body = list(_plain(_opened(tree.body, given), _Aliases(tree)))
     if not tree.body:
-        raise _tenor.ValueError("explain: the text has imports and assertions alone, and nothing to evaluate")
+        raise _tenor.ValueError("explain: the text has nothing to evaluate: only imports, assertions or strings")
     return tree
 
 

@@ -20,8 +20,9 @@ def _npy_header(file, where):
     length = int.from_bytes(read(file, width, where), "little")
     if length > _MAX_HEADER:
         raise broken(where, f"a header of {length} bytes is too long")
+    written = read(file, length, where)
     try:
-        header = ast.literal_eval(read(file, length, where).decode("utf-8" if magic[6] == 3 else "latin-1").strip())
+        header = ast.literal_eval(written.decode("utf-8" if magic[6] == 3 else "latin-1").strip())
         descr, column_major, shape = header["descr"], header["fortran_order"], header["shape"]
     except (SyntaxError, KeyError, TypeError, UnicodeDecodeError, MemoryError, RecursionError, builtins.ValueError) as error:
         raise broken(where, "the header is no dict of descr, fortran_order and shape") from error

@@ -36,7 +36,7 @@ def bench_files():
     """The families' bench files: of the source tree this package lies in, or installed beside it."""
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.environ.get("TENOR_SOURCE", os.path.dirname(os.path.dirname(here)))
-    found = glob.glob(os.path.join(root, "src", "ops", "*", "*_bench.py"))
+    found = [path for folder in (("ops", "*"), ("fusion",)) for path in glob.glob(os.path.join(root, "src", *folder, "*_bench.py"))]
     return sorted(found or glob.glob(os.path.join(here, "benches", "*_bench.py")))
 
 

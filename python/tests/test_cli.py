@@ -75,6 +75,7 @@ def test_help_imports_neither_numpy_nor_a_command():
     (["ops", "--family=nrom"], ["'nrom'", "'norm'"]),
     (["ops", "--jsno"], ["unrecognized arguments: --jsno", "'--json'"]),
     (["ops", "a", "b"], ["unrecognized arguments: b"]),
+    (["ops", "conv2d"], ["another library's name; here it is 'conv_forward'"]),
     (["ops", ""], ["no operator is called ''"]),
     ([""], ["no command is called ''"]),
     (["ops", "_operators"], ["no operator"]),

@@ -133,6 +133,8 @@ ERRORS = [  # text, inputs, class, what the error says
     ("sofmax(x)", X, ValueError, ["'sofmax'", "did you mean softmax"]),
     ("torch.nn.functional.sillu(x)", X, ValueError, ["'torch.nn.functional.sillu'", "torch.nn.functional.silu"]),
     ("x.sumn(-1)", X, ValueError, ["x.sumn", "x.sum"]),
+    ("x.foo()", X, ValueError, ["'x.foo'; arrays have no 'foo'"]),
+    ("'x'", X, ValueError, ["nothing to evaluate"]),
     ("x + yy", X, ValueError, ["'yy'", "give it"]),
     ("x + self.weight", X, ValueError, ["'self.weight'", "weight="]),
     ("x / / y", X, ValueError, ["'x / / y'", "column"]),

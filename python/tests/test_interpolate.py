@@ -35,6 +35,11 @@ def test_channels_last_stays_so():
     assert y.strides[1] == 4 and np.allclose(y, tn.interpolate(X, 6, mode="bicubic"), atol=1e-5)
 
 
+@pytest.mark.parametrize("factor", [np.array(2.0), np.float32(2), np.array([2.0, 2.0]), np.array(2)])
+def test_factors_from_numpy(factor):
+    assert np.array_equal(tn.interpolate(X, scale_factor=factor), tn.interpolate(X, scale_factor=2.0))
+
+
 def test_out():
     out = np.empty((1, 2, 2, 2), np.float32)
     assert tn.interpolate(X, 2, mode="area", out=out) is out
@@ -51,6 +56,9 @@ def test_out():
     ({"scale_factor": (2.0,)}, tn.ValueError, "scale_factor must have an entry"),
     ({"scale_factor": "2"}, tn.DTypeError, "scale_factor must be a number or a sequence of numbers, got '2'"),
     ({"scale_factor": (2, True)}, tn.DTypeError, "scale_factor must be a number"),
+    ({"scale_factor": np.array("2")}, tn.DTypeError, "scale_factor must be a number or a sequence of numbers"),
+    ({"scale_factor": np.array([[2.0, 2.0]])}, tn.ValueError, "scale_factor must have an entry"),
+    ({"scale_factor": np.array(-2.0)}, tn.ValueError, "scale_factor must be finite and > 0"),
     ({"scale_factor": float("inf")}, tn.ValueError, "scale_factor must be finite and > 0, got inf"),
     ({"size": 10**30}, tn.Error, "interpolate: "),
     ({"size": 2, "mode": "cubic"}, tn.ValueError, "mode must be 'nearest'"),

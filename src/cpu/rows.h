@@ -25,6 +25,13 @@ struct RowBlock {
   T* row(int operand, int64_t r) const {
     return reinterpret_cast<T*>(data[operand] + r * step[operand]);
   }
+  /// Elements from a place of a row to the one to ask memory for while the row, read once already, is worked on: the
+  /// next row's. Otherwise memory rests while processors work. 0 where the next row is not worth it.
+  template <class T>
+  int64_t ahead(int operand) const {
+    constexpr int64_t kMostBytes = 128 << 10;  // which leave room for both rows in a processor's own cache
+    return length * static_cast<int64_t>(sizeof(T)) <= kMostBytes ? step[operand] / static_cast<int64_t>(sizeof(T)) : 0;
+  }
 };
 
 /// Walks operands of one shape, whose last `row_dims` dims are a row (in their logical order).

@@ -11,6 +11,7 @@ namespace tenor::cpu {
 namespace {
 
 constexpr int64_t kBufferBytes = kTileElements * 8;
+constexpr int64_t kLongRun = 256;         // elements of a run that is worth a tile of its own
 constexpr int64_t kStreamFrom = 4 << 20;  // bytes of a result that the caches are not likely to hold until it is read
 
 struct Slot {
@@ -127,7 +128,8 @@ void Plan::cut() {
   } else {
     for (int d = last; d >= 0 && room > 1; --d) {
       take(d, room);
-      if (box_[d] < sizes_[d]) break;
+      // Dims that did not merge: some operand has gaps between its runs. Long ones are read and written where they lie.
+      if (box_[d] < sizes_[d] || (d == last && !program_.steps.empty() && box_[d] >= kLongRun)) break;
     }
   }
   for (size_t d = 0; d < sizes_.size(); ++d) {
@@ -183,11 +185,32 @@ Buffers& thread_buffers() {
   return buffers;
 }
 
+/// Which buffer each register lies in: an input in its own, a step's in one whose register nothing reads any more, so that
+/// a long chain stays in L1.
+std::vector<size_t> place_registers(const TileProgram& program) {
+  const size_t inputs = program.inputs.size(), steps = program.steps.size();
+  std::vector<size_t> last(inputs + steps, 0), place(inputs + steps), free;
+  for (size_t i = 0; i < inputs; ++i) place[i] = i;
+  for (size_t s = 0; s < steps; ++s)
+    for (int k = 0; k < program.steps[s].arity; ++k) last[static_cast<size_t>(program.steps[s].inputs[k])] = s;
+  for (int stored : program.stored) last[static_cast<size_t>(stored)] = steps;
+  size_t count = inputs;
+  for (size_t s = 0; s < steps; ++s) {
+    if (free.empty()) free.push_back(count++);
+    place[inputs + s] = free.back();
+    free.pop_back();
+    for (size_t r = inputs; r < inputs + s; ++r)
+      if (last[r] == s) free.push_back(place[r]), last[r] = steps + 1;
+  }
+  return place;
+}
+
 /// The run of a range of tiles on one thread.
 class Runner {
  public:
   Runner(const TileProgram& program, const std::vector<Slot>& slots)
-      : program_(program), slots_(slots), registers_(program.inputs.size() + program.steps.size()), filled_(program.inputs.size()) {}
+      : program_(program), slots_(slots), registers_(program.inputs.size() + program.steps.size()), filled_(program.inputs.size()),
+        places_(place_registers(program)) {}
 
   /// One tile: the box's sizes and each slot's offset in elements.
   void run(const Dims& sizes, const int64_t* offsets) {
@@ -256,7 +279,7 @@ class Runner {
     const size_t inputs = program_.inputs.size(), result = inputs + s;
     const void* in[TileStep::kMaxInputs];
     for (int k = 0; k < step.arity; ++k) in[k] = registers_[step.inputs[k]];
-    char* out = buffers_.get(result);
+    char* out = buffers_.get(places_[result]);
     const bool last = s + 1 == program_.steps.size();  // an earlier one must not write where an input may still be read
     for (size_t o = 0; last && o < program_.outputs.size(); ++o) {
       const Slot& slot = slots_[inputs + o];
@@ -291,6 +314,7 @@ class Runner {
   Buffers& buffers_ = thread_buffers();
   std::vector<const void*> registers_;
   std::vector<Filled> filled_;
+  std::vector<size_t> places_;
 };
 
 void Plan::run(int64_t first, int64_t last) const {

@@ -1,4 +1,3 @@
-#include <map>
 #include <mutex>
 
 #include "src/cuda/capability.h"
@@ -27,11 +26,11 @@ Capability ask(Device device) {
 }  // namespace
 
 Capability capability(Device device) {
-  static std::mutex mutex;
-  static auto* known = new std::map<int, Capability>;
-  std::lock_guard lock(mutex);
-  const auto found = known->find(device.index);
-  return found != known->end() ? found->second : known->emplace(device.index, ask(device)).first->second;
+  constexpr int kDevices = 64;
+  static auto* asked = new std::once_flag[kDevices];
+  static auto* known = new Capability[kDevices];
+  std::call_once(asked[device.index % kDevices], [&] { known[device.index % kDevices] = ask(device); });
+  return known[device.index % kDevices];
 }
 
 }  // namespace tenor::cuda

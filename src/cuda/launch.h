@@ -18,25 +18,15 @@ struct Grid {
       false;  ///< may start before the kernel in front ends, for whose results it waits (ptx::wait_for_previous)
 };
 
-/// Lets the kernel have the shared memory and the cluster of the grid, where that must be asked for.
-template <class... Params>
-void allow(const char* op, void (*kernel)(Params...), const Grid& grid) {
-  constexpr size_t kWithoutAsking = 24 << 10;  // of 48 KiB, which a kernel's own arrays share
-  if (grid.shared > kWithoutAsking)
-    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(grid.shared)),
-          op);
-  if (grid.cluster > 8)
-    check(
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-        op);
-}
+/// Lets the kernel have the shared memory and the cluster of the grid on the current device, where that must be asked for
+/// and was not before.
+void allow(const char* op, const void* kernel, const Grid& grid);
 
 /// Launches on the current stream of `device`, which the caller has made current (DeviceGuard).
 /// @throws CudaError naming the operator
 template <class... Params, class... Args>
 void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device device, Args&&... args) {
-  allow(op, kernel, grid);
+  allow(op, reinterpret_cast<const void*>(kernel), grid);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (grid.cluster > 1) {
@@ -60,7 +50,7 @@ void launch(const char* op, void (*kernel)(Params...), const Grid& grid, Device 
 /// Clusters of that grid that run on the current device at once; 1 at least.
 template <class... Params>
 int clusters_at_once(const char* op, void (*kernel)(Params...), const Grid& grid) {
-  allow(op, kernel, grid);
+  allow(op, reinterpret_cast<const void*>(kernel), grid);
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};

@@ -8,9 +8,10 @@
 
 namespace tenor::cuda {
 
-/// Memory for work on the device's current stream, given back in that stream's order. Within a capture it is the
-/// graph's: made and freed by it at every replay. A block made outside and dropped while its stream is captured is kept
-/// until a later allocation outside. @throws OutOfMemoryError
+/// Memory for work on the device's current stream, given back in that stream's order: up to 1 GiB of it (or
+/// TENOR_CUDA_CACHE_BYTES) is kept for the stream's next allocations, the rest in the device's pool. Within a capture it
+/// is the graph's: made and freed by it at every replay. A block made outside and dropped while its stream is captured is
+/// kept until a later allocation outside. @throws OutOfMemoryError
 std::shared_ptr<void> allocate(size_t bytes, Device device);
 
 }  // namespace tenor::cuda

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kRingThreads, 2)
   if constexpr (ptx::kHasClusters) {
     using Row = RingRowOf<Op, T, kFit>;
     extern __shared__ __align__(128) uint4 parts[];
-    __shared__ uint64_t full[Row::kStages + 1];
+    __shared__ uint64_t full[Row::kBarriers];
     __shared__ typename Row::Threads::Scratch scratch;
     Row row(problem, scratch, {parts, full}, in_turn);
     const auto ahead = Op::prepare(row, parameters);

@@ -52,6 +52,8 @@ class GeneralRow {
     source_ = to;
   }
 
+  __device__ void release() {}
+
   template <class F>
   __device__ C sum(F f) {
     return threads_.reduce(own_sums<1>([&](C v, C(&part)[1], int) { f(v, part[0]); }), Pack<C, 1>{}, Each<Sum>()).at[0];

@@ -75,6 +75,10 @@ class HeldRow {
     if constexpr (!kAligned) store_anywhere(sums_to);
   }
 
+  /// The elements have been used once. An operator that passes over them again before it joins what it found says so,
+  /// either for all rows or for none.
+  __device__ void release() {}
+
   /// The sum over the row's elements, in every thread: f(v, part) adds an element's part.
   template <class F>
   __device__ C sum(F f) {

@@ -22,11 +22,11 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
   using Threads = typename Base::Threads;
   static constexpr int kKept = kVectors;
   /// 96 KiB with the vectors, or 64: room for a second block on the multiprocessor.
-  static constexpr int kStages = sizeof(T) == 2 ? 3 - kVectors : 1, kParts = kStages + kVectors;
+  static constexpr int kStages = sizeof(T) == 2 ? 3 - kVectors : 1, kParts = kStages + kVectors, kBarriers = kStages + 2;
   static constexpr size_t kPartBytes = size_t{kRingThreads} * kShare * sizeof(T);
   struct Memory {
     uint4* parts;    ///< kParts of kPartBytes: the stages, then the vectors
-    uint64_t* full;  ///< kStages + 1 barriers
+    uint64_t* full;  ///< kBarriers: of the stages, of the vectors, and that of what has been read
   };
 
   /// The `in_turn` rows of this cluster (fewer at the end).
@@ -39,6 +39,7 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
     if (threadIdx.x == 0) {
       for (int s = 0; s < kStages; ++s) ptx::mbarrier_init(memory_.full + s, 1);
       ptx::mbarrier_init(memory_.full + kStages, max(kVectors, 1));
+      ptx::mbarrier_init(memory_.full + kStages + 1, blockDim.x / kWarp);
       ptx::mbarrier_init_fence();
     }
     __syncthreads();
@@ -65,11 +66,22 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
     ++taken_;
     return true;
   }
+  /// The elements have been used once, so they are in registers: the next row may come where they were, before the warps
+  /// join what they found. One thread waits until all warps say so.
+  __device__ void release() {
+    uint64_t* read = memory_.full + kStages + 1;
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) ptx::mbarrier_arrive(read);
+    if (threadIdx.x == 0) ptx::mbarrier_wait(read, (taken_ - 1) & 1);
+    fetch(taken_ - 1 + kStages);
+    released_ = true;
+  }
   /// Behind the barrier at which the block's warps joined what they found, so that all of them have read this row's
   /// stage: the next one may come there.
   template <class F>
   __device__ void write(int to, F f) {
-    fetch(taken_ - 1 + kStages);
+    if (!released_) fetch(taken_ - 1 + kStages);
+    released_ = false;
     Base::write(to, f);
   }
 
@@ -94,6 +106,7 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
   Memory memory_;
   int64_t begin_;
   int rows_, taken_ = 0;
+  bool released_ = false;
 };
 
 }  // namespace tenor::cuda

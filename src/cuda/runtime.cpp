@@ -1,6 +1,7 @@
 #include "src/cuda/runtime.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -136,12 +137,13 @@ DeviceGuard::~DeviceGuard() {
 }
 
 int multiprocessors(Device device) {
-  static std::mutex mutex;
-  static auto* counts = new std::map<int, int>;
-  std::lock_guard lock(mutex);
-  int& count = (*counts)[device.index];
-  if (count == 0)
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
+  constexpr int kDevices = 64;
+  static auto* counts = new std::atomic<int>[kDevices]{};
+  std::atomic<int>& known = counts[device.index % kDevices];
+  int count = known.load(std::memory_order_relaxed);
+  if (count > 0) return count;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
+  known.store(count, std::memory_order_relaxed);
   return count;
 }
 

@@ -14,19 +14,21 @@ using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, 
 /// The driver's function, found at run time so that the library loads where there is no driver; null there.
 EncodeTiled encode_tiled();
 
-/// A tensor of two-byte elements, innermost dim first and contiguous. The strides of dims of size 1 do not count.
+/// A tensor, innermost dim first and contiguous. The strides of dims of size 1 do not count.
 struct MapTensor {
-  const void* data;   ///< aligned to 16 bytes
-  bool bfloat16;      ///< else float16
-  int64_t size[4];    ///< at least 1, below 2^32
-  int64_t stride[3];  ///< of the outer dims in elements: positive multiples of 8
+  const void* data;      ///< aligned to 16 bytes
+  bool bfloat16;         ///< else float16
+  int64_t size[4];       ///< at least 1, below 2^32
+  int64_t stride[3];     ///< of the outer dims in elements: positive multiples of 16 bytes
+  bool float32 = false;  ///< instead of either
 };
 
 /// What is moved at once.
 struct MapBox {
-  int lines[2];      ///< along the second and third dim
-  int columns = 64;  ///< elements of a line, 64 or 32, swizzled by 128 or 64 bytes
-  int fetch = 256;   ///< bytes, 128 or 256, that L2 fetches around what is read
+  int lines[2];          ///< along the second and third dim
+  int columns = 64;      ///< elements of a line: swizzled ones of two bytes 64 or 32, by 128 or 64 bytes; else to 256
+  int fetch = 256;       ///< bytes, 128 or 256, that L2 fetches around what is read
+  bool swizzled = true;  ///< else lines lie as they are
 };
 
 /// Pixels of images of two-byte elements as im2col TMA walks them (cuTensorMapEncodeIm2col), innermost dim first: from

@@ -47,9 +47,11 @@ Compiled::~Compiled() = default;
 
 Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
     : trace_(std::move(trace)),
-      graph_(trace_.steps, trace_.outputs),
+      graph_(trace_.steps, trace_.outputs, trace_.inputs),
       plan_(make_plan(graph_)),
       device_(device_of(given)) {
+  if (!trace_.same_modes)
+    core::fail<UnsupportedError>("fuse: it switches batch_invariant() or allow_tf32() on or off inside");
   for (const core::Step& s : trace_.steps)
     if (!s.recipe && s.op_class != core::OpClass::kView)
       core::fail<UnsupportedError>("fuse: {} cannot be run again from a trace yet", s.op);
@@ -142,7 +144,7 @@ int Compiled::kernels() const {
       std::count_if(launches_.begin(), launches_.end(), [](const auto& l) { return l->kernel != nullptr; }));
 }
 
-std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs) const {
+std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed) const {
   std::vector<Tensor> memory(slots_.size());
   const auto at = [&](int slot) -> Tensor& { return memory[static_cast<size_t>(slot)]; };
   for (size_t s = 0; s < slots_.size(); ++s) {
@@ -174,7 +176,9 @@ std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs) const {
       for (size_t k = 0; k < launch.output_slots.size(); ++k)
         out.push_back(launch.output_slots[k] < 0 ? Tensor()
                                                  : placed(launch.step->outputs[k], at(launch.output_slots[k])));
+      if (failed) *failed = static_cast<int>(launch.step - trace_.steps.data());
       launch.step->recipe->run(in, out);
+      if (failed) *failed = -1;
     }
     for (size_t s = 0; s < slots_.size(); ++s)
       if (slots_[s].last == now && !slots_[s].is_output && slots_[s].input < 0) memory[s] = Tensor();

@@ -15,6 +15,7 @@ struct Trace {
   std::vector<core::Step> steps = {};
   std::vector<Tensor> inputs = {};  ///< what stands for each argument, then for what it captured
   std::vector<Tensor> outputs = {};
+  bool same_modes = true;  ///< as Recorder says
 };
 
 class Compiled {
@@ -24,8 +25,8 @@ class Compiled {
   Compiled(Trace trace, const std::vector<Tensor>& given);
   ~Compiled();
 
-  /// The function's results; what it writes to its inputs is written.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
+  /// The function's results; what it writes to its inputs is written. Where a step throws, `failed` says which.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, int* failed = nullptr) const;
 
   /// Whether the function writes to input i.
   bool writes(size_t i) const { return written_[i]; }

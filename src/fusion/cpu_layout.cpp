@@ -11,9 +11,9 @@ namespace {
 using Kind = Instruction::Kind;
 
 /// Scratch that a block of rows may take: a core's L2 holds it together with what the block reads.
-constexpr int64_t kBlockBytes = 256 << 10;
-/// Rows side by side that fill whole cache lines of what lies across.
-constexpr int64_t kNarrow = 32;
+constexpr int64_t kBlockBytes = 512 << 10;
+/// Rows side by side, where they lie across memory: runs of them are long enough for the tile engine.
+constexpr int64_t kNarrow = 1024;
 
 const cpu::Converter* converter(DType from, DType to) {
   static std::mutex mutex;
@@ -24,6 +24,12 @@ const cpu::Converter* converter(DType from, DType to) {
 
 void convert_step(const void* const* in, void* out, size_t n, const void* params) {
   (*static_cast<const cpu::Converter*>(params))(in[0], out, n);
+}
+
+/// Whether the value is as cheap to make again as to read: an array's element in another dtype.
+bool is_cheap(const Program& p, int value) {
+  const Instruction& i = p.code[static_cast<size_t>(value)];
+  return i.kind == Kind::kConvert && p.code[static_cast<size_t>(i.inputs[0])].kind == Kind::kLoad;
 }
 
 bool computes(const Instruction& i) { return i.kind == Kind::kMap || i.kind == Kind::kConvert; }
@@ -160,16 +166,18 @@ void Layout::find_homes() {
     if (made.kind == Kind::kReduce) need(static_cast<int>(i));
     for (int in : made.inputs) {
       const bool together = computes(made) && computes(at(in)) && !(stand_of(in) < stand_of(static_cast<int>(i)));
-      if (!together) need(in);
+      if (together) continue;
+      if (made.kind != Kind::kReduce && is_cheap(p_, in)) in = at(in).inputs[0];
+      need(in);
     }
   }
 }
 
-/// Bytes that one row, a point of the kept axes, takes in scratch.
+/// Bytes of one row, a point of the kept axes, that should stay in cache: scratch, and what is read.
 int64_t Layout::row_bytes() const {
   int64_t bytes = 0;
   for (size_t i = 0; i < homes_.size(); ++i) {
-    if (homes_[i].kind != Home::Kind::kBlock && homes_[i].kind != Home::Kind::kArgument) continue;
+    if (homes_[i].kind != Home::Kind::kBlock && p_.code[i].kind != Kind::kLoad) continue;
     int64_t n = static_cast<int64_t>(item_size(p_.code[i].dtype));
     for (size_t a = 0; a < p_.axes.size(); ++a)
       if (p_.code[i].varies[a] && p_.axes[a].reduced) n *= p_.axes[a].size;
@@ -232,6 +240,10 @@ class PassBuilder {
     const auto key = std::pair(value, dtype);
     if (const auto found = registers_.find(key); found != registers_.end()) return found->second;
     const auto own = computed_.find(value);
+    if (own == computed_.end() && homes_[static_cast<size_t>(value)].kind == Home::Kind::kNone) {
+      compute(value, true);  // of this pass, or a cheap one that is made again
+      return get(value, dtype);
+    }
     if (own == computed_.end()) return registers_[key] = input(value, dtype);
     return registers_[key] = convert(own->second, steps_[static_cast<size_t>(own->second)].dtype, dtype);
   }
@@ -323,13 +335,14 @@ class PassBuilder {
 
 Stage Layout::pass_of(const Stand& s) {
   const std::vector<int>& values = passes_[s];
-  const std::set<int> own(values.begin(), values.end());
   std::set<int> read;
   for (int v : values) read.insert(at(v).inputs.begin(), at(v).inputs.end());
   PassBuilder builder(p_, homes_, axes_along(s.along));
-  for (int v : values) builder.compute(v, read.count(v) > 0);
+  const auto stays = [&](int v) { return homes_[static_cast<size_t>(v)].kind != Home::Kind::kNone; };
   for (int v : values)
-    if (homes_[static_cast<size_t>(v)].kind != Home::Kind::kNone) builder.store(v, homes_[static_cast<size_t>(v)]);
+    if (stays(v)) builder.compute(v, read.count(v) > 0);  // with what it needs
+  for (int v : values)
+    if (stays(v)) builder.store(v, homes_[static_cast<size_t>(v)]);
   for (const auto& [value, store] : stores_[s]) {
     const Home to{Home::Kind::kArgument, store->array.argument, store->array.offset, store->array.strides};
     const Home& home = homes_[static_cast<size_t>(value)];

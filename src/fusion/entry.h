@@ -16,6 +16,9 @@ bool enabled();
 /// Shapes, strides, dtypes, devices and alignments.
 std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs);
 
+/// Keys that are kept of one function: with more, all are made again.
+inline constexpr size_t kMaxEntries = 1024;
+
 /// What is known of a function for one key: how it runs, or why it runs as it is written.
 struct Entry {
   std::shared_ptr<const Compiled> compiled = {};

@@ -30,6 +30,7 @@ fusion::Trace trace(const FusedFunction::Function& fn, const std::vector<Tensor>
   core::TracerGuard guard(&recorder);
   made.outputs = fn(made.inputs);
   made.steps = std::move(recorder.steps);
+  made.same_modes = recorder.same_modes;
   return made;
 }
 
@@ -95,6 +96,7 @@ struct FusedFunction::State {
     }
     fusion::Entry made = fusion::compile([&] { return trace(fn, inputs); }, inputs);
     const std::unique_lock lock(mutex);
+    if (entries.size() >= fusion::kMaxEntries) entries.clear();
     return entries.emplace(key, std::move(made)).first->second;
   }
 };

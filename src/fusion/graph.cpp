@@ -78,12 +78,19 @@ Axes axes_of_reshape(const Place& from, const Tensor& out, AxisTable& table) {
 /// Dims that meet, aligned from the right, run together.
 Axes axes_of_loop(const std::vector<Place>& inputs, const Tensor& out, AxisTable& table) {
   Axes axes(static_cast<size_t>(out.ndim()), 0);
+  const auto taken = [&](int axis, int by) {
+    for (int d = 0; d < by; ++d)
+      if (axes[static_cast<size_t>(d)] != 0 && table.find(axes[static_cast<size_t>(d)]) == table.find(axis))
+        return true;
+    return false;
+  };
   for (int d = 0; d < out.ndim(); ++d) {
     if (out.shape(d) <= 1) continue;
     int& axis = axes[static_cast<size_t>(d)];
     for (const Place& in : inputs) {
       const int at = d - out.ndim() + in.tensor.ndim();
       if (at < 0 || in.tensor.shape(at) != out.shape(d) || in.axes[static_cast<size_t>(at)] == 0) continue;
+      if (taken(in.axes[static_cast<size_t>(at)], d)) continue;  // another dim of the result runs along it
       if (axis == 0)
         axis = in.axes[static_cast<size_t>(at)];
       else
@@ -179,7 +186,9 @@ void Graph::add_output(Node& node, const Tensor& x, int index) {
   node.outputs.push_back({value, x, made});
 }
 
-Graph::Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs) {
+Graph::Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
+             const std::vector<Tensor>& inputs) {
+  for (const Tensor& x : inputs) value_of(x);
   for (size_t i = 0; i < steps.size(); ++i) {
     const core::Step& step = steps[i];
     Node node{&step, kind_of(step), {}, {}};

@@ -44,8 +44,10 @@ struct Node {
 
 class Graph {
  public:
-  /// `outputs`: what the traced function returned. The steps must outlive the graph.
-  Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs);
+  /// `outputs`: what the traced function returned; `inputs`: what it was given, so that what is first seen of one may
+  /// be a write to it. The steps must outlive the graph.
+  Graph(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
+        const std::vector<Tensor>& inputs = {});
 
   std::vector<Node> nodes;
   std::vector<Value> values;

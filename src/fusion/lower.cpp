@@ -4,6 +4,7 @@
 #include "src/fusion/lower.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "src/core/layout.h"
@@ -15,7 +16,7 @@ namespace tenor::fusion {
 namespace {
 
 using core::text;
-using Kind_ = Instruction::Kind;
+using Kind_ = Instruction::Kind;  // Kind is a step's
 
 struct Refusal {
   std::string reason;
@@ -29,6 +30,31 @@ struct Seen {
 
 /// An index of a tensor, affine in the axes: of each dim.
 using Index = std::vector<Seen>;
+
+/// Whether two instructions of one program give the same value.
+bool same_value(const Instruction& a, const Instruction& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype || a.inputs != b.inputs || a.varies != b.varies) return false;
+  switch (a.kind) {
+    case Kind_::kLoad:
+      return a.array.argument == b.array.argument && a.array.offset == b.array.offset &&
+             a.array.strides == b.array.strides;
+    case Kind_::kScalar:
+      return std::memcmp(a.element.data(), b.element.data(), item_size(a.dtype)) == 0;
+    case Kind_::kMap:
+      return a.map.op == b.map.op && a.map.fn == b.map.fn && a.map.computed == b.map.computed &&
+             std::equal(a.map.compute.begin(), a.map.compute.begin() + static_cast<long>(a.inputs.size()),
+                        b.map.compute.begin()) &&
+             a.map.has_params == b.map.has_params &&
+             (!a.map.has_params || std::memcmp(a.map.params.data(), b.map.params.data(), sizeof(a.map.params)) == 0);
+    case Kind_::kConvert:
+      return true;
+    case Kind_::kReduce:
+      return a.reduce.op == b.reduce.op && a.reduce.accumulator == b.reduce.accumulator &&
+             a.reduce.power == b.reduce.power && a.reduce.correction == b.reduce.correction &&
+             a.reduce.axes == b.reduce.axes && a.reduce.count == b.reduce.count;
+  }
+  return false;
+}
 
 class Lowering {
  public:
@@ -273,8 +299,11 @@ int Lowering::add(Instruction made) {
       for (size_t a = 0; a < axes(); ++a)
         if (out_.program.code[static_cast<size_t>(in)].varies[a]) made.varies[a] = true;
   }
-  out_.program.code.push_back(std::move(made));
-  return static_cast<int>(out_.program.code.size()) - 1;
+  auto& code = out_.program.code;
+  for (size_t i = 0; i < code.size(); ++i)
+    if (same_value(code[i], made)) return static_cast<int>(i);
+  code.push_back(std::move(made));
+  return static_cast<int>(code.size()) - 1;
 }
 
 int Lowering::load(int v, const Seen& seen, DType dtype) {
@@ -365,6 +394,9 @@ int Lowering::reduce(const Node& n, const reduce::Recipe& recipe, const Index& a
     if (in.tensor.shape(static_cast<int>(d)) > 1)
       made.reduce.axes.push_back(known_axes_.at(graph_.axes.find(in.axes[static_cast<size_t>(d)])));
   }
+  for (size_t i = 0; i < made.reduce.axes.size(); ++i)
+    if (std::count(made.reduce.axes.begin(), made.reduce.axes.end(), made.reduce.axes[i]) > 1)
+      throw Refusal{text("{} has one axis in two dims", n.step->op)};
   for (const Seen& kept : at)
     for (int axis : made.reduce.axes)
       if (kept.strides[static_cast<size_t>(axis)] != 0) throw Refusal{"rows meet other rows here"};
@@ -421,7 +453,7 @@ void Lowering::finish() {
   Program& p = out_.program;
   for (const Instruction& i : p.code) {
     p.phases = std::max(p.phases, i.phase + (i.kind == Kind_::kReduce));
-    if (i.step >= 0) p.name += (p.name.empty() ? "" : "_") + std::string(node(i.step).step->op);
+    if (i.step >= 0) p.name.append(p.name.empty() ? "" : "_").append(node(i.step).step->op);
   }
   check_in_place();
   check_coverage();

@@ -21,7 +21,7 @@ bool meets(const std::set<int>& a, const std::set<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int axis) { return b.count(axis) > 0; });
 }
 
-/// Why a step that is no loop, reduction or gather has a kernel of its own, asked for its result or for what it reads.
+/// Why a step that is no loop or reduction has a kernel of its own, asked for its result or for what it reads.
 std::string own_kernel(const core::Step& s, bool result) {
   switch (s.op_class) {
     case OpClass::kContraction:
@@ -146,7 +146,7 @@ bool Merger::is_stored(int value) const {
 
 std::string Merger::why_not(const Group& made, const Group& reading, int producer, int consumer, int value) const {
   const Node &p = node(producer), &c = node(consumer);
-  if (p.kind == Kind::kOther) return own_kernel(*p.step, true);
+  if (p.kind == Kind::kOther || p.kind == Kind::kGather) return own_kernel(*p.step, true);
   if (c.kind == Kind::kOther) return own_kernel(*c.step, false);
   if (c.kind == Kind::kGather)
     return text("{} reads places that data names, so what it reads is in memory", c.step->op);
@@ -155,17 +155,17 @@ std::string Merger::why_not(const Group& made, const Group& reading, int produce
   const Group both = joined(made, reading);
   if (const int arrays = arrays_of(both.steps); arrays > kMaxArrays)
     return text("one kernel would take {} arrays; {} is the most", arrays, kMaxArrays);
+  if (both.steps.size() > kMaxSteps)
+    return text("one kernel would take {} steps; {} is the most", both.steps.size(), kMaxSteps);
   if (overwrites(both.steps))
     return "an in-place step would write over what the same kernel still reads in another order";
-  std::string why = both.reduces ? why_not_rows(made, reading, producer, consumer)
-                                 : why_not_loops(both, producer, consumer, value);
+  std::string why =
+      both.reduces ? why_not_rows(made, reading, producer, consumer) : why_not_loops(both, producer, consumer, value);
   return why.empty() ? why_not_one_kernel(both) : why;
 }
 
 /// What the kernel's own form cannot express.
 std::string Merger::why_not_one_kernel(const Group& both) const {
-  for (int step : both.steps)
-    if (node(step).kind == Kind::kGather) return {};
   return lower(graph_, {both.steps.begin(), both.steps.end()}).reason;
 }
 
@@ -194,7 +194,9 @@ std::string Merger::why_not_rows(const Group& made, const Group& reading, int pr
   std::set<int> needed = axes_of(consumer);
   needed.insert(reading.reduced.begin(), reading.reduced.end());
   if (!meets(needed, made.reduced)) return {};
-  int64_t bytes = static_cast<int64_t>(item_size(node(producer).step->inputs[0].dtype()));
+  const core::Step& step = *node(producer).step;
+  const Tensor& row = step.inputs.empty() || !step.inputs[0].defined() ? step.outputs[0] : step.inputs[0];
+  int64_t bytes = static_cast<int64_t>(item_size(row.dtype()));
   for (int axis : made.reduced) bytes *= graph_.axes.size(axis);
   if (bytes > kRowBytes)
     return text("a row of {} does not stay on the chip, so it is read again after the reduction", bytes_text(bytes));

@@ -1,7 +1,7 @@
 // The plan of a fusing compiler: which steps become one kernel, and why others do not.
 //
-// Chains of view, elementwise and reduction steps share a kernel, a gather may feed one, and everything else has its
-// own. A kernel with a reduction works row by row: what follows the reduction may join where it stays within the row,
+// Chains of view, elementwise and reduction steps share a kernel, and everything else has its own. lower() has the last
+// word on what a kernel can express, so that explain() shows what fuse() runs. A kernel with a reduction works row by row: what follows the reduction may join where it stays within the row,
 // and where the row stays on the chip.
 #pragma once
 
@@ -14,6 +14,8 @@ namespace tenor::fusion {
 
 /// Arrays in memory that one kernel reads and writes at most.
 inline constexpr int kMaxArrays = 24;
+/// Steps of one kernel at most.
+inline constexpr int kMaxSteps = 256;
 /// A row up to this many bytes stays on the chip (a core's cache, a cluster's shared memory) between its reduction and
 /// what follows; a longer one is read again by a kernel of its own.
 inline constexpr int64_t kRowBytes = int64_t{1} << 19;

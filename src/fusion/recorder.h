@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/core/instruments.h"
+#include "src/core/modes.h"
 #include "src/core/step.h"
 
 namespace tenor::fusion {
@@ -18,6 +19,7 @@ class Recorder final : public core::Tracer {
 
   void record(const core::Step& step) override {
     steps.push_back(step);
+    same_modes = same_modes && core::batch_invariant() == batch_invariant_ && core::tf32_allowed() == tf32_allowed_;
     seconds.push_back(0);
     if (timer_) timer_->start();
     started_ = std::chrono::steady_clock::now();
@@ -37,10 +39,12 @@ class Recorder final : public core::Tracer {
   }
 
   std::vector<core::Step> steps;
+  bool same_modes = true;       ///< whether every step was stated in the modes in which the recorder was made
   std::vector<double> seconds;  ///< from statement to completion of each step; 0 for those that ran nothing
 
  private:
   std::shared_ptr<core::DeviceTimer> timer_;
+  bool batch_invariant_ = core::batch_invariant(), tf32_allowed_ = core::tf32_allowed();
   std::vector<size_t> timed_;  // steps that the timer has marks of
   std::chrono::steady_clock::time_point started_;
 };

@@ -102,8 +102,18 @@ def require_device(name):
     try:
         tenor.empty(0, device=name)
     except tenor.Error as error:
-        raise UsageError(f"--device {name}: {error}") from None
+        raise UsageError(f"--device {name}: {str(error).removeprefix('empty: device: ')}") from None
     return name
+
+
+def elsewhere(name):
+    """" (PyTorch's name; here it is 'conv_forward')" for a function that other libraries call otherwise, else ""."""
+    from tenor._explain_names import RENAMED
+
+    here = RENAMED.get(name, "conv_forward" if name in ("conv1d", "conv2d", "conv3d") else
+                       "conv_transpose" if name in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d") else
+                       {"scaled_dot_product_attention": "attention", "upsample": "interpolate"}.get(name))
+    return f" (another library's name; here it is {here!r})" if here else ""
 
 
 def operator_info(name):
@@ -113,5 +123,5 @@ def operator_info(name):
     known = {o[0]: o for o in _operators()}
     found = known.get(name) or known.get(name.rpartition(".")[2])
     if found is None:
-        raise UsageError(f"no operator is called {name!r}{nearest(name, known)}; tenor ops lists them")
+        raise UsageError(f"no operator is called {name!r}{elsewhere(name) or nearest(name, known)}; tenor ops lists them")
     return found

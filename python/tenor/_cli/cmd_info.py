@@ -75,6 +75,7 @@ def gather(limits=True, again=False):
     if limits:
         facts["limits"] = {name: measured_limits(name, again) for name in devices()}
         facts["limits"].update({name: known_limits(name) for name in ("h200", "h100", "a100")})
+    facts["fusion"] = {"tenor.fuse": "on" if tenor._tenor._fuse_enabled() else "off: TENOR_FUSE=0 is set", "kernels": tenor._tenor._fuse_backends()}
     facts["caches"] = {"folder": cache_folder(), "memory kept for reuse": bytes_text(tenor.cached_bytes()), **settings()}
     return facts
 
@@ -145,7 +146,7 @@ def cache_folder():
 
 def settings():
     """The environment variables that change what Tenor does, where they are set."""
-    names = ("TENOR_CPU_CACHE_BYTES", "TENOR_AUTOTUNE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+    names = ("TENOR_CPU_CACHE_BYTES", "TENOR_CUDA_CACHE_BYTES", "TENOR_AUTOTUNE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

@@ -179,7 +179,13 @@ def _row(op, case, dtype, found):
     times, winner = found[0]["microseconds"], found[0]["winner"]
     usual = next(iter(times))
     return dict(row, usual=usual, winner=winner, gain=times[usual] / times[winner], microseconds=times,
-                note=", ".join(f"{n} {us:.{0 if us >= 100 else 1 if us >= 10 else 2}f} us" for n, us in times.items()))
+                note=", ".join(f"{n} {_shown(us)}" for n, us in times.items()))
+
+
+def _shown(us):
+    """A time with three digits in a unit that fits."""
+    value, unit = (us / 1000, "ms") if us >= 1000 else (us, "us")
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
 
 
 def _taken(op, run):

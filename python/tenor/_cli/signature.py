@@ -1,7 +1,7 @@
 """Operators' signatures, as `tenor run` and `tenor ops` read them."""
 import re
 
-from tenor._cli.arguments import UsageError, nearest
+from tenor._cli.arguments import UsageError, elsewhere, nearest
 
 _REQUIRED = object()
 
@@ -120,5 +120,5 @@ def signature(name):
         return Signature(name, _indexing)
     found = Signature(name, function) if callable(function) and not isinstance(function, type) else None
     if found is None or not (name in names or any(p.takes_array for p in found.parameters)):
-        raise UsageError(f"no operator is called {name!r}{nearest(name, names)}; tenor ops lists them")
+        raise UsageError(f"no operator is called {name!r}{elsewhere(name) or nearest(name, names)}; tenor ops lists them")
     return found

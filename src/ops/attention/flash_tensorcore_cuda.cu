@@ -3,6 +3,7 @@
 
 #include "src/core/modes.h"
 #include "src/cuda/copy.h"
+#include "src/cuda/counters.h"
 #include "src/cuda/tensor_map.h"
 #include "src/ops/attention/attention_cuda.h"
 #include "src/ops/attention/flash_join.h"
@@ -201,9 +202,12 @@ void run_sm90(Flash& f) {
   l.blocks = std::min(cuda::multiprocessors(l.device), f.s.tasks);
   Tensor counter;
   if (f.s.tasks > l.blocks) {
-    counter = Tensor::empty({1}, int32, l.device);
-    cuda::check(cudaMemsetAsync(counter.raw(), 0, sizeof(int), cuda::stream_of(counter)), "attention");
-    f.s.counter = counter.data<int>();
+    f.s.counter = cuda::zeroed_counter(l.device);
+    if (!f.s.counter) {
+      counter = Tensor::empty({1}, int32, l.device);
+      cuda::check(cudaMemsetAsync(counter.raw(), 0, sizeof(int), cuda::stream_of(counter)), "attention");
+      f.s.counter = counter.data<int>();
+    }
   }
   l.shape = f.s;
   const bool only_bias = f.s.bias_tiles && !f.s.p.mask.data && f.s.p.softcap == 0;

@@ -5,6 +5,7 @@
 #include "src/core/check.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
+#include "src/core/view_of.h"
 #include "src/ops/contract/contraction.h"
 
 namespace tenor {
@@ -57,13 +58,24 @@ Step step_of(const Product& p, const contract::Types& types, const Tensor& out) 
   return step;
 }
 
+Tensor run_product(const Product& p, const ContractOptions& options);
+
+std::shared_ptr<const core::Recipe> recipe_of(const Product& p, const ContractOptions& options) {
+  return core::recipe([op = p.op, x = p.x.name, other = p.other.name, a = core::ViewOf(p.a, p.x.tensor),
+                       b = core::ViewOf(p.b, p.other.tensor), biased = p.bias.defined(), shape = p.shape, row = p.row,
+                       column = p.column, dtype = options.dtype](const auto& in, const auto& outs) {
+    run_product({op, {x, in[0]}, {other, in[1]}, a(in[0]), b(in[1]), biased ? in[2] : Tensor(), shape, row, column},
+                {.dtype = dtype, .out = outs[0]});
+  });
+}
+
 Tensor run_product(const Product& p, const ContractOptions& options) {
   core::check_same_device(p.op, {p.x, p.other, {"bias", p.bias}});
   std::vector<Tensor> operands = {p.x.tensor, p.other.tensor};
   if (p.bias.defined()) operands.push_back(p.bias);
   const contract::Types types = contract::contraction_types(p.op, operands, options.dtype);
   core::Output out(p.op, options.out, p.shape, types.result, p.x.tensor, {&p.x.tensor, &p.other.tensor, &p.bias}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return step_of(p, types, out.target()); });
+  core::StepScope step([&] { return step_of(p, types, out.target()).with(recipe_of(p, options)); });
   if (step.shape_only(out.target())) return out.target();
   contract::run_into(p.a, p.b, as_matrices(out.target(), p), types.compute, p.bias);
   return out.finish();
@@ -142,6 +154,7 @@ Tensor outer(const Tensor& x, const Tensor& vec2, const ContractOptions& options
     Step stated{"outer", OpClass::kContraction, {x, vec2}, {out.target()}, out.target().numel()};
     contract::state_conversion("x", x, types.compute, stated.copies), contract::state_conversion("vec2", vec2, types.compute, stated.copies);
     stated.note = "sums nothing: a broadcast product";
+    stated.recipe = core::recipe([dtype = options.dtype](const auto& in, const auto& outs) { outer(in[0], in[1], {.dtype = dtype, .out = outs[0]}); });
     return stated;
   });
   if (step.shape_only(out.target())) return out.target();

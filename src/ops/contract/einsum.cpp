@@ -288,6 +288,9 @@ Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, 
     stated.copies.insert(stated.copies.end(), dry.copies.begin(), dry.copies.end());
     stated.strategy = strategy_text(dry.strategies);
     stated.note = summed_labels(equation);
+    stated.recipe = core::recipe([equation, sizes = std::vector<Dims>(shapes.begin(), shapes.end()), dtype = options.dtype](const auto& in, const auto& outs) {
+      run_equation(equation, in, sizes, {.dtype = dtype, .out = outs[0]});
+    });
     return stated;
   });
   if (step.shape_only(out.target())) return out.target();

@@ -9,6 +9,7 @@
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_products.h"
 #include "src/ops/conv/conv_rows.cuh"
+#include "src/ops/conv/conv_stem.h"
 #include "src/ops/conv/conv_taps.h"
 
 namespace tenor::conv {
@@ -62,7 +63,6 @@ std::string layout_why_not(const ConvProblem& p) {
 std::string cuda_implicit_gemm_why_not(const ConvProblem& p) {
   const bool sums = p.direction == Direction::kWeightBackward, wide = p.dtype == DType::kFloat32;
   if (p.dtype == DType::kFloat64) return "takes bfloat16, float16 and float32";
-  if (wide && sums) return "takes no weight gradient of float32";
   const int capability = core::device_traits(p.device).capability;
   if (!wide && capability < kOldest) return "16-bit products ask for a compute capability of 8.0";
   if (!wide && capability == kHopper && p.taps() > 1024) return "more than 1024 taps";
@@ -80,6 +80,7 @@ std::string cuda_implicit_gemm_why_not(const ConvProblem& p) {
 
 std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p) {
   std::vector<core::Copy> copies;
+  if (stem_takes(p)) return copies;
   const auto state = [&](const char* argument, int64_t elements, const char* reason) {
     copies.push_back({argument, core::count_product(elements, static_cast<int64_t>(item_size(p.dtype))), reason});
   };

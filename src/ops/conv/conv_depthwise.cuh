@@ -35,6 +35,22 @@ struct DepthwiseShape {
   float* sums;  ///< weight backward: [blocks, kSize * kSize, channels]
 };
 
+/// Where a sum of [taps, channels] belongs in the gradient.
+template <class T>
+struct DepthwiseStore {
+  T* gradient;
+  int64_t channels, kernel, out, row, column;
+  __device__ __forceinline__ void operator()(int64_t i, float sum) const {
+    const int64_t channel = i % channels, tap = i / channels;
+    gradient[channel * out + tap / kernel * row + tap % kernel * column] = cuda::convert<T>(sum);
+  }
+};
+template <class T>
+DepthwiseStore<T> depthwise_store(const ConvProblem& p) {
+  const Filter& w = p.weight;
+  return {reinterpret_cast<T*>(w.data), p.channels, p.window[2].kernel, w.out, w.spatial[1], w.spatial[2]};
+}
+
 /// Work item i of a channel tile: an image's band and strip.
 struct DepthwiseItem {
   int n, band, strip;

@@ -3,6 +3,7 @@
 
 #include "src/core/visit.h"
 #include "src/cuda/launch.h"
+#include "src/ops/conv/conv_block_sums.cuh"
 #include "src/ops/conv/conv_depthwise.cuh"
 #include "src/ops/conv/conv_direct_cuda.h"
 #include "tenor/tensor.h"
@@ -52,19 +53,6 @@ __global__ void turn_weight(const __grid_constant__ ConvProblem p, T* to) {
                      tap % p.window[2].kernel * p.weight.spatial[2]];
 }
 
-/// sums over blocks in ascending order, rounded once.
-template <class T>
-__global__ void depthwise_finish(const __grid_constant__ ConvProblem p, const float* sums, int blocks) {
-  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x, taps = p.taps();
-  if (i >= taps * p.channels) return;
-  float sum = 0;
-#pragma unroll 8
-  for (int block = 0; block < blocks; ++block) sum += sums[block * taps * p.channels + i];
-  const int64_t channel = i % p.channels, tap = i / p.channels;
-  reinterpret_cast<T*>(p.weight.data)[channel * p.weight.out + tap / p.window[2].kernel * p.weight.spatial[1] +
-                                      tap % p.window[2].kernel * p.weight.spatial[2]] = cuda::convert<T>(sum);
-}
-
 template <class T, int kSize>
 void run_sized(const ConvProblem& p) {
   constexpr int kThreads = 256, kBlocks = 1056;  // that fill any device
@@ -93,7 +81,7 @@ void run_sized(const ConvProblem& p) {
   s.sums = sums.data<float>();
   constexpr const char* kOp = "conv_weight_backward";
   cuda::launch(kOp, depthwise_weight<T, kSize>, {dim3(ranges, tiles), threads}, p.device, s);
-  cuda::launch(kOp, depthwise_finish<T>, {whole, kThreads}, p.device, p, s.sums, ranges);
+  launch_block_sums(kOp, p.device, s.sums, count, ranges, depthwise_store<T>(p));
 }
 
 template <class T>
@@ -126,6 +114,7 @@ bool depthwise_takes(const ConvProblem& p) {
 }
 
 void depthwise_run(const ConvProblem& p) {
+  if (depthwise_ring_run(p)) return;
   switch (p.dtype) {
     case DType::kBFloat16:
       return run_typed<BFloat16>(p);

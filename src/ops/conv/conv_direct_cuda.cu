@@ -81,6 +81,7 @@ void direct_weight_backward(const ConvProblem& p) {
 
 void cuda_direct_run(const ConvProblem& p) {
   const cuda::DeviceGuard guard(p.device);
+  if (depthwise_stride_run(p)) return cuda_mend(p);
   if (depthwise_takes(p)) return depthwise_run(p), cuda_mend(p);
   if (grouped_takes(p)) return grouped_run(p), cuda_mend(p);
   core::visit_float(p.dtype, [&]<class T>() {

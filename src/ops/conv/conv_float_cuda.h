@@ -11,4 +11,8 @@ namespace tenor::conv {
 /// multiples of 16 bytes, at most 31 taps in dims with padding.
 cudaError_t float_conv(const GatherProduct& p, cudaStream_t stream);
 
+/// Sums over pixels by ranges whose float32 sums go to the workspace, of that many bytes.
+size_t float_weight_workspace(const GatherSums& sums);
+cudaError_t float_conv_weight(const GatherSums& sums, void* workspace, cudaStream_t stream);
+
 }  // namespace tenor::conv

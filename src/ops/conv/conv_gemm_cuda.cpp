@@ -9,6 +9,7 @@
 #include "src/ops/conv/conv_float_cuda.h"
 #include "src/ops/conv/conv_mma.h"
 #include "src/ops/conv/conv_products.h"
+#include "src/ops/conv/conv_stem.h"
 #include "src/ops/conv/sm90_conv.h"
 #include "tenor/elementwise.h"
 #include "tenor/tensor.h"
@@ -115,7 +116,10 @@ void run_sums(const ConvProblem& p, bool hopper, cudaStream_t stream, const char
     lines = grad.raw();
   }
   const GatherSums sums = sums_of(p, x.operands, lines, whole_pieces(outputs.channels));
-  if (hopper) {
+  if (p.dtype == DType::kFloat32) {
+    const Tensor space = workspace_of(p, float_weight_workspace(sums));
+    cuda::check(float_conv_weight(sums, space.raw(), stream), op);
+  } else if (hopper) {
     const ConvWeightPlan plan = sm90_conv_weight_choice(sums);
     const Tensor space = workspace_of(p, sm90_conv_weight_workspace(sums, plan));
     cuda::check(sm90_conv_weight(sums, plan, space.raw(), stream), op);
@@ -128,6 +132,7 @@ void run_sums(const ConvProblem& p, bool hopper, cudaStream_t stream, const char
 
 void run(const ConvProblem& p, bool hopper) {
   const cuda::DeviceGuard guard(p.device);
+  if (hopper && stem_takes(p)) return stem_run(p), cuda_mend(p);
   const cudaStream_t stream = current_stream(p.device).handle;
   switch (p.direction) {
     case Direction::kForward:

@@ -116,6 +116,19 @@ __global__ void __launch_bounds__(kGroupedThreads) grouped_image(const __grid_co
   }
 }
 
+/// A warp's sums of its group to the workspace.
+template <int kPairs>
+__device__ __forceinline__ void store_group_sums(const float (&d)[kPairs][4], const GroupedShape& s, int group) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int pair = 0; pair < kPairs; ++pair)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float* to = s.sums + (((int64_t{blockIdx.x} * s.groups + group) * kPairs + pair) * 16 + half * 8 + lane / 4) * 8;
+      *reinterpret_cast<float2*>(to + lane % 4 * 2) = {d[pair][2 * half], d[pair][2 * half + 1]};
+    }
+}
+
 /// A block's tiles in ascending order, in the accumulators of its warps' groups.
 template <class T, int kSize>
 __global__ void __launch_bounds__(kGroupedThreads) grouped_weight(const __grid_constant__ GroupedShape s, int tiles) {
@@ -155,14 +168,7 @@ __global__ void __launch_bounds__(kGroupedThreads) grouped_weight(const __grid_c
       }
     }
   }
-  if (group >= s.groups) return;
-#pragma unroll
-  for (int pair = 0; pair < kPairs; ++pair)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float* to = s.sums + (((int64_t{blockIdx.x} * s.groups + group) * kPairs + pair) * 16 + half * 8 + lane / 4) * 8;
-      *reinterpret_cast<float2*>(to + lane % 4 * 2) = {d[pair][2 * half], d[pair][2 * half + 1]};
-    }
+  if (group < s.groups) store_group_sums<kPairs>(d, s, group);
 }
 
 }  // namespace tenor::conv

@@ -2,14 +2,17 @@
 #include <algorithm>
 
 #include "src/cuda/launch.h"
+#include "src/cuda/tensor_map.h"
+#include "src/ops/conv/conv_block_sums.cuh"
 #include "src/ops/conv/conv_direct_cuda.h"
-#include "src/ops/conv/conv_grouped.cuh"
+#include "src/ops/conv/conv_grouped_window.cuh"
 #include "tenor/tensor.h"
 
 namespace tenor::conv {
 namespace {
 
 constexpr int64_t kMost = 1 << 29, kMostChannels = 1 << 21;
+constexpr int kMostBox = 256;  ///< of a dim of what TMA brings at once
 
 /// Eight channels are one access.
 bool pieces(const Image& x, int64_t rows, int64_t columns) {
@@ -17,7 +20,8 @@ bool pieces(const Image& x, int64_t rows, int64_t columns) {
          (rows == 1 || x.spatial[1] % 8 == 0) && (columns == 1 || x.spatial[2] % 8 == 0);
 }
 
-GroupedShape shape_of(const ConvProblem& p) {
+/// Tiles of at most `most` pixels.
+GroupedShape shape_of(const ConvProblem& p, int most) {
   const core::WindowDim &H = p.window[1], &W = p.window[2];
   const bool backward = p.direction == Direction::kDataBackward;
   const auto narrow = [](int64_t x) { return static_cast<int>(x); };
@@ -30,8 +34,8 @@ GroupedShape shape_of(const ConvProblem& p) {
   s.left = narrow(backward ? W.kernel - 1 - W.before : W.before);
   const int cuts = (s.out_width + 31) / 32;
   s.tile_columns = (s.out_width + cuts - 1) / cuts;
-  const int most = std::max(kTilePixels / s.tile_columns, 1);
-  s.down = (s.out_height + most - 1) / most, s.across = cuts;
+  const int rows = std::max(most / s.tile_columns, 1);
+  s.down = (s.out_height + rows - 1) / rows, s.across = cuts;
   s.tile_rows = (s.out_height + s.down - 1) / s.down;
   s.source = source.data, s.source_batch = source.batch, s.source_row = source.spatial[1],
   s.source_pixel = source.spatial[2];
@@ -45,43 +49,88 @@ GroupedShape shape_of(const ConvProblem& p) {
   return s;
 }
 
-/// sums over blocks in ascending order, rounded once.
+/// Where a sum belongs in the gradient: [groups, pairs of taps, 16 of two taps' channels read, 8 written].
 template <class T>
-__global__ void grouped_finish(const __grid_constant__ ConvProblem p, const float* sums, int blocks, int pairs) {
-  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x, count = p.groups * pairs * 16 * 8;
-  if (i >= count) return;
-  const int64_t out = i % 8, in = i / 8 % 8, tap = i / 64 % (2 * pairs), group = i / 128 / pairs;
-  if (tap >= p.taps()) return;
-  float sum = 0;
-#pragma unroll 8
-  for (int block = 0; block < blocks; ++block) sum += sums[block * count + i];
-  reinterpret_cast<T*>(
-      p.weight.data)[(group * kGroupChannels + out) * p.weight.out + in * p.weight.in +
-                     tap / p.window[2].kernel * p.weight.spatial[1] + tap % p.window[2].kernel * p.weight.spatial[2]] =
-      cuda::convert<T>(sum);
+struct GroupedStore {
+  T* gradient;
+  int64_t group, out, in, row, column;
+  int size, pairs;
+  __device__ __forceinline__ void operator()(int64_t i, float sum) const {
+    const int64_t o = i % 8, c = i / 8 % 8, tap = i / 64 % (2 * pairs), g = i / 128 / pairs;
+    if (tap < size * size)
+      gradient[g * group + o * out + c * in + tap / size * row + tap % size * column] = cuda::convert<T>(sum);
+  }
+};
+
+constexpr const char* kWeightOp = "conv_weight_backward";
+constexpr int kRanges = 396, kWindowRanges = 264;  ///< of tiles, at most: 3 and 2 blocks a multiprocessor
+
+/// Makes room for the sums of `ranges` blocks, has them summed, and adds them up.
+template <class T, int kSize, class Sum>
+void add_ranges(const ConvProblem& p, GroupedShape& s, int ranges, const Sum& sum) {
+  constexpr int kPairs = (kSize * kSize + 1) / 2;
+  const int64_t count = int64_t{s.groups} * kPairs * 16 * 8;
+  const Tensor sums = Tensor::empty({ranges, count}, float32, p.device);
+  s.sums = sums.data<float>();
+  sum();
+  launch_block_sums(kWeightOp, p.device, s.sums, count, ranges,
+                    GroupedStore<T>{reinterpret_cast<T*>(p.weight.data), s.weight_group, s.weight_out, s.weight_in,
+                                    s.weight_row, s.weight_column, kSize, kPairs});
+}
+
+const char* image_op(const ConvProblem& p) {
+  return p.direction == Direction::kForward ? "conv_forward" : "conv_data_backward";
+}
+
+/// rows x columns pixels of 64 channels.
+bool window_map(CUtensorMap* map, const ConvProblem& p, const Image& x, int height, int width, int rows, int columns) {
+  const cuda::MapTensor lines{
+      x.data, p.dtype == DType::kBFloat16, {p.channels, width, height, p.batch}, {x.spatial[2], x.spatial[1], x.batch}};
+  return rows <= kMostBox && columns <= kMostBox && cuda::make_line_map(map, lines, {{columns, rows}});
+}
+
+/// By TMA; false, and nothing done, where the device or the layout does not allow it.
+template <class T, int kSize>
+bool run_windows(const ConvProblem& p) {
+  if (!cuda::capability(p.device).clusters) return false;
+  GroupedShape s = shape_of(p, kWindowPixels);
+  const bool weight = p.direction == Direction::kWeightBackward;
+  const Image& from = p.direction == Direction::kDataBackward ? p.output : p.input;
+  CUtensorMap source, grad;
+  if (!window_map(&source, p, from, s.height, s.width, s.tile_rows + kSize - 1, s.tile_columns + kSize - 1))
+    return false;
+  if (weight && !window_map(&grad, p, p.output, s.out_height, s.out_width, s.tile_rows, s.tile_columns)) return false;
+  const int slices = (s.groups + kGroupedWarps - 1) / kGroupedWarps, tiles = s.tiles();
+  const size_t shared = window_layout(s, kSize, weight).shared_bytes();
+  if (!weight) {
+    const auto blocks = std::clamp<int>(cuda::multiprocessors(p.device) * 3 / slices, 1, tiles);
+    cuda::launch(image_op(p), window_image<T, kSize>, {dim3(blocks, slices), kGroupedThreads, shared}, p.device, source,
+                 s, tiles);
+    return true;
+  }
+  const int ranges = std::clamp(kWindowRanges / slices, 1, tiles);
+  add_ranges<T, kSize>(p, s, ranges, [&] {
+    cuda::launch(kWeightOp, window_weight<T, kSize>, {dim3(ranges, slices), kGroupedThreads, shared}, p.device, source,
+                 grad, s, tiles);
+  });
+  return true;
 }
 
 template <class T, int kSize>
 void run_sized(const ConvProblem& p) {
-  constexpr int kPairs = (kSize * kSize + 1) / 2, kBlocks = 396, kFinish = 256;
-  GroupedShape s = shape_of(p);
+  if (run_windows<T, kSize>(p)) return;
+  GroupedShape s = shape_of(p, kTilePixels);
   const int windows = (s.tile_rows + kSize - 1) * (s.tile_columns + kSize - 1);
   const int slices = (s.groups + kGroupedWarps - 1) / kGroupedWarps;
   if (p.direction != Direction::kWeightBackward) {
-    const char* op = p.direction == Direction::kForward ? "conv_forward" : "conv_data_backward";
     const cuda::Grid grid{dim3(s.tiles(), slices), kGroupedThreads, size_t{128} * (windows + 1)};
-    return cuda::launch(op, grouped_image<T, kSize>, grid, p.device, s);
+    return cuda::launch(image_op(p), grouped_image<T, kSize>, grid, p.device, s);
   }
-  const int ranges = std::clamp(kBlocks / slices, 1, s.tiles());
-  const int64_t count = int64_t{s.groups} * kPairs * 16 * 8;
-  const Tensor sums = Tensor::empty({ranges, count}, float32, p.device);
-  s.sums = sums.data<float>();
-  constexpr const char* kOp = "conv_weight_backward";
+  const int ranges = std::clamp(kRanges / slices, 1, s.tiles());
   const cuda::Grid grid{dim3(ranges, slices), kGroupedThreads,
                         size_t{128} * (windows + s.tile_rows * s.tile_columns + 1)};
-  cuda::launch(kOp, grouped_weight<T, kSize>, grid, p.device, s, s.tiles());
-  cuda::launch(kOp, grouped_finish<T>, {static_cast<unsigned>((count + kFinish - 1) / kFinish), kFinish}, p.device, p,
-               s.sums, ranges, kPairs);
+  add_ranges<T, kSize>(p, s, ranges,
+                       [&] { cuda::launch(kWeightOp, grouped_weight<T, kSize>, grid, p.device, s, s.tiles()); });
 }
 
 template <class T>

@@ -9,14 +9,28 @@ namespace tenor::conv {
 struct ConvWeightShape {
   RowShape rows;
   int channels, columns, groups;  ///< of a group
-  int lines;                      ///< taps * channels, in a whole number of blocks of 64
-  int row_tiles, column_tiles;    ///< tiles of two such blocks
+  int lines;                      ///< taps * channels, in a whole number of kSumLines at least
+  int row_tiles, column_tiles;
   int splits, steps_per_split;
   int lowest[3];  ///< as in ConvShape
   bool three_dims;
   const void *source, *grad;
   float* sums;  ///< [splits, groups, lines, columns]
 };
+
+/// Neighbouring rows of one tap: its channels from one on.
+struct WeightRows {
+  int64_t offset;  ///< of the tap and the channel
+  uint32_t bits;
+  bool inside;
+};
+
+__device__ __forceinline__ WeightRows weight_rows(const ConvWeightShape& s, int row) {
+  const int tap = row / s.channels, channel = row - tap * s.channels;
+  const bool inside = tap < taps_of(s.rows);
+  const TapWalk walk = tap_walk(s.rows, tap);
+  return {walk.offset(s.rows) + channel, walk.bits(s.rows), inside};
+}
 
 /// Where the gradient lies.
 struct GradientPlace {

@@ -29,20 +29,6 @@ struct alignas(1024) ConvWeightShared {
   uint64_t full[Config::kStages], empty[Config::kStages];
 };
 
-/// Eight rows: a tap's channels from one on.
-struct WeightRows {
-  int64_t offset;  ///< of the tap and the channel
-  uint32_t bits;
-  bool inside;
-};
-
-__device__ __forceinline__ WeightRows weight_rows(const ConvWeightShape& s, int row) {
-  const int tap = row / s.channels, channel = row - tap * s.channels;
-  const bool inside = tap < taps_of(s.rows);
-  const TapWalk walk = tap_walk(s.rows, tap);
-  return {walk.offset(s.rows) + channel, walk.bits(s.rows), inside};
-}
-
 /// What this block computes, and its steps.
 struct WeightTile {
   int rows, column, group, first, last;

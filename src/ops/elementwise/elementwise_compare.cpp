@@ -9,6 +9,7 @@
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
 #include "src/core/visit.h"
+#include "src/ops/elementwise/elementwise_recipe.h"
 #include "src/ops/elementwise/elementwise_run.h"
 
 namespace tenor::elementwise {
@@ -93,10 +94,12 @@ Reworded reword_for_floats(Op op, const Scalar& s, DType dtype) {
 Tensor constant_result(const char* name, const Tensor& x, const Tensor& out, bool in_place, bool value) {
   core::Output result(name, out, x.shape(), in_place ? out.dtype() : boolean, x, {&x},
                       {.elementwise = true, .argument = in_place ? "x" : "out", .cuda = core::kHasCuda});
-  core::StepScope step([&] { return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()}.with({.as_bits = true}); });
-  if (step.shape_only(result.target())) return result.target();
   alignas(8) char element[8];
   core::store_scalar(Scalar(value), result.target().dtype(), element);
+  core::StepScope step([&] {
+    return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()}.with({.as_bits = true}).with(std::make_shared<Fill>(element, result.target().dtype()));
+  });
+  if (step.shape_only(result.target())) return result.target();
   fill_value(result.target(), element);
   return result.finish();
 }

@@ -136,9 +136,9 @@ GridSampleGradients grid_sample_backward(const Tensor& grad_output, const Tensor
   core::check_shape(kOp, {"grad_output", grad_output}, sampled_shape(x, grid));
   core::check_distinct_outputs(kOp, {&o.out.grad_x, &o.out.grad_grid});
   Output grad_x(kOp, o.out.grad_x, x.shape(), x.dtype(), x, {&grad_output, &x, &grid},
-                {.argument = "out[0]", .cuda = core::kHasCuda});
+                {.argument = "out.grad_x", .cuda = core::kHasCuda});
   Output grad_grid(kOp, o.out.grad_grid, grid.shape(), grid.dtype(), grid, {&grad_output, &x, &grid},
-                   {.argument = "out[1]", .cuda = core::kHasCuda});
+                   {.argument = "out.grad_grid", .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{kOp, OpClass::kIndex, {grad_output, x, grid}, {grad_x.target(), grad_grid.target()}};
   });

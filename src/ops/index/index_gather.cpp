@@ -93,7 +93,8 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const Ind
   if (!shape.empty()) shape[d] = index.numel();
   Output out(op, options.out, shape, x.dtype(), x, {&x, &index}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
-    return index::read_step(op, {x, index}, 0, out.target(), core::text("dim {} has the length of index", d));
+    return index::read_step(op, {x, index}, 0, out.target(), core::text("dim {} has the length of index", d))
+        .with(core::recipe([dim](const auto& in, const auto& outs) { index_select(in[0], dim, in[1], {.out = outs[0]}); }));
   });
   if (step.shape_only(out.target())) return out.target();
   index::select_rows({op, "index"}, from, d, places, at_least_1d(out.target()), 1);
@@ -113,7 +114,8 @@ Tensor embedding(const Tensor& index, const Tensor& weight, const IndexOptions& 
   Output out(op, options.out, shape, weight.dtype(), index, {&index, &weight},
              {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
-    return index::read_step(op, {index, weight}, 1, out.target(), "index's shape, then a row of weight");
+    return index::read_step(op, {index, weight}, 1, out.target(), "index's shape, then a row of weight")
+        .with(core::recipe([](const auto& in, const auto& outs) { embedding(in[0], in[1], {.out = outs[0]}); }));
   });
   if (step.shape_only(out.target())) return out.target();
   index::select_rows({op, "index"}, weight, 0, places, out.target(), index.shape().size());
@@ -134,7 +136,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
   const bool at_once = x.device().type == DeviceType::kCpu && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
   Tensor places = is_meta(x) || at_once ? at : checked_indices(op, "index", at, from.shape(d));
   Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return index::read_step(op, {x, index}, 0, out.target(), "the shape of index"); });
+  core::StepScope step([&] { return index::read_step(op, {x, index}, 0, out.target(), "the shape of index").with(core::recipe([dim](const auto& in, const auto& outs) { gather(in[0], dim, in[1], {.out = outs[0]}); })); });
   if (step.shape_only(out.target())) return out.target();
   const Tensor target = at_least_1d(out.target());
   if (at_once && index::try_gather_along(move_of(from, from.strides(), d, from.shape(d), places, target), x.dtype()))
@@ -152,7 +154,8 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
     const Tensor places = is_meta(x) ? indices : checked_indices(op, "indices", indices, count);
     Output out(op, options.out, {indices.numel()}, x.dtype(), x, {&x, &indices}, {.cuda = core::kHasCuda});
     core::StepScope step([&] {
-      Step stated = index::read_step(op, {x, indices}, 0, out.target(), "the length of indices");
+      Step stated = index::read_step(op, {x, indices}, 0, out.target(), "the length of indices")
+                        .with(core::recipe([](const auto& in, const auto& outs) { take_along_dim(in[0], in[1], std::nullopt, {.out = outs[0]}); }));
       if (!x.is_contiguous())
         stated.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dim it reads one dense row"});
       return stated;
@@ -175,7 +178,8 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
   Output out(op, options.out, x.ndim() == 0 ? indices.shape() : shape, x.dtype(), x, {&x, &indices},
              {.cuda = core::kHasCuda});
   core::StepScope step([&] {
-    return index::read_step(op, {x, indices}, 0, out.target(), core::text("dim {} has the length of indices there", d));
+    return index::read_step(op, {x, indices}, 0, out.target(), core::text("dim {} has the length of indices there", d))
+        .with(core::recipe([dim](const auto& in, const auto& outs) { take_along_dim(in[0], in[1], dim, {.out = outs[0]}); }));
   });
   if (step.shape_only(out.target())) return out.target();
   Dims x_strides = from.strides();

@@ -6,6 +6,7 @@
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/core/view_of.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/cuda/remap.h"
@@ -124,7 +125,15 @@ Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<
   bool shared = false;
   if (out_option.defined())
     for (const Tensor& x : pieces) shared = shared || core::spans_overlap(x, target);
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, given, {target}}; });
+  core::StepScope step([&] {
+    std::vector<core::ViewOf> views;
+    for (size_t i = 0; i < pieces.size(); ++i) views.emplace_back(pieces[i], given[i]);
+    return Step{op, OpClass::kIndex, given, {target}}.with(core::recipe([op, views, d](const auto& in, const auto& outs) {
+      std::vector<Tensor> again;
+      for (size_t i = 0; i < views.size(); ++i) again.push_back(views[i](in[i]));
+      join(op, in, again, d, outs[0]);
+    }));
+  });
   if (step.shape_only(target)) return target;
   if (shared) target = Tensor::empty(shape, dtype, target.device());
   join_into(op, pieces, target, d);
@@ -173,7 +182,9 @@ Tensor tiled(const char* op, const Tensor& x, const Dims& counts, const Tensor& 
     shape.push_back(index::times(op, d < x_lead ? 1 : x.shape()[d - x_lead], d < lead ? 1 : counts[d - lead]));
   Output out(op, out_option, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   const Tensor& target = out.target();
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {target}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x}, {target}}.with(core::recipe([op, counts](const auto& in, const auto& outs) { tiled(op, in[0], counts, outs[0]); }));
+  });
   if (step.shape_only(target)) return target;
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {
@@ -298,7 +309,13 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, const RepeatInterleav
   check_output_size(options.output_size, shape[d]);
   Output out(op, options.out, shape, x.dtype(), from, {&x, &from}, {.cuda = core::kHasCuda});
   const Tensor& target = out.target();
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {target}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x}, {target}}.with(core::recipe([repeats, options](const auto& in, const auto& outs) {
+      RepeatInterleaveOptions again = options;
+      again.out = outs[0];
+      repeat_interleave(in[0], repeats, again);
+    }));
+  });
   if (step.shape_only(target)) return target;
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {

@@ -13,12 +13,12 @@ namespace tenor::cpu::HWY_NAMESPACE {
 /// `places` elements of each of the group's channels, one scale and offset a channel.
 template <class T, class C = core::Compute<T>>
 HWY_INLINE void apply_by_channel(const T* x, T* y, size_t places, size_t channels, const Moments<C>& moments,
-                                 const C* gamma, const C* beta) {
+                                 int64_t ahead, const C* gamma, const C* beta) {
   const ComputeTag<T> d;
   for (size_t c = 0; c < channels; ++c, x += places, y += places) {
     const auto scale = hn::Set(d, gamma ? gamma[c] : C(1)), offset = hn::Set(d, beta ? beta[c] : C(-0.0));
     apply_moments(
-        x, y, places, moments, [=](auto, size_t) HWY_ATTR { return scale; },
+        x, y, places, moments, ahead, [=](auto, size_t) HWY_ATTR { return scale; },
         [=](auto, size_t) HWY_ATTR { return offset; });
   }
 }
@@ -28,6 +28,7 @@ void group_norm_block(const RowBlock& block, const GroupParameters& p) {
     using C = core::Compute<T>;
     const size_t n = static_cast<size_t>(block.length), channels = static_cast<size_t>(p.channels),
                  places = n / channels;
+    const int64_t ahead = block.ahead<T>(0);
     for (int64_t r = 0; r < block.count; ++r) {
       const int64_t first = (block.first + r) % p.groups * p.channels;
       const C* gamma = p.norm.gamma ? static_cast<const C*>(p.norm.gamma) + first : nullptr;
@@ -36,9 +37,9 @@ void group_norm_block(const RowBlock& block, const GroupParameters& p) {
       T* y = block.row<T>(1, r);
       const Moments<C> moments = row_moments(x, n, p.norm.epsilon);
       if (places == 1 && gamma) {
-        apply_moments(x, y, n, moments, gamma, beta);
+        apply_moments(x, y, n, moments, ahead, gamma, beta);
       } else {
-        apply_by_channel(x, y, places, channels, moments, gamma, beta);
+        apply_by_channel(x, y, places, channels, moments, ahead, gamma, beta);
       }
     }
   });

@@ -67,6 +67,7 @@ struct LayerNorm {
   static __device__ __forceinline__ Pack<C, 4> moments(Row& row) {
     const C count = static_cast<C>(row.near_count());
     const Pack<C, 1> sum = row.near(row.template own_sums<1>([](C v, C(&part)[1], int) { part[0] += v; }), Each<Sum>());
+    row.release();
     const C mean = roughly(sum.at[0], count);
     const Pack<C, 2> apart = row.near(row.template own_sums<2>([=](C v, C(&part)[2], int) {
       const C off = v - mean;

@@ -79,7 +79,11 @@ Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKe
              {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()}.with(
-        {.operations = core::count_product(norm.formula == Formula::kLayer ? 4 : 2, x.numel())});
+        {.operations = core::count_product(norm.formula == Formula::kLayer ? 4 : 2, x.numel())})
+        .with(core::recipe([op = norm.op, formula = norm.formula, epsilon = norm.epsilon, offset = norm.weight_offset,
+                            kernel](const auto& in, const auto& outs) {
+          row_norm({op, formula, in[1], in[2], epsilon, offset}, in[0], outs[0], kernel);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   if (core::on_cuda(x)) {
@@ -103,11 +107,15 @@ AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& r
     fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
   core::check_distinct_outputs(norm.op, {&given.y, &given.new_residual});
   const std::initializer_list<const Tensor*> inputs = {&x, &residual, &norm.gamma, &norm.beta};
-  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[0]", .cuda = core::kHasCuda});
-  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out[1]", .cuda = core::kHasCuda});
+  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out.y", .cuda = core::kHasCuda});
+  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out.new_residual", .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{
-        norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()};
+        norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()}
+        .with(core::recipe([op = norm.op, formula = norm.formula, epsilon = norm.epsilon, offset = norm.weight_offset,
+                            kernel](const auto& in, const auto& outs) {
+          add_row_norm({op, formula, in[2], in[3], epsilon, offset}, in[0], in[1], {outs[0], outs[1]}, kernel);
+        }));
   });
   if (step.shape_only(y.target())) return {y.target(), sum.target()};
   if (core::on_cuda(x)) {

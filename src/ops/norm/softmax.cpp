@@ -68,11 +68,18 @@ struct AlongDim {
   cpu::FunctionRef<bool(const Tensor&, int, const Tensor&)> columns = kNoColumns;  // x, dim, result: false leaves it to rows
 };
 
+/// Made only where somebody listens.
+template <class F>
+std::shared_ptr<const core::Recipe> traced_recipe(const F& again) {
+  return core::current_tracer ? core::recipe(again) : nullptr;
+}
+
 /// An operator over dim `dim` of x whose result has x's shape.
-Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& given, const AlongDim& run) {
+Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& given, const AlongDim& run,
+                 const std::shared_ptr<const core::Recipe>& recipe) {
   const int d = core::normalize_dim(op, dim, x.ndim());
   Output out(op, given, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
-  StepScope step([&] { return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}.with({.exponentials = x.numel(), .operations = core::count_product(3, x.numel())}); });
+  StepScope step([&] { return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}.with({.exponentials = x.numel(), .operations = core::count_product(3, x.numel())}).with(recipe); });
   if (step.shape_only(out.target())) return out.target();
   const Tensor from = cpu::dim_last(x, d);
   if (core::on_cuda(x)) {
@@ -95,7 +102,8 @@ Tensor softmax_along(const char* op, const Tensor& x, int64_t dim, const Tensor&
     if constexpr (core::kHasCuda) cuda::softmax_rows(op, from, to, logarithm);
   };
   const auto columns = [&](const Tensor& from, int d, const Tensor& to) { return by_columns(from, d, to, logarithm); };
-  return along_dim(op, x, dim, given, {rows, on_cuda, columns});
+  const auto again = [=](const auto& in, const auto& outs) { softmax_along(op, in[0], dim, outs[0], logarithm); };
+  return along_dim(op, x, dim, given, {rows, on_cuda, columns}, traced_recipe(again));
 }
 
 }  // namespace
@@ -125,7 +133,12 @@ Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
   const auto on_cuda = [&](const Tensor& from, const Tensor& to) {
     if constexpr (core::kHasCuda) cuda::normalize_rows(from, to, o.p, o.epsilon);
   };
-  return along_dim("normalize", x, o.dim, o.out, {rows, on_cuda});
+  const auto again = [o](const auto& in, const auto& outs) {
+    NormalizeOptions options = o;
+    options.out = outs[0];
+    normalize(in[0], options);
+  };
+  return along_dim("normalize", x, o.dim, o.out, {rows, on_cuda}, traced_recipe(again));
 }
 
 }  // namespace tenor

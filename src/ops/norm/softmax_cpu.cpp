@@ -32,14 +32,18 @@ HWY_INLINE C row_max(const T* x, size_t n) {
   return hn::GetLane(combine_halves(d, a, [](auto, auto u, auto v) HWY_ATTR { return hn::Max(u, v); }));
 }
 
-/// e[i] = exp(x[i] - top) for i < n rounded up to a vector, and the sum of the first n in the reduction order.
+/// e[i] = exp(x[i] - top) for i < n rounded up to a vector, and the sum of the first n in the reduction order. Asks for
+/// what lies `ahead` elements behind x.
 template <class T, class C = core::Compute<T>>
-HWY_INLINE C exp_row(const T* x, C* e, size_t n, C top) {
+HWY_INLINE C exp_row(const T* x, C* e, size_t n, C top, int64_t ahead) {
   const ComputeTag<T> d;
   const auto t = hn::Set(d, top);
+  const T* next = x + ahead;
   return reduce_row(
       x, n, C(0),
       [&](auto, auto v) HWY_ATTR {
+        hwy::Prefetch(next);
+        next += hn::Lanes(d);
         const auto value = math::exp(d, hn::Sub(v, t));
         hn::StoreU(value, d, e);  // elements come in order
         e += hn::Lanes(d);
@@ -60,7 +64,7 @@ void softmax_block(const RowBlock& block, DType dtype) {
       const T* x = block.row<const T>(0, r);
       T* y = block.row<T>(1, r);
       C* e = apart ? scratch.get() : reinterpret_cast<C*>(y);
-      const Divisor<T> sum(d, exp_row(x, e, n, row_max(x, n)));
+      const Divisor<T> sum(d, exp_row(x, e, n, row_max(x, n), block.ahead<T>(0)));
       for_lanes(d, n, [&](size_t i, auto io) HWY_ATTR { io.store(d, sum.divide(d, io.load(d, e + i)), y + i); });
     }
   });
@@ -75,8 +79,15 @@ void log_softmax_some(const RowBlock& block, int64_t first, int64_t count, C* to
     const T* x = block.row<const T>(0, first + r);
     tops[r] = row_max(x, n);
     const auto top = hn::Set(d, tops[r]);
+    const T* next = x + block.ahead<T>(0);
     logs[r] = reduce_row(
-        x, n, C(0), [&](auto, auto v) HWY_ATTR { return math::exp(d, hn::Sub(v, top)); }, AddOp());
+        x, n, C(0),
+        [&](auto, auto v) HWY_ATTR {
+          hwy::Prefetch(next);
+          next += hn::Lanes(d);
+          return math::exp(d, hn::Sub(v, top));
+        },
+        AddOp());
   }
   logs_of_sums(logs, static_cast<size_t>(count));
   for (int64_t r = 0; r < count; ++r) {

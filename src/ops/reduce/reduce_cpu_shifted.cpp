@@ -32,6 +32,7 @@ struct SquareDeviation : Shifted {
   }
 };
 struct ShiftedExp : Shifted {
+  static constexpr bool kCostly = true;
   template <class D, class V>
   static HWY_INLINE V map(D d, V x, V shift, double) {
     return cpu::HWY_NAMESPACE::math::exp(d, hn::Sub(x, shift));
@@ -40,7 +41,7 @@ struct ShiftedExp : Shifted {
 /// |x|^p by the C library, lane by lane: its error must stay below a rounding whatever p.
 struct Power {
   using Combine = Add;
-  static constexpr bool kShifted = false;
+  static constexpr bool kShifted = false, kCostly = true;
   template <class D, class V>
   static HWY_INLINE V map(D d, V x, V, double power) {
     using C = hn::TFromD<D>;
@@ -65,16 +66,23 @@ const Kernels* find(Pass pass) {
   }
 }
 
-/// Both sums of var in one reading.
+/// Both sums of var in one reading, of several short rows at once, which asks for the next call's.
 template <class T>
 void deviations(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, void* sums, void* squares) {
   using C = core::Compute<T>;
-  for (int64_t r = 0; r < rows; ++r) {
-    const T* row = static_cast<const T*>(x) + r * stride;
-    const auto found =
-        cpu::HWY_NAMESPACE::row_deviations(row, static_cast<size_t>(n), static_cast<const C*>(shifts)[r]);
-    static_cast<C*>(sums)[r] = found.sum;
-    static_cast<C*>(squares)[r] = found.squares;
+  constexpr int64_t kRows = cpu::HWY_NAMESPACE::kRowsAtOnce<T>;
+  const C* about = static_cast<const C*>(shifts);
+  C *sum = static_cast<C*>(sums), *square = static_cast<C*>(squares);
+  const auto row = [&](int64_t r) { return static_cast<const T*>(x) + r * stride; };
+  int64_t r = 0;
+  if constexpr (kRows > 1)
+    for (; cpu::HWY_NAMESPACE::side_by_side<T>(n) && r + kRows <= rows; r += kRows)
+      cpu::HWY_NAMESPACE::block_deviations<kRows>(row(r), stride, static_cast<size_t>(n), about + r, rows * stride,
+                                                  sum + r, square + r);
+  for (; r < rows; ++r) {
+    const auto found = cpu::HWY_NAMESPACE::row_deviations(row(r), static_cast<size_t>(n), about[r]);
+    sum[r] = found.sum;
+    square[r] = found.squares;
   }
 }
 

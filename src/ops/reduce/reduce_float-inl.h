@@ -70,7 +70,7 @@ struct Smaller {
 };
 
 /// Op: `map(d, x, shift, power)`, the element function; `Combine`; `kShifted`, whether it reads a shift; `kShortRows`,
-/// where it is there, that short rows are worth kernels of their own.
+/// where it is there, that short rows are worth kernels of their own, and `kCostly` that memory does not set the pace.
 template <class T, class Op>
 struct FloatKernels {
   using C = core::Compute<T>;
@@ -78,20 +78,29 @@ struct FloatKernels {
   using V = hn::Vec<D>;
   using Combine = typename Op::Combine;
   static constexpr int64_t kLanes = core::kReductionLanes;
+  static constexpr size_t kUnroll = requires { Op::kCostly; }
+  ? 1 : 4;                             // what costs more than its memory is not unrolled
   static constexpr int64_t kFold = 4;  // rows of a lane folded while its accumulators are in registers
   static constexpr int64_t kFoldBytes =
       16 << 10;  // of narrow rows, more of them: these are walked once for every two vectors
 
   static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power,
                    void* results) {
+    const bool long_rows = n >= 16 * kLanes;  // short ones gain nothing by rounds of several sets of lanes
     for (int64_t r = 0; r < rows; ++r) {
-      const D d;
-      const V shift = hn::Set(d, Op::kShifted ? static_cast<const C*>(shifts)[r] : C(0));
-      static_cast<C*>(results)[r] = reduce_block(
-          static_cast<const T*>(x) + r * stride, static_cast<size_t>(n), Combine::template identity<C>(),
-          [&](D t, V v) HWY_ATTR { return Op::map(t, v, shift, power); },
-          [](D t, V a, V b) HWY_ATTR { return Combine::combine(t, a, b); });
+      const T* row = static_cast<const T*>(x) + r * stride;
+      const C shift = Op::kShifted ? static_cast<const C*>(shifts)[r] : C(0);
+      static_cast<C*>(results)[r] = long_rows ? block<kUnroll>(row, n, shift, power) : block<1>(row, n, shift, power);
     }
+  }
+  template <size_t kSets>
+  static HWY_INLINE C block(const T* x, int64_t n, C about, double power) {
+    const D d;
+    const V shift = hn::Set(d, about);
+    return reduce_block<kSets>(
+        x, static_cast<size_t>(n), Combine::template identity<C>(),
+        [&](D t, V v) HWY_ATTR { return Op::map(t, v, shift, power); },
+        [](D t, V a, V b) HWY_ATTR { return Combine::combine(t, a, b); });
   }
 
   static void runs(const void* data, int64_t stride, int64_t outputs, int64_t n, double power, void* lanes) {

@@ -107,7 +107,12 @@ Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const RopeOpt
   const Positions positions = on_host ? read_positions(x, cos, o.positions) : Positions{{}, 1};
   Output out("rope", o.out, x.shape(), x.dtype(), x, {&x, &cos, &sin, &o.positions}, {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{"rope", OpClass::kElementwise, {x, cos, sin, o.positions}, {out.target()}, x.numel()};
+    return Step{"rope", OpClass::kElementwise, {x, cos, sin, o.positions}, {out.target()}, x.numel()}.with(
+        core::recipe([o](const auto& in, const auto& outs) {
+          RopeOptions again = o;
+          again.positions = in[3], again.out = outs[0];
+          rope(in[0], in[1], in[2], again);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   if constexpr (core::kHasCuda) {

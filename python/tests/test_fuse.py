@@ -1,0 +1,320 @@
+"""tenor.fuse: keys, structures, closures, in-place writes, fallbacks and errors; bits are those of the function itself."""
+import collections
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import tenor as tn
+
+rng = np.random.default_rng(7)
+
+
+def normal(*shape, dtype=np.float32):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def bits(x):
+    x = x.numpy() if isinstance(x, tn.Tensor) else np.asarray(x)
+    return x.dtype, x.shape, x.tobytes()
+
+
+def same(fn, *args, kernels=1):
+    """fn fused gives fn's bits, in that many kernels of several steps."""
+    fused = tn.fuse(fn)
+    assert fused.why_not(*args) is None
+    for _ in range(2):
+        assert bits(fused(*args)) == bits(fn(*(tn.asarray(a) if isinstance(a, np.ndarray) else a for a in args)))
+    assert fused.kernels(*args) == kernels
+    return fused
+
+
+def softmax(x):
+    e = (x - x.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+def layer_norm(x, gamma, beta):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred * ((centred * centred).mean(-1, keepdim=True) + 1e-5).rsqrt() * gamma + beta
+
+
+def rope(x, cos, sin):
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    return tn.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_expressions_of_the_article(dtype):
+    x = tn.asarray(normal(6, 5, 64)).to(dtype)
+    gate, up = (tn.asarray(normal(30, 100)).to(dtype) for _ in range(2))
+    gamma, beta = (tn.asarray(normal(64)).to(dtype) for _ in range(2))
+    same(softmax, x)
+    same(layer_norm, x, gamma, beta)
+    same(lambda g, u: g * g.sigmoid() * u, gate, up)
+    same(lambda v: v / (v * v).sum(-1, keepdim=True).sqrt(), x)
+    same(lambda v: v.logsumexp(-1) - v.amax(-1), x)
+    same(lambda v: (v.transpose(-1, -2) * 2 + 1).relu(), x)
+    fused = tn.fuse(rope)
+    cos, sin = (tn.asarray(normal(5, 32)).to(dtype) for _ in range(2))
+    assert bits(fused(x, cos, sin)) == bits(rope(x, cos, sin))
+
+
+def test_explain_shows_the_kernels_that_run():
+    def fn(x, w):
+        return softmax(x * 2) @ w + 1
+
+    x, w = normal(33, 65), normal(65, 9)
+    planned = [k for k in tn.explain(fn, x, w).kernels if k.strategy == "fused"]
+    assert tn.fuse(fn).kernels(x, w) == len(planned) == 1
+    assert bits(tn.fuse(fn)(x, w)) == bits(fn(tn.asarray(x), tn.asarray(w)))
+
+
+def test_results_keep_their_structure_and_library():
+    Pair = collections.namedtuple("Pair", "a b")
+    fused = tn.fuse(lambda x: {"y": x * 2, "more": [x.sum(), (None, 3)], "pair": Pair(x + 1, "text")})
+    x = normal(3, 4)
+    got = fused(x)
+    assert isinstance(got["y"], np.ndarray) and isinstance(fused(tn.asarray(x))["y"], tn.Tensor)
+    assert got["more"][1] == (None, 3) and type(got["pair"]) is Pair and got["pair"].b == "text"
+    np.testing.assert_array_equal(got["pair"].a, x + 1)
+    assert tn.fuse(lambda x: (x + 1,))(x)[0].shape == (3, 4)
+
+
+def test_python_arguments_are_part_of_the_key():
+    fused = tn.fuse(lambda x, s, flag=False: x * s if not flag else x + s)
+    x = normal(5)
+    ints = np.arange(5)
+    for s in (2, 2.0, True, 0.0, -0.0, 3):
+        assert bits(fused(ints, s)) == bits(tn.asarray(ints) * s), s
+        assert bits(fused(x, s)) == bits(tn.asarray(x) * s), s
+    assert bits(fused(x, 2, flag=True)) == bits(tn.asarray(x) + 2)
+    dims = tn.fuse(lambda x, dims: x.sum(dims))
+    for d in ((0,), (1,), [0, 1]):
+        assert bits(dims(normal(1, 2) * 0 + 1, d)) == bits(tn.ones((1, 2)).sum(tuple(d)))
+    lists = tn.fuse(lambda xs, by: xs[0] * by["w"] + xs[1])
+    assert bits(lists([x, x], {"w": x})) == bits(tn.asarray(x) * tn.asarray(x) + tn.asarray(x))
+
+
+def test_captured_arrays_are_read_where_they_lie():
+    w = normal(8)
+    fused = tn.fuse(lambda x: x * w + 1)
+    x = normal(4, 8)
+    assert fused.why_not(x) is None and bits(fused(x)) == bits(tn.asarray(x) * tn.asarray(w) + 1)
+    w *= 2
+    assert bits(fused(x)) == bits(tn.asarray(x) * tn.asarray(w) + 1)
+
+
+def test_writes_to_arguments_take_effect():
+    @tn.fuse
+    def step(x, m, g):
+        m.mul_(0.9).add_(g * 0.1)
+        x.sub_(m * 0.5)
+        return x, m.abs().sum()
+
+    x, m, g = normal(40, 30), normal(40, 30), normal(40, 30)
+    a, b = [x.copy(), m.copy(), g], [tn.asarray(x.copy()), tn.asarray(m.copy()), tn.asarray(g)]
+    got, want = step(*a), step._fn(*b)
+    assert got[0] is a[0] and bits(got[1]) == bits(want[1])
+    assert bits(a[0]) == bits(b[0]) and bits(a[1]) == bits(b[1])
+
+
+def test_aliases_and_overlaps_change_nothing():
+    def blur(x, y):
+        y[1:] = (x[:-1] + x[1:]) * 0.5
+        y.mul_(2)
+        return y + x
+
+    for views in (lambda m: (m, m), lambda m: (m[:50], m[25:75]), lambda m: (m[::2], m[1::2])):
+        memory = normal(100)
+        a, b = memory.copy(), tn.asarray(memory.copy())
+        got, want = tn.fuse(blur)(*views(a)), blur(*views(b))
+        assert bits(got) == bits(want) and bits(a) == bits(b)
+    frozen = normal(4)
+    frozen.flags.writeable = False
+    with pytest.raises(tn.ValueError, match="read-only"):
+        tn.fuse(lambda x: x.add_(1))(frozen)
+
+
+def test_what_reads_values_runs_as_it_is_written():
+    def fn(x):
+        return x * 2 if float(x.sum()) > 0 else x - 1
+
+    fused = tn.fuse(fn)
+    for x in (np.ones(3, np.float32), -np.ones(3, np.float32)):
+        assert bits(fused(x)) == bits(fn(tn.asarray(x)))
+    assert fused.why_not(np.ones(3, np.float32)) and fused.kernels(np.ones(3, np.float32)) == 0
+
+    class Layer:
+        weight = tn.asarray(normal(3))
+
+        @tn.fuse
+        def forward(self, x):
+            return x * self.weight + 1
+
+    layer, x = Layer(), normal(2, 3)
+    assert bits(layer.forward(x)) == bits(tn.asarray(x) * layer.weight + 1)
+
+
+def test_errors_are_the_functions_own_with_its_line():
+    fused = tn.fuse(lambda x, y: (x + y).tanh())
+    with pytest.raises(tn.ShapeError, match=r"add: .*\(2, 3\)"):
+        fused(normal(2, 3), normal(2, 4))
+    take = tn.fuse(lambda x, i: tn.index_select(x * 2, 0, i))
+    take(normal(4, 3), np.array([1, 3]))
+    with pytest.raises(tn.IndexError, match=r"is 9, out of range(.|\n)*test_fuse.py:\d+: take = "):
+        take(normal(4, 3), np.array([1, 9]))
+    with pytest.raises(tn.UnsupportedError, match="fast"):
+        tn.fuse(lambda x: x, fast=True)
+    with pytest.raises(tn.DTypeError, match="function"):
+        tn.fuse(3)
+    with pytest.raises(tn.DTypeError, match="no argument|unexpected|array"):
+        tn.fuse(lambda x: tn.sum(x, axes=1))(normal(3))
+
+
+def test_empty_and_single():
+    for shape in ((), (0,), (1,), (0, 5), (1, 1)):
+        x = normal(*shape)
+        assert bits(tn.fuse(lambda v: (v * 2 + 1).exp() / 3)(x)) == bits((tn.asarray(x) * 2 + 1).exp() / 3)
+    x = normal(3, 0)
+    assert bits(tn.fuse(lambda v: v - v.sum(-1, keepdim=True))(x)) == bits(tn.asarray(x))
+    assert bits(tn.fuse(lambda v: (v + 1).sum(-1))(x)) == bits(np.zeros(3, np.float32))
+
+
+def test_modes_hold_where_they_are():
+    x, w = normal(4, 64), normal(64, 8)
+    product = tn.fuse(lambda x, w: (x @ w) * 2)
+    with tn.batch_invariant():
+        assert bits(product(x, w)) == bits((tn.asarray(x) @ tn.asarray(w)) * 2)
+    assert bits(product(x, w)) == bits((tn.asarray(x) @ tn.asarray(w)) * 2)
+
+    @tn.fuse
+    def inside(x, w):
+        with tn.batch_invariant():
+            y = x @ w
+        return y * 2
+
+    assert "batch_invariant" in inside.why_not(x, w)
+    assert bits(inside(x, w)) == bits(inside._fn(tn.asarray(x), tn.asarray(w)))
+
+
+def test_functions_may_stand_in_each_other():
+    inner = tn.fuse(softmax)
+    same(lambda x: inner(x * 2) + 1, normal(6, 9))
+    assert len(tn.explain(inner, normal(6, 9)).steps) == len(tn.explain(softmax, normal(6, 9)).steps)
+    x = normal(3)
+    assert bits(tn.fuse(lambda x, s: x * s)(x, np.float32(2.5))) == bits(tn.asarray(x) * np.float32(2.5))
+
+
+ARRAYS = normal(5, 8), normal(5), normal(8), rng.integers(0, 4, (3, 8)), normal(1, 2, 6, 8)
+OPERATORS = {
+    "linear": lambda x, W, B, G, I, Q: tn.linear(x, W, B),
+    "matmul, a row": lambda x, W, B, G, I, Q: x @ G,
+    "outer": lambda x, W, B, G, I, Q: tn.outer(x[0], G),
+    "einsum": lambda x, W, B, G, I, Q: tn.einsum("ij,kj->ki", x, W),
+    "softmax": lambda x, W, B, G, I, Q: tn.softmax(x, 0),
+    "log_softmax": lambda x, W, B, G, I, Q: tn.log_softmax(x),
+    "normalize": lambda x, W, B, G, I, Q: tn.normalize(x),
+    "rms_norm": lambda x, W, B, G, I, Q: tn.rms_norm(x, G, 1e-5),
+    "layer_norm": lambda x, W, B, G, I, Q: tn.layer_norm(x, G, None),
+    "add_rms_norm": lambda x, W, B, G, I, Q: tn.add_rms_norm(x, x + 1, G),
+    "group_norm": lambda x, W, B, G, I, Q: tn.group_norm(x, 2, G, G),
+    "batch_norm": lambda x, W, B, G, I, Q: tn.batch_norm(x, G, G * G + 1),
+    "silu_mul": lambda x, W, B, G, I, Q: tn.silu_mul(x),
+    "gelu_mul": lambda x, W, B, G, I, Q: tn.gelu_mul(x, x * 2, approximate="tanh"),
+    "rope": lambda x, W, B, G, I, Q: tn.rope(x.reshape((1, 1, 4, 8)), W[:4, :4], W[1:5, 4:]),
+    "attention": lambda x, W, B, G, I, Q: tn.attention(Q, Q * 2, Q + x[0, 0], causal=True),
+    "cumsum": lambda x, W, B, G, I, Q: x.cumsum(1),
+    "cummax": lambda x, W, B, G, I, Q: tn.cummax(x, 0),
+    "argmax": lambda x, W, B, G, I, Q: x.argmax(-1),
+    "max, places": lambda x, W, B, G, I, Q: x.max(1),
+    "index_select": lambda x, W, B, G, I, Q: tn.index_select(x, 0, I[:, 0]),
+    "embedding": lambda x, W, B, G, I, Q: tn.embedding(I, x),
+    "gather": lambda x, W, B, G, I, Q: tn.gather(x, 0, I),
+    "take_along_dim": lambda x, W, B, G, I, Q: tn.take_along_dim(x, I, 0),
+    "cat": lambda x, W, B, G, I, Q: tn.cat([x, x * 2], 1),
+    "stack": lambda x, W, B, G, I, Q: tn.stack([x, x * 2], -1),
+    "tile": lambda x, W, B, G, I, Q: tn.tile(x, (2, 1)),
+    "repeat_interleave": lambda x, W, B, G, I, Q: tn.repeat_interleave(x, 3, 0),
+    "tril": lambda x, W, B, G, I, Q: tn.tril(x, 1),
+    "pad": lambda x, W, B, G, I, Q: tn.pad(x, (1, 2), value=0.5),
+    "arange": lambda x, W, B, G, I, Q: x * tn.arange(8),
+    "isclose": lambda x, W, B, G, I, Q: tn.isclose(x, x + 1e-6),
+    "comparison with what x cannot be": lambda x, W, B, G, I, Q: x.to(tn.int8) < 1000,
+    "elu": lambda x, W, B, G, I, Q: tn.elu(x, 0.5) + tn.leaky_relu(x, 0.1) + tn.softplus(x, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_run_from_their_recipes(name):
+    def fn(x, *arrays):
+        got = OPERATORS[name](x * 2 - 0.5, *arrays)
+        return [y * 2 if y.dtype != tn.bool_ else ~y for y in (got if isinstance(got, tuple) else (got,))]
+
+    fused, arrays = tn.fuse(fn), (normal(4, 8), *ARRAYS)
+    want = fn(*map(tn.asarray, arrays))
+    assert fused.why_not(*arrays) is None
+    for _ in range(2):
+        assert [bits(y) for y in fused(*arrays)] == [bits(y) for y in want]
+
+
+def test_creation_inside():
+    fused = same(lambda x: tn.where(x > 0, x, tn.zeros_like(x)) + tn.full((1,), 2.0), normal(5, 6))
+    assert fused.why_not(normal(5, 6)) is None
+
+
+def test_many_threads_share_a_function():
+    fused, x = tn.fuse(softmax), [normal(n, 50 + n) for n in range(1, 9)]
+    want = [bits(softmax(tn.asarray(v))) for v in x]
+    wrong = []
+
+    def run(k):
+        for i in range(40):
+            if bits(fused(x[(i + k) % 8])) != want[(i + k) % 8]:
+                wrong.append((k, i))
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    assert not wrong
+
+
+def test_thread_counts_give_the_same_bits():
+    before = tn.get_num_threads()
+    fused, x = tn.fuse(softmax), normal(70, 9000)
+    try:
+        got = []
+        for n in (1, 2, 5):
+            tn.set_num_threads(n)
+            got.append(bits(tn.fuse(softmax)(x)))
+            got.append(bits(fused(x)))
+    finally:
+        tn.set_num_threads(before)
+    assert len(set(got)) == 1
+
+
+def test_it_can_be_switched_off():
+    code = "import tenor as tn, numpy as np; f = tn.fuse(lambda x: (x * 2 + 1).tanh()); x = np.ones((3, 4), np.float32)\nprint(f.why_not(x), f.kernels(x), f(x).shape)"
+    out = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TENOR_FUSE": "0"}, capture_output=True, text=True)
+    assert out.stdout.strip() == "TENOR_FUSE=0 is set 0 (3, 4)", out.stderr
+
+
+def test_a_decorator_keeps_what_it_decorates():
+    @tn.fuse
+    def scale(x, by=2):
+        """x times by."""
+        return x * by
+
+    assert scale.__doc__ == "x times by." and scale.__name__ == "scale"
+    assert bits(tn.fuse(fast=False)(lambda x: x + 1)(np.ones(2, np.float32))) == bits(np.full(2, 2, np.float32))
+
+
+def test_torch_in_torch_out():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(5, 7)
+    fused = tn.fuse(softmax)
+    got = fused(x)
+    assert isinstance(got, torch.Tensor) and bits(got.numpy()) == bits(softmax(tn.asarray(x.numpy())))
