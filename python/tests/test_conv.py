@@ -119,6 +119,16 @@ def test_out_and_strategies():
         tn.conv_forward(x, w, padding=1, out=out)
 
 
+@pytest.mark.parametrize("strategy", ["auto", "direct", "implicit_gemm"])
+def test_taps_on_padding_reach_nothing(strategy):
+    """An infinite factor spoils what reads it, and no result whose window has it on padding or between strides."""
+    w, o = row(np.inf, 1, np.inf), dict(strategy=strategy)
+    assert tn.conv_forward(row(5), w, padding=1, **o).tolist() == [[[5]]]
+    assert tn.conv_data_backward(row(7), w, (1, 1, 1), padding=1, **o).tolist() == [[[7]]]
+    assert tn.conv_transpose(row(2, 3), w, stride=3, padding=1, output_padding=2, **o).tolist() == [[[2, np.inf, np.inf, 3, np.inf, 0]]]
+    assert tn.conv_weight_backward(row(5), row(np.inf, 1, np.inf), (1, 1, 3), padding=2, **o).tolist() == [[[np.inf, 5, np.inf]]]
+
+
 def test_torch_in_torch_out():
     torch = pytest.importorskip("torch")
     x, w = torch.randn(2, 4, 9, 7), torch.randn(6, 2, 3, 3)

@@ -9,9 +9,8 @@ namespace {
 
 CublasLt opened() {
   CublasLt lt;
-  const OpenedLibrary library =
-      open_library({"TENOR_CUBLASLT",
-                    {{"libcublasLt.so.13", "nvidia/cu13/lib"}, {"libcublasLt.so.12", "nvidia/cublas/lib"}}});
+  const OpenedLibrary library = open_library(
+      {"TENOR_CUBLASLT", {{"libcublasLt.so.13", "nvidia/cu13/lib"}, {"libcublasLt.so.12", "nvidia/cublas/lib"}}});
   if (!library.handle) {
     lt.missing = "cuBLASLt was not found (libcublasLt.so.13 or .12; TENOR_CUBLASLT may name the file)";
     return lt;

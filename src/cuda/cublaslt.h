@@ -29,9 +29,8 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceSetAttribute) MatmulPreferenceSetAttribute = nullptr;
 };
 
-/// libcublasLt.so.13 or .12: the file that the environment variable TENOR_CUBLASLT names; else one already loaded or on
-/// the linker's path; else in NVIDIA's Python packages beside any loaded library's site-packages, or in a CUDA toolkit.
-/// Looked for once, on the first call.
+/// libcublasLt.so.13 or .12, which the environment variable TENOR_CUBLASLT may name (vendor_library.h says where else it
+/// is looked for). Looked for once, on the first call.
 const CublasLt& cublaslt();
 
 }  // namespace tenor::cuda

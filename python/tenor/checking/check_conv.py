@@ -69,27 +69,36 @@ def last(x):
     return np.moveaxis(np.asarray(x), 1, -1)
 
 
-def strategy_of(draw):
-    return draw.pick(["auto", "direct"])
+def by_strategies(draw):
+    """Calls by a strategy drawn for each, or by "auto" where that one says that it cannot do this."""
+    def by(call, *arguments, **options):
+        strategy = draw.pick(["auto", "direct", "implicit_gemm", "vendor"])
+        try:
+            return call(*arguments, strategy=strategy, **options)
+        except Exception as error:
+            if type(error).__name__ != "UnsupportedError" or f"strategy '{strategy}' cannot do this" not in str(error):
+                raise
+            return call(*arguments, **options)
+    return by
 
 
 def conv_directions(tn, draw):
     c, t = Conv(draw), draw.pick(FLOATS)
     x, w, g = (draw.array(s, t, special=0, scale=1) for s in (c.image, c.filter, c.output))
     bias = draw.array((c.filter[0],), t, special=0) if draw.chance(0.5) else None
-    o = dict(c.options, strategy=strategy_of(draw))
+    o, by = c.options, by_strategies(draw)
     y = c.forward(wide(x), wide(w)) + (0 if bias is None else wide(bias).reshape(-1, *[1] * c.dims))
     dx, dw, tol = c.data_backward(wide(g), wide(w)), c.weight_backward(wide(x), wide(g)), 8 * tolerance(t)
     here = lambda a: None if a is None else tn.asarray(a)
-    nchw = Each(Same(tn.conv_forward(here(x), here(w), here(bias), **o), y, tol), Same(tn.conv_data_backward(here(g), here(w), c.image, **o), dx, tol),
-                Same(tn.conv_weight_backward(here(x), here(g), c.filter, **o), dw, tol), Same(tn.conv_bias_backward(here(g)), wide(g).sum((0, *range(2, g.ndim))), tol))
+    nchw = Each(Same(by(tn.conv_forward, here(x), here(w), here(bias), **o), y, tol), Same(by(tn.conv_data_backward, here(g), here(w), c.image, **o), dx, tol),
+                Same(by(tn.conv_weight_backward, here(x), here(g), c.filter, **o), dw, tol), Same(tn.conv_bias_backward(here(g)), wide(g).sum((0, *range(2, g.ndim))), tol))
     if draw.chance(0.5):
         return nchw
     shape = lambda s: (s[0], *s[2:], s[1])
     x, w, g = (last(a) for a in (x, w, g))
-    return Each(Same(tn.conv_forward_nhwc(here(x), here(w), here(bias), **o), last(y), tol),
-                Same(tn.conv_data_backward_nhwc(here(g), here(w), shape(c.image), **o), last(dx), tol),
-                Same(tn.conv_weight_backward_nhwc(here(x), here(g), shape(c.filter), **o), last(dw), tol),
+    return Each(Same(by(tn.conv_forward_nhwc, here(x), here(w), here(bias), **o), last(y), tol),
+                Same(by(tn.conv_data_backward_nhwc, here(g), here(w), shape(c.image), **o), last(dx), tol),
+                Same(by(tn.conv_weight_backward_nhwc, here(x), here(g), shape(c.filter), **o), last(dw), tol),
                 Same(tn.conv_bias_backward_nhwc(here(g)), wide(g).sum(tuple(range(g.ndim - 1))), tol))
 
 
@@ -100,7 +109,7 @@ def conv_transposes(tn, draw):
     c.size = [(p - 1) * s - lo - hi + (k - 1) * d + 1 + m
               for p, s, (lo, hi), k, d, m in zip(c.places, c.stride, c.sides, c.kernel, c.dilation, more)]
     x, w = draw.array(c.output, t, special=0, scale=1), draw.array(c.filter, t, special=0, scale=1)
-    o = dict(c.options, output_padding=more, strategy=strategy_of(draw))
+    o, by = dict(c.options, output_padding=more), by_strategies(draw)
     if min(c.size) < 1:
         return Refused(lambda: tn.conv_transpose(tn.asarray(x), tn.asarray(w), **o), "ShapeError")
     c.image = (*c.image[:2], *c.size)
@@ -108,9 +117,9 @@ def conv_transposes(tn, draw):
     tol = 8 * tolerance(t)
     back = dict(o, output_padding=draw.pick([more, None]))
     here = tn.asarray
-    return Each(Same(tn.conv_transpose(here(x), here(w), **o), c.data_backward(wide(x), wide(w)), tol),
-                Same(tn.conv_transpose_data_backward(here(g), here(w), c.output, **back), c.forward(wide(g), wide(w)), tol),
-                Same(tn.conv_transpose_weight_backward(here(x), here(g), c.filter, **back), c.weight_backward(wide(g), wide(x)), tol))
+    return Each(Same(by(tn.conv_transpose, here(x), here(w), **o), c.data_backward(wide(x), wide(w)), tol),
+                Same(by(tn.conv_transpose_data_backward, here(g), here(w), c.output, **back), c.forward(wide(g), wide(w)), tol),
+                Same(by(tn.conv_transpose_weight_backward, here(x), here(g), c.filter, **back), c.weight_backward(wide(g), wide(x)), tol))
 
 
 def conv_columns(tn, draw):

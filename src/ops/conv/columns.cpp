@@ -1,9 +1,11 @@
-// im2col, col2im and the bias gradient: made of views, copies and sums that every device has.
+// The contracts of im2col, col2im and the bias gradient; the latter two are made of views and sums that every device
+// has.
 #include <algorithm>
 
 #include "src/core/backend.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
+#include "src/ops/conv/columns_kernels.h"
 #include "src/ops/conv/conv_options.h"
 #include "tenor/create.h"
 #include "tenor/elementwise.h"
@@ -52,41 +54,22 @@ Step step_of(const char* op, const Tensor& x, const Tensor& out, int64_t flops) 
   return {op, OpClass::kIndex, {x}, {out}, flops};
 }
 
-/// The zeros that windows read around an image, as pad() takes them; none where there are none.
-Dims borders_of(const Windows& w) {
-  Dims borders;
-  for (int d = kSpatial; d-- > kSpatial - w.dims;) {
-    const core::WindowDim& dim = w.window[d];
-    borders.push_back(dim.before);
-    borders.push_back(std::max<int64_t>(dim.start(dim.output - 1) + dim.span() - dim.input, 0));
-  }
-  const bool any = std::any_of(borders.begin(), borders.end(), [](int64_t border) { return border > 0; });
-  return any ? borders : Dims();
-}
-
-/// States the padded image that im2col makes.
-void state_padded(Step& step, const Tensor& x, const Windows& w) {
-  const Dims borders = borders_of(w);
-  if (borders.empty()) return;
-  int64_t bytes =
-      core::count_product(core::count_product(x.shape(0), x.shape(1)), static_cast<int64_t>(item_size(x.dtype())));
-  for (size_t d = 0; d < borders.size(); d += 2)
-    bytes = core::count_product(bytes, x.shape(-1 - static_cast<int>(d / 2)) + borders[d] + borders[d + 1]);
-  step.copies.push_back({"x", bytes, "windows are read from an image that has its padding"});
-}
-
-/// Every window of an image that has its padding: [N, C, KD, KH, KW, PD, PH, PW], overlapping.
-Tensor windows_of(const Tensor& x, const Windows& w) {
-  Dims shape = {x.shape(0), x.shape(1)}, strides = {x.stride(0), x.stride(1)}, steps, counts;
-  for (int d = 0; d < kSpatial; ++d) {
-    const core::WindowDim& dim = w.window[d];
-    const int at = d - kSpatial + w.dims;
-    const int64_t stride = at < 0 ? 0 : x.stride(2 + at);
-    shape.push_back(dim.kernel), strides.push_back(dim.dilation * stride);
-    counts.push_back(dim.output), steps.push_back(dim.stride * stride);
-  }
-  for (size_t d = 0; d < counts.size(); ++d) shape.push_back(counts[d]), strides.push_back(steps[d]);
-  return x.with_layout(shape, strides, x.offset());
+/// im2col's problem: `to` is unfolded().
+Columns columns_of(const Tensor& x, const Tensor& to, const Windows& w) {
+  Columns c{x.dtype(),
+            x.device(),
+            x.shape(0),
+            x.shape(1),
+            {},
+            image_of(x, Layout::kChannelsSecond),
+            static_cast<char*>(to.raw()),
+            to.stride(0),
+            to.stride(1),
+            {},
+            {}};
+  for (int d = 0; d < kSpatial; ++d)
+    c.window[d] = w.window[d], c.to_tap[d] = to.stride(2 + d), c.to_output[d] = to.stride(5 + d);
+  return c;
 }
 
 /// Adds one tap of every window to the image where it lies. `columns` is unfolded().
@@ -152,15 +135,14 @@ Tensor im2col(const Tensor& x, const Dims& kernel_size, const Im2colOptions& o) 
   check_product(kOp, "the result", {x.shape(0), x.shape(1), product(kernel), product(w.outputs())});
   const Dims shape = {x.shape(0), x.shape(1) * product(kernel), product(w.outputs())};
   Output out(kOp, o.out, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] {
-    Step s = step_of(kOp, x, out.target(), 0);
-    state_padded(s, x, w);
-    return s;
-  });
+  core::StepScope step([&] { return step_of(kOp, x, out.target(), 0); });
   if (step.shape_only(out.target())) return out.target();
   if (out.target().numel() == 0) return out.finish();
-  const Dims borders = borders_of(w);
-  core::copy_into(windows_of(borders.empty() ? x : pad(x, borders), w), unfolded(out.target(), w, x.shape(1)));
+  const Columns columns = columns_of(x, unfolded(out.target(), w, x.shape(1)), w);
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(x)) return im2col_cuda(columns), out.finish();
+  }
+  im2col_cpu(columns);
   return out.finish();
 }
 

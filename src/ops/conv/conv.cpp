@@ -143,6 +143,7 @@ Step step_of(const Call& call, const ConvProblem& p, const Tensor& written) {
   const ConvCandidate& taken = chosen(call.op, p, call.strategy, false);
   step.strategy = explain_choice(taken, p);
   step.copies = copies_of(taken, p);
+  if (const std::string more = note_of(taken, p); !more.empty()) step.note += "; " + more;
   return step;
 }
 

@@ -37,7 +37,7 @@ std::span<const ConvCandidate> cpu_candidates(const ConvProblem& p) {
 #define TENOR_IN_CUDA(run) nullptr
 #endif
 constexpr ConvCandidate kCudaGemm{"implicit_gemm", cuda_implicit_gemm_why_not, TENOR_IN_CUDA(cuda_implicit_gemm_run)};
-constexpr ConvCandidate kCudaVendor{"vendor", cuda_vendor_why_not, nullptr};  // always declines
+constexpr ConvCandidate kCudaVendor{"vendor", cuda_vendor_why_not, TENOR_IN_CUDA(cuda_vendor_run)};
 constexpr ConvCandidate kCudaCandidates[] = {
     kCudaGemm,
     kCudaVendor,
@@ -49,9 +49,15 @@ constexpr ConvCandidate kCudaNarrow[] = {
     kCudaVendor,
     kCudaGemm,
 };
+// Of other groups with fewer channels than a step of the product sums.
+constexpr ConvCandidate kCudaGrouped[] = {
+    kCudaVendor,
+    kCudaGemm,
+    {"direct", cuda_direct_why_not, TENOR_IN_CUDA(cuda_direct_run), core::kNeverTuned},
+};
 #undef TENOR_IN_CUDA
 
-constexpr int64_t kNarrowGroup = 8;  // channels
+constexpr int64_t kNarrowGroup = 8, kWideGroup = 64;  // channels
 
 bool on_cuda(const ConvProblem& p) { return core::runs_on(p.device) == DeviceType::kCuda; }
 
@@ -82,6 +88,7 @@ std::string key_of(const ConvProblem& p) {
 
 std::span<const ConvCandidate> conv_candidates(const ConvProblem& p) {
   if (on_cuda(p) && p.groups > 1 && std::max(p.group_channels(), p.group_outputs()) <= kNarrowGroup) return kCudaNarrow;
+  if (on_cuda(p) && p.groups > 1 && std::min(p.group_channels(), p.group_outputs()) < kWideGroup) return kCudaGrouped;
   if (on_cuda(p)) return kCudaCandidates;
   return cpu_candidates(p);
 }
@@ -97,6 +104,37 @@ std::vector<core::Copy> copies_of(const ConvCandidate& taken, const ConvProblem&
   if (on_cuda(p))
     return taken.why_not == cuda_implicit_gemm_why_not ? cuda_implicit_gemm_copies(p) : std::vector<core::Copy>{};
   return taken.run == vendor_run ? vendor_copies(p) : std::vector<core::Copy>{};
+}
+
+std::string note_of([[maybe_unused]] const ConvCandidate& taken, [[maybe_unused]] const ConvProblem& p) {
+#if TENOR_HAS_CUDA
+  if (on_cuda(p) && taken.run == cuda_vendor_run && p.device.type == DeviceType::kCuda) return cudnn_note(p);
+#endif
+  return {};
+}
+
+std::vector<int64_t> numbers_of(const ConvProblem& p) {
+  std::vector<int64_t> key = {static_cast<int64_t>(p.direction),
+                              static_cast<int64_t>(p.dtype),
+                              p.batch,
+                              p.channels,
+                              p.out_channels,
+                              p.groups,
+                              p.dims,
+                              p.bias != nullptr,
+                              p.input.batch,
+                              p.input.channel,
+                              p.output.batch,
+                              p.output.channel,
+                              p.weight.out,
+                              p.weight.in};
+  for (int d = 0; d < kSpatial; ++d) {
+    const core::WindowDim& w = p.window[d];
+    for (const int64_t v : {w.input, w.kernel, w.stride, w.dilation, w.before, w.after, w.output, p.input.spatial[d],
+                            p.output.spatial[d], p.weight.spatial[d]})
+      key.push_back(v);
+  }
+  return key;
 }
 
 std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p) {

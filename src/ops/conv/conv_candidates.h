@@ -25,6 +25,11 @@ const ConvCandidate& chosen(const char* op, const ConvProblem& p, std::string_vi
 /// The candidate taken and why others declined: Step::strategy.
 std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p);
 
+/// Everything that what a library prepares for a problem depends on, but for where operands lie.
+std::vector<int64_t> numbers_of(const ConvProblem& p);
+/// What a candidate says of itself beside its name: a vendor's version and workspace.
+std::string note_of(const ConvCandidate& taken, const ConvProblem& p);
+
 // CPU: conv_gemm.cpp, conv_direct.cpp, conv_vendor.cpp. Problems that are run are not empty.
 std::string gemm_why_not(const ConvProblem& p);
 void gemm_run(const ConvProblem& p);

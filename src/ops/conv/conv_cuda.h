@@ -11,6 +11,8 @@
 
 namespace tenor::conv {
 
+inline constexpr int kHopper = 90;  ///< DeviceTraits::capability of the devices that have wgmma
+
 // What they take is known in every build, for `explain`. Each speaks for all directions: p.direction says which.
 std::string cuda_implicit_gemm_why_not(const ConvProblem& p);
 std::string cuda_vendor_why_not(const ConvProblem& p);
@@ -21,7 +23,17 @@ std::string cuda_direct_why_not(const ConvProblem& p);
 std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p);
 
 void cuda_implicit_gemm_run(const ConvProblem& p);
+/// The same by the kernels for any device, which other devices than Hopper take: 16-bit floats.
+void cuda_portable_gemm_run(const ConvProblem& p);
 void cuda_direct_run(const ConvProblem& p);
+/// Of a problem that lies on the device, or is empty: why cuDNN does not take it.
+std::string cudnn_why_not(const ConvProblem& p);
+/// Which cuDNN, engine and workspace compute it.
+std::string cudnn_note(const ConvProblem& p);
+void cuda_vendor_run(const ConvProblem& p);
+/// Sums those results again, on the current device, that a kernel made NaN by zeros which it put on padding
+/// (conv_plain.h); `everywhere`: elements of a weight gradient whatever their tap.
+void cuda_mend(const ConvProblem& p, bool everywhere = false);
 
 // Deformable convolution, of at least one image, channel and pixel.
 void cuda_deform_sample(const DeformProblem& p);

@@ -1,17 +1,22 @@
 // What the CUDA candidates take: known in every build, so that `explain` can state it for a described device.
 #include <algorithm>
 #include <climits>
+#include <iterator>
+#include <utility>
 
 #include "src/core/device_traits.h"
+#include "src/core/text.h"
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_products.h"
 #include "src/ops/conv/conv_rows.cuh"
 #include "src/ops/conv/conv_stem.h"
+#include "src/ops/conv/conv_taps.h"
 
 namespace tenor::conv {
 namespace {
 
-constexpr int kHopper = 90;
+constexpr int kOldest = 80;  // capability of mma.sync with bfloat16
+constexpr int64_t kMostProducts = 256;
 
 /// Whether the kernels' 32-bit counts hold every size.
 bool fits_counts(const ConvProblem& p) {
@@ -23,14 +28,46 @@ bool fits_counts(const ConvProblem& p) {
   return fits;
 }
 
+/// Whether sizes and strides, outermost first, are those of elements side by side.
+bool is_packed(std::initializer_list<std::pair<int64_t, int64_t>> dims) {
+  int64_t inner = 1;
+  bool packed = true;
+  for (auto dim = std::rbegin(dims); dim != std::rend(dims); ++dim) {
+    packed = packed && (dim->first == 1 || dim->second == inner);
+    inner *= dim->first;
+  }
+  return packed;
+}
+
+/// Some of cuDNN's engines disregard strides that leave gaps.
+std::string layout_why_not(const ConvProblem& p) {
+  const auto packed = [](int64_t outer, int64_t outer_stride, int64_t channels, int64_t channel_stride,
+                         const int64_t(&size)[kSpatial], const int64_t(&stride)[kSpatial], bool last) {
+    const std::pair<int64_t, int64_t> n{outer, outer_stride}, c{channels, channel_stride}, d{size[0], stride[0]},
+        h{size[1], stride[1]}, w{size[2], stride[2]};
+    return last ? is_packed({n, d, h, w, c}) : is_packed({n, c, d, h, w});
+  };
+  const core::WindowDim* w = p.window;
+  const int64_t input[] = {w[0].input, w[1].input, w[2].input}, output[] = {w[0].output, w[1].output, w[2].output},
+                kernel[] = {w[0].kernel, w[1].kernel, w[2].kernel};
+  for (const bool last : {false, true})
+    if (packed(p.batch, p.input.batch, p.channels, p.input.channel, input, p.input.spatial, last) &&
+        packed(p.batch, p.output.batch, p.out_channels, p.output.channel, output, p.output.spatial, last) &&
+        packed(p.out_channels, p.weight.out, p.group_channels(), p.weight.in, kernel, p.weight.spatial, last))
+      return {};
+  return "the operands are not all dense and channels last, or all dense and channels second";
+}
+
 }  // namespace
 
 std::string cuda_implicit_gemm_why_not(const ConvProblem& p) {
   const bool sums = p.direction == Direction::kWeightBackward, wide = p.dtype == DType::kFloat32;
   if (p.dtype == DType::kFloat64) return "takes bfloat16, float16 and float32";
-  if (!wide && core::device_traits(p.device).capability != kHopper)
-    return "the device is no Hopper GPU, or this build has no code of sm_90a";
-  if (p.taps() > 1024) return "more than 1024 taps";
+  const int capability = core::device_traits(p.device).capability;
+  if (!wide && capability < kOldest) return "16-bit products ask for a compute capability of 8.0";
+  if (!wide && capability == kHopper && p.taps() > 1024) return "more than 1024 taps";
+  if (passes_of(p) > kMostProducts)
+    return core::text("more than {} remainders modulo the stride, each a launch", kMostProducts);
   if (!fits_counts(p)) return "a size or a window's span is beyond 2^29";
   constexpr int64_t kMostChannels = int64_t{1} << 21, kMostGroups = 65535;
   if (std::max(p.channels, p.out_channels) > kMostChannels || p.groups > kMostGroups)
@@ -64,7 +101,26 @@ std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p) {
   return copies;
 }
 
-std::string cuda_vendor_why_not(const ConvProblem&) { return "this build does not call cuDNN"; }
+std::string cuda_vendor_why_not(const ConvProblem& p) {
+  if (p.batch_invariant) return "cuDNN's order of additions may depend on the batch";
+  if (p.bias && p.bias_stride != 1 && p.out_channels > 1) return "the bias has gaps";
+  for (const core::WindowDim& w : p.window)
+    if (core::window_outputs(w) != w.output) return "output_padding of the stride or more leaves outputs unread";
+  for (const core::WindowDim& w : p.window)
+    if (std::max({w.input, w.output, w.span(), w.before, w.after, w.stride, w.dilation}) > INT32_MAX)
+      return "a size is beyond 32 bits";
+  for (core::WindowDim w : p.window) {
+    w.after = w.before;
+    if (core::window_outputs(w) != w.output) return "its padding differs from side to side";
+  }
+  if (std::string reason = layout_why_not(p); !reason.empty()) return reason;
+#if TENOR_HAS_CUDA
+  if (p.device.type == DeviceType::kCuda) return cudnn_why_not(p);
+  return "cuDNN is asked on the device alone";
+#else
+  return "this build does not call cuDNN";
+#endif
+}
 std::string cuda_direct_why_not(const ConvProblem&) { return {}; }
 
 }  // namespace tenor::conv

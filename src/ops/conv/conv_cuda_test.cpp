@@ -1,7 +1,12 @@
 // Convolution on CUDA: small-integer draws exact against the reference by every strategy in every direction, deformable
 // convolution beside the CPU's.
+#include "src/ops/conv/conv_cuda.h"
+
+#include "src/core/device_traits.h"
+#include "src/core/output.h"
 #include "src/cuda/testing.h"
 #include "src/ops/conv/conv_shared_tests.h"
+#include "tenor/create.h"
 
 namespace tenor {
 namespace {
@@ -9,7 +14,13 @@ namespace {
 using namespace testing;
 using ConvCuda = CudaTest;
 
-TEST_F(ConvCuda, Draws) { check_draws(kGpu, 21, 400, {"auto", "direct", "implicit_gemm"}); }
+TEST_F(ConvCuda, Draws) { check_draws(kGpu, 21, 2000, {"auto", "direct", "implicit_gemm"}); }
+TEST_F(ConvCuda, VendorDraws) { check_draws(kGpu, 25, 400, {"vendor"}); }  // it looks for an engine for each
+TEST_F(ConvCuda, NotNumbersReachWhatReadsThem) {
+  check_not_numbers(kGpu, 23, 200, {"auto", "direct", "implicit_gemm", "vendor"});
+}
+TEST_F(ConvCuda, WideStrides) { check_wide_stride(kGpu, {"auto", "direct"}); }
+TEST_F(ConvCuda, EmptyProblemsAsOthers) { check_empty(kGpu, {"direct", "implicit_gemm", "vendor"}); }
 TEST_F(ConvCuda, Transposed) { check_transposed(kGpu, 22, 100, {"auto", "direct"}); }
 
 /// Shapes that fill tiles, whose pixels come by TMA, in several columns and steps.
@@ -29,6 +40,93 @@ TEST_F(ConvCuda, WholeTiles) {
   for (const ConvCase& c : cases)
     for (const DType dtype : {bfloat16, float16, float32})
       check_strategies(c, dtype, {"auto", "direct", "implicit_gemm"}, kGpu);
+}
+
+/// What other devices than Hopper take, on this one: each direction of a draw by the portable kernels.
+TEST_F(ConvCuda, PortableDraws) {
+  ConvDraw draw(26, kGpu);
+  for (int i = 0; i < 2000; ++i) {
+    const ConvCase c = draw.any_case(i % 10 == 0 ? 40 : 9);
+    const ConvData data(c, draw, i % 3 == 0 ? 2 : 0);
+    const DType dtype = i % 2 ? bfloat16 : float16;
+    conv::ConvProblem p = c.problem();
+    p.dtype = dtype, p.device = kGpu;
+    const bool last = draw.coin();
+    const auto layout = last ? conv::Layout::kChannelsLast : conv::Layout::kChannelsSecond;
+    const auto place = [&](const std::vector<double>& x, const Dims& sizes) {
+      return draw.placed(conv::in_layout(sizes, layout), dtype, last ? channels_last(x, sizes) : x);
+    };
+    const Dims sizes[] = {c.image, c.filter, c.output()};
+    const std::vector<double>* const given[] = {&data.input, &data.weight, &data.grad};
+    const std::vector<double>* const want[] = {&data.dx, &data.dw, &data.y};
+    for (const conv::Direction direction :
+         {conv::Direction::kForward, conv::Direction::kDataBackward, conv::Direction::kWeightBackward}) {
+      p.direction = direction;
+      const int written = direction == conv::Direction::kForward        ? 2
+                          : direction == conv::Direction::kDataBackward ? 0
+                                                                        : 1;
+      Tensor operands[3];
+      for (int k = 0; k < 3; ++k)
+        operands[k] = k == written ? draw.poison(conv::in_layout(sizes[k], layout), dtype) : place(*given[k], sizes[k]);
+      p.input = conv::image_of(operands[0], layout), p.output = conv::image_of(operands[2], layout);
+      p.weight = conv::filter_of(operands[1], layout);
+      const Tensor bias = on_gpu(tensor_of({c.filter[0]}, dtype, data.bias));
+      p.bias = written == 2 ? static_cast<const char*>(bias.raw()) : nullptr, p.bias_stride = 1;
+      if (!conv::cuda_implicit_gemm_why_not(p).empty()) continue;
+      conv::cuda_portable_gemm_run(p);
+      expect_exact(operands[written], last ? channels_last(*want[written], sizes[written]) : *want[written],
+                   core::text("portable direction {} {}", written, c.text()));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// Images of more than 2^31 elements: the last one's rows are those of a crop, and its gradient is the whole one's
+/// where the others hold zeros.
+TEST_F(ConvCuda, MoreElementsThan31Bits) {
+  constexpr int64_t kImages = 8, kSize = 2100, kCrop = 12, kChannels = 64;
+  const Dims shape = {kImages, kSize, kSize, kChannels};
+  if (core::device_traits(kGpu).memory < 5 * 2 * product(shape)) GTEST_SKIP() << "not enough memory";
+  ConvDraw draw(9, kGpu);
+  const int64_t row = kSize * kChannels, image = kSize * row;
+  const Tensor pattern = on_gpu(tensor_of({row}, bfloat16, draw.small(row)));
+  const auto last_image = [&](const Tensor& t) {
+    return t.with_layout({1, kSize, kSize, kChannels}, t.strides(), t.offset() + (kImages - 1) * image);
+  };
+  const auto rows = [&](const Tensor& t, int64_t count, int64_t skip) {
+    return t.with_layout({1, count, t.shape(2), kChannels}, t.strides(),
+                         t.offset() + (t.shape(0) - 1) * t.stride(0) + (t.shape(1) - count - skip) * t.stride(1));
+  };
+  const auto filled = [&] {
+    const Tensor t = zeros(shape, {.dtype = bfloat16, .device = kGpu});
+    core::copy_into(pattern.with_layout({1, kSize, kSize, kChannels}, {0, 0, kChannels, 1}, 0), last_image(t));
+    return t;
+  };
+  const Tensor x = filled();
+  for (const auto& [strategy, groups] : {std::pair{"implicit_gemm", 1}, {"vendor", 1}, {"direct", 64}}) {
+    const Dims filter = {kChannels, 3, 3, kChannels / groups};
+    const Tensor w = on_gpu(tensor_of(filter, bfloat16, draw.small(product(filter))));
+    const ConvOptions o{.padding = 1, .groups = groups, .strategy = strategy};
+    const Dims crop = {1, kCrop, kSize, kChannels};
+    const auto run = [&](auto&& call) {
+      try {
+        return call();
+      } catch (const UnsupportedError& e) {
+        return Tensor();
+      }
+    };
+    const Tensor y = run([&] { return conv_forward_nhwc(x, w, {}, o); });
+    if (!y.defined()) continue;
+    EXPECT_EQ(values(rows(y, kCrop - 2, 0).to(kCpu)),
+              values(rows(conv_forward_nhwc(rows(x, kCrop, 0), w, {}, o), kCrop - 2, 0).to(kCpu)))
+        << strategy;
+    EXPECT_EQ(values(rows(conv_data_backward_nhwc(x, w, shape, o), kCrop - 2, 0).to(kCpu)),
+              values(rows(conv_data_backward_nhwc(rows(x, kCrop, 0), w, crop, o), kCrop - 2, 0).to(kCpu)))
+        << strategy;
+    EXPECT_EQ(values(conv_weight_backward_nhwc(x, x, filter, o).to(kCpu)),
+              values(conv_weight_backward_nhwc(last_image(x), last_image(x), filter, o).to(kCpu)))
+        << strategy;
+  }
 }
 
 /// Depthwise and narrow groups, for which "direct" has kernels of its own.
@@ -52,7 +150,6 @@ TEST_F(ConvCuda, ImplicitGemmSaysWhatItTakes) {
   } catch (const UnsupportedError& e) {
     EXPECT_NE(std::string(e.what()).find("takes bfloat16, float16 and float32"), std::string::npos) << e.what();
   }
-  EXPECT_THROW(conv_forward(x, w, {}, {.strategy = "vendor"}), UnsupportedError);
   EXPECT_THROW(conv_forward(x, w, {}, {.strategy = "wino"}), ValueError);
 }
 
@@ -89,6 +186,20 @@ TEST_F(ConvCuda, Repeats) {
             values(conv_forward(first_image(x), w, {}, o).to(kCpu)));
   EXPECT_EQ(values(first_image(conv_data_backward(grad, w, x.shape(), o)).to(kCpu)),
             values(conv_data_backward(first_image(grad), w, {1, 64, 17, 19}, o).to(kCpu)));
+}
+
+/// Copies alone: of any type, in any layout.
+TEST_F(ConvCuda, ColumnsAsOnTheCpu) {
+  Draw draw(10);
+  for (const DType dtype : {float32, bfloat16, float64, int8})
+    for (const Dims& shape : {Dims{2, 3, 19}, Dims{2, 3, 9, 11}, Dims{1, 2, 5, 4, 6}}) {
+      const Tensor x = draw.any_layout(shape, dtype);
+      std::vector<double> elements(static_cast<size_t>(product(shape)));
+      for (double& v : elements) v = static_cast<double>(draw.upto(100) - 50);
+      assign(x, elements);
+      const Im2colOptions o{.stride = {2}, .padding = ConvPadding(Dims{2}, Dims{3}), .dilation = {2}};
+      EXPECT_EQ(values(im2col(on_gpu(x), {3}, o).to(kCpu)), values(im2col(x, {3}, o))) << shape.size();
+    }
 }
 
 TEST_F(ConvCuda, DeformableAsOnTheCpu) {

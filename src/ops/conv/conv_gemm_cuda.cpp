@@ -2,10 +2,12 @@
 // runs the direction's products.
 #include <cstdint>
 
+#include "src/core/device_traits.h"
 #include "src/core/output.h"
 #include "src/cuda/runtime.h"
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_float_cuda.h"
+#include "src/ops/conv/conv_mma.h"
 #include "src/ops/conv/conv_products.h"
 #include "src/ops/conv/conv_stem.h"
 #include "src/ops/conv/sm90_conv.h"
@@ -26,8 +28,10 @@ Tensor packed(const Tensor& x) {
   const int64_t channels = shape.back();
   shape.back() = whole_pieces(channels);
   const Tensor to = Tensor::empty(shape, x.dtype(), x.device());
-  if (shape.back() != channels) fill_(to, 0);
   core::copy_into(x, to.with_layout(x.shape(), to.strides(), to.offset()));
+  if (shape.back() == channels) return to;
+  shape.back() -= channels;
+  fill_(to.with_layout(shape, to.strides(), to.offset() + channels), 0);
   return to;
 }
 
@@ -82,17 +86,26 @@ void prepare_weight(const ConvProblem& p, Prepared& x) {
   x.operands.weight = x.weight.raw();
 }
 
-void run_products(const ConvProblem& p, cudaStream_t stream, const char* op) {
+/// One product by the kernel for its type and device.
+cudaError_t run_product(const GatherProduct& product, DType dtype, bool hopper, cudaStream_t stream) {
+  if (dtype == DType::kFloat32) return float_conv(product, stream);
+  return hopper ? sm90_conv(product, sm90_conv_choice(product), stream) : mma_conv(product, stream);
+}
+
+void run_products(const ConvProblem& p, bool hopper, cudaStream_t stream, const char* op) {
   Prepared x;
   prepare_source(p, p.direction == Direction::kForward ? input_sizes(p) : output_sizes(p), x);
   prepare_weight(p, x);
   for (const GatherProduct& product : products_of(p, x.operands))
-    cuda::check(p.dtype == DType::kFloat32 ? float_conv(product, stream)
-                                           : sm90_conv(product, sm90_conv_choice(product), stream),
-                op);
+    cuda::check(run_product(product, p.dtype, hopper, stream), op);
+  if (p.dtype == DType::kFloat32) cuda_mend(p);  // the others do it themselves
 }
 
-void run_sums(const ConvProblem& p, cudaStream_t stream, const char* op) {
+Tensor workspace_of(const ConvProblem& p, size_t bytes) {
+  return Tensor::empty({static_cast<int64_t>(bytes)}, uint8, p.device);
+}
+
+void run_sums(const ConvProblem& p, bool hopper, cudaStream_t stream, const char* op) {
   Prepared x;
   prepare_source(p, input_sizes(p), x);
   const ImageSizes outputs = output_sizes(p);
@@ -104,29 +117,36 @@ void run_sums(const ConvProblem& p, cudaStream_t stream, const char* op) {
   }
   const GatherSums sums = sums_of(p, x.operands, lines, whole_pieces(outputs.channels));
   if (p.dtype == DType::kFloat32) {
-    const Tensor ranges = Tensor::empty({static_cast<int64_t>(float_weight_workspace(sums)) / 4}, float32, p.device);
-    return cuda::check(float_conv_weight(sums, ranges.raw(), stream), op);
+    const Tensor space = workspace_of(p, float_weight_workspace(sums));
+    cuda::check(float_conv_weight(sums, space.raw(), stream), op);
+  } else if (hopper) {
+    const ConvWeightPlan plan = sm90_conv_weight_choice(sums);
+    const Tensor space = workspace_of(p, sm90_conv_weight_workspace(sums, plan));
+    cuda::check(sm90_conv_weight(sums, plan, space.raw(), stream), op);
+  } else {
+    const int splits = mma_conv_weight_splits(sums);
+    const Tensor space = workspace_of(p, mma_conv_weight_workspace(sums, splits));
+    cuda::check(mma_conv_weight(sums, splits, space.raw(), stream), op);
   }
-  const ConvWeightPlan plan = sm90_conv_weight_choice(sums);
-  const auto bytes = static_cast<int64_t>(sm90_conv_weight_workspace(sums, plan));
-  const Tensor workspace = Tensor::empty({bytes / 4}, float32, p.device);
-  cuda::check(sm90_conv_weight(sums, plan, workspace.raw(), stream), op);
+}
+
+void run(const ConvProblem& p, bool hopper) {
+  const cuda::DeviceGuard guard(p.device);
+  if (hopper && stem_takes(p)) return stem_run(p), cuda_mend(p);
+  const cudaStream_t stream = current_stream(p.device).handle;
+  switch (p.direction) {
+    case Direction::kForward:
+      return run_products(p, hopper, stream, "conv_forward");
+    case Direction::kDataBackward:
+      return run_products(p, hopper, stream, "conv_data_backward");
+    case Direction::kWeightBackward:
+      return run_sums(p, hopper, stream, "conv_weight_backward");
+  }
 }
 
 }  // namespace
 
-void cuda_implicit_gemm_run(const ConvProblem& p) {
-  const cuda::DeviceGuard guard(p.device);
-  if (stem_takes(p)) return stem_run(p);
-  const cudaStream_t stream = current_stream(p.device).handle;
-  switch (p.direction) {
-    case Direction::kForward:
-      return run_products(p, stream, "conv_forward");
-    case Direction::kDataBackward:
-      return run_products(p, stream, "conv_data_backward");
-    case Direction::kWeightBackward:
-      return run_sums(p, stream, "conv_weight_backward");
-  }
-}
+void cuda_implicit_gemm_run(const ConvProblem& p) { run(p, core::device_traits(p.device).capability == kHopper); }
+void cuda_portable_gemm_run(const ConvProblem& p) { run(p, false); }
 
 }  // namespace tenor::conv

@@ -1,7 +1,7 @@
 // A weight gradient's sums over ranges of pixels, and their sum in ascending order.
 #pragma once
 
-#include "src/ops/conv/conv_rows.cuh"
+#include "src/ops/conv/conv_window_sum.cuh"
 
 namespace tenor::conv {
 
@@ -39,6 +39,24 @@ struct GradientPlace {
   int channels, columns;
 };
 
+/// One element of the gradient over the pixels whose tap lies on an input alone: where the product is NaN, it may be so
+/// because of the zeros on padding (conv_plain.h).
+template <class T>
+__device__ __noinline__ float pixel_sum(const ConvWeightShape& s, int group, int tap, int channel, int column) {
+  const TapWalk walk = tap_walk(s.rows, tap);
+  const uint32_t bits = walk.bits(s.rows);
+  const T* const source = static_cast<const T*>(s.source) + int64_t{group} * s.channels + channel + walk.offset(s.rows);
+  const T* const grad = static_cast<const T*>(s.grad) + int64_t{group} * s.columns + column;
+  float sum = 0;
+  for (int m = 0; m < s.rows.pixels && sum == sum; ++m) {
+    const SourceRow row = source_row(s.rows, m);
+    if ((row.mask & bits) == bits)
+      sum = fmaf(static_cast<float>(source[row.offset]), static_cast<float>(grad[m * (int64_t{s.columns} * s.groups)]),
+                 sum);
+  }
+  return sum;
+}
+
 inline constexpr int kSumLines = 16, kSumColumns = 32;
 
 /// gradient = the sum over splits, in ascending order, of 16 lines of 32 columns; read along columns, written along
@@ -61,7 +79,8 @@ __global__ void __launch_bounds__(256, 8)
   }
   __syncthreads();
   const int line = first_line + threadIdx.x % kSumLines;
-  int tap = line / s.channels;
+  const int own_tap = line / s.channels;
+  int tap = own_tap;
   const int channel = line - tap * s.channels;
   if (channel >= to.channels || tap >= taps_of(s.rows)) return;
   int64_t at = group * to.group + channel * to.channel;
@@ -70,10 +89,14 @@ __global__ void __launch_bounds__(256, 8)
     at += tap % s.rows.taps[d] * to.tap[d];
     tap /= s.rows.taps[d];
   }
+  const bool padded = has_padding(s.rows);
 #pragma unroll
   for (int i = threadIdx.x / kSumLines; i < kSumColumns; i += 256 / kSumLines)
-    if (first_column + i < to.columns)
-      static_cast<T*>(to.data)[at + (first_column + i) * to.column] = static_cast<T>(sums[threadIdx.x % kSumLines][i]);
+    if (first_column + i < to.columns) {
+      float sum = sums[threadIdx.x % kSumLines][i];
+      if (sum != sum && padded) sum = pixel_sum<T>(s, group, own_tap, channel, first_column + i);
+      static_cast<T*>(to.data)[at + (first_column + i) * to.column] = static_cast<T>(sum);
+    }
 }
 
 /// Adds the ranges of one type of gradient.

@@ -175,34 +175,11 @@ void make(Plan& plan, const ConvProblem& p) {
 }
 
 using Key = std::vector<int64_t>;
-Key key_of(const ConvProblem& p, int threads) {
-  Key key = {static_cast<int64_t>(p.direction),
-             static_cast<int64_t>(p.dtype),
-             p.batch,
-             p.channels,
-             p.out_channels,
-             p.groups,
-             p.dims,
-             threads,
-             p.bias != nullptr,
-             p.input.batch,
-             p.input.channel,
-             p.output.batch,
-             p.output.channel,
-             p.weight.out,
-             p.weight.in};
-  for (int d = 0; d < kSpatial; ++d) {
-    const core::WindowDim& w = p.window[d];
-    for (const int64_t v : {w.input, w.kernel, w.stride, w.dilation, w.before, w.after, w.output, p.input.spatial[d],
-                            p.output.spatial[d], p.weight.spatial[d]})
-      key.push_back(v);
-  }
-  return key;
-}
 
 Plan& plan_of(const ConvProblem& p, int threads) {
   thread_local std::map<Key, std::unique_ptr<Plan> > cache;
-  Key key = key_of(p, threads);
+  Key key = numbers_of(p);
+  key.push_back(threads);
   if (const auto found = cache.find(key); found != cache.end()) return *found->second;
   if (cache.size() >= kMaxPrimitives) cache.clear();
   const OmpThreads guard(threads);

@@ -46,24 +46,8 @@ T mask_at(const DeformProblem& p, const Sampling& s, int64_t pixel) {
 
 /// The four values around a point, 0 for those outside.
 template <class S, class T>
-void values_at(const S* plane, const Corners<T>& c, T* v) {
+void values_at(const S* plane, const Corners<T>& c, T (&v)[4]) {
   for (int i = 0; i < 4; ++i) v[i] = c.at[i] >= 0 ? core::cast<T>(plane[c.at[i]]) : T(0);
-}
-template <class T>
-T sampled(const Corners<T>& c, const T* v) {
-  if (c.nan) return std::numeric_limits<T>::quiet_NaN();
-  return c.weight[0] * v[0] + c.weight[1] * v[1] + c.weight[2] * v[2] + c.weight[3] * v[3];
-}
-
-template <class S>
-const S* plane_of(const DeformProblem& p, int64_t image, int64_t channel) {
-  return reinterpret_cast<const S*>(p.input.data) + image * p.input.batch + channel * p.input.channel;
-}
-
-/// Row (image, channel, tap) of the columns.
-template <class T>
-T* column_row(const DeformProblem& p, int64_t image, int64_t channel, int64_t tap) {
-  return reinterpret_cast<T*>(p.columns) + ((image * p.channels + channel) * p.taps() + tap) * p.pixels();
 }
 
 /// fn(sampling, first pixel, count) for every block of pixels of every tap, in parallel.
@@ -104,17 +88,15 @@ void gradient_of_points(const DeformProblem& p) {
   using T = core::Compute<S>;
   for_each_block(p, [&](const Sampling& s, int64_t first, int64_t count) {
     Corners<T> corners[kBlock];
-    T along_y[kBlock] = {}, along_x[kBlock] = {}, along_mask[kBlock] = {}, v[4];
+    PointSums<T> sums[kBlock];
+    T v[4];
     for (int64_t i = 0; i < count; ++i) corners[i] = corners_at<S, T>(p, s, first + i);
     for (int64_t channel = s.group * p.group_channels(); channel < (s.group + 1) * p.group_channels(); ++channel) {
       const T* grads = column_row<T>(p, s.image, channel, s.tap) + first;
       const S* plane = plane_of<S>(p, s.image, channel);
       for (int64_t i = 0; i < count; ++i) {
-        const Corners<T>& c = corners[i];
-        values_at(plane, c, v);
-        along_y[i] += grads[i] * ((1 - c.x) * (v[2] - v[0]) + c.x * (v[3] - v[1]));
-        along_x[i] += grads[i] * ((1 - c.y) * (v[1] - v[0]) + c.y * (v[3] - v[2]));
-        along_mask[i] += grads[i] * sampled(c, v);
+        values_at(plane, corners[i], v);
+        sums[i].add(grads[i], corners[i], v);
       }
     }
     const int64_t width = p.window[2].output, tap = s.group * p.taps() + s.tap;
@@ -125,9 +107,9 @@ void gradient_of_points(const DeformProblem& p) {
     for (int64_t i = 0; i < count; ++i) {
       const T mask = mask_at<S, T>(p, s, first + i);
       const T bad = corners[i].nan ? std::numeric_limits<T>::quiet_NaN() : T(0);
-      put(p.grad_offset, 2 * tap, first + i, along_y[i] * mask + bad);
-      put(p.grad_offset, 2 * tap + 1, first + i, along_x[i] * mask + bad);
-      if (p.grad_mask.data) put(p.grad_mask, tap, first + i, along_mask[i]);
+      put(p.grad_offset, 2 * tap, first + i, sums[i].y * mask + bad);
+      put(p.grad_offset, 2 * tap + 1, first + i, sums[i].x * mask + bad);
+      if (p.grad_mask.data) put(p.grad_mask, tap, first + i, sums[i].mask);
     }
   });
 }

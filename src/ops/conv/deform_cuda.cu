@@ -61,23 +61,6 @@ __device__ __forceinline__ void values_at(const S* plane, const Corners<T>& c, T
 #pragma unroll
   for (int i = 0; i < 4; ++i) v[i] = c.at[i] >= 0 ? cuda::widen(plane[c.at[i]]) : T(0);
 }
-template <class T>
-__device__ __forceinline__ T sampled(const Corners<T>& c, const T (&v)[4]) {
-  if (c.nan) return std::numeric_limits<T>::quiet_NaN();
-  return c.weight[0] * v[0] + c.weight[1] * v[1] + c.weight[2] * v[2] + c.weight[3] * v[3];
-}
-
-template <class S>
-__device__ __forceinline__ const S* plane_of(const DeformProblem& p, int64_t image, int64_t channel) {
-  return reinterpret_cast<const S*>(p.input.data) + image * p.input.batch + channel * p.input.channel;
-}
-
-/// Row (image, channel, tap) of the columns.
-template <class T>
-__device__ __forceinline__ T* column_row(const DeformProblem& p, int64_t image, int64_t channel, int64_t tap) {
-  return reinterpret_cast<T*>(p.columns) + ((image * p.channels + channel) * p.taps() + tap) * p.pixels();
-}
-
 /// A thread a point, for all channels of its offset group.
 template <class S>
 __global__ void __launch_bounds__(kThreads) deform_sample(const __grid_constant__ DeformProblem p, int64_t points) {
@@ -102,22 +85,20 @@ __global__ void __launch_bounds__(kThreads) deform_points(const __grid_constant_
     const Sampling s = sampling_of(p, i);
     const Corners<T> c = corners_at<S>(p, s, p.input.spatial[1], p.input.spatial[2]);
     const T mask = mask_at<S>(p, s);
-    T along_y = 0, along_x = 0, along_mask = 0;
+    PointSums<T> sums;
     for (int64_t channel = s.group * p.group_channels(); channel < (s.group + 1) * p.group_channels(); ++channel) {
       const T grad = column_row<T>(p, s.image, channel, s.tap)[s.pixel];
       T v[4];
       values_at(plane_of<S>(p, s.image, channel), c, v);
-      along_y += grad * ((1 - c.x) * (v[2] - v[0]) + c.x * (v[3] - v[1]));
-      along_x += grad * ((1 - c.y) * (v[1] - v[0]) + c.y * (v[3] - v[2]));
-      along_mask += grad * sampled(c, v);
+      sums.add(grad, c, v);
     }
     const T bad = c.nan ? std::numeric_limits<T>::quiet_NaN() : T(0);
     const int64_t tap = s.group * p.taps() + s.tap;
     S* const offset = reinterpret_cast<S*>(p.grad_offset.data);
-    offset[pixel_at(p, p.grad_offset, s, 2 * tap)] = cuda::convert<S>(along_y * mask + bad);
-    offset[pixel_at(p, p.grad_offset, s, 2 * tap + 1)] = cuda::convert<S>(along_x * mask + bad);
+    offset[pixel_at(p, p.grad_offset, s, 2 * tap)] = cuda::convert<S>(sums.y * mask + bad);
+    offset[pixel_at(p, p.grad_offset, s, 2 * tap + 1)] = cuda::convert<S>(sums.x * mask + bad);
     if (p.grad_mask.data)
-      reinterpret_cast<S*>(p.grad_mask.data)[pixel_at(p, p.grad_mask, s, tap)] = cuda::convert<S>(along_mask);
+      reinterpret_cast<S*>(p.grad_mask.data)[pixel_at(p, p.grad_mask, s, tap)] = cuda::convert<S>(sums.mask);
   }
 }
 

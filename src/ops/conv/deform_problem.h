@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "src/ops/conv/conv_problem.h"
 
@@ -49,6 +50,37 @@ TENOR_HOST_DEVICE Corners<T> corners_of(T y, T x, int64_t height, int64_t width,
     c.weight[i] = (i / 2 ? c.y : 1 - c.y) * (i % 2 ? c.x : 1 - c.x);
   }
   return c;
+}
+
+/// What is sampled of a plane whose values at the corners are v, 0 for those outside.
+template <class T>
+TENOR_HOST_DEVICE T sampled(const Corners<T>& c, const T (&v)[4]) {
+  if (c.nan) return std::numeric_limits<T>::quiet_NaN();
+  return c.weight[0] * v[0] + c.weight[1] * v[1] + c.weight[2] * v[2] + c.weight[3] * v[3];
+}
+
+/// The gradients to a point's coordinates and mask: sums over the channels that it samples.
+template <class T>
+struct PointSums {
+  T y = 0, x = 0, mask = 0;
+
+  /// A channel's: the gradient to what it sampled, and its values at the corners.
+  TENOR_HOST_DEVICE void add(T grad, const Corners<T>& c, const T (&v)[4]) {
+    y += grad * ((1 - c.x) * (v[2] - v[0]) + c.x * (v[3] - v[1]));
+    x += grad * ((1 - c.y) * (v[1] - v[0]) + c.y * (v[3] - v[2]));
+    mask += grad * sampled(c, v);
+  }
+};
+
+template <class S>
+TENOR_HOST_DEVICE const S* plane_of(const DeformProblem& p, int64_t image, int64_t channel) {
+  return reinterpret_cast<const S*>(p.input.data) + image * p.input.batch + channel * p.input.channel;
+}
+
+/// Row (image, channel, tap) of the columns.
+template <class T>
+TENOR_HOST_DEVICE T* column_row(const DeformProblem& p, int64_t image, int64_t channel, int64_t tap) {
+  return reinterpret_cast<T*>(p.columns) + ((image * p.channels + channel) * p.taps() + tap) * p.pixels();
 }
 
 }  // namespace tenor::conv

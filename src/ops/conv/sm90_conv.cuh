@@ -12,7 +12,7 @@
 #include "src/cuda/gemm/sm90_gemm.cuh"
 #include "src/cuda/ptx/async_copy.cuh"
 #include "src/cuda/ptx/swizzle.cuh"
-#include "src/ops/conv/conv_rows.cuh"
+#include "src/ops/conv/conv_window_sum.cuh"
 
 namespace tenor::conv {
 
@@ -29,11 +29,11 @@ struct ConvShape {
   RowShape rows;
   int channels, columns, groups;  ///< of a group
   int tiles_m, tiles_n;           ///< of a group; tiles_m counts clusters
-  int weight_first, weight_step[3];
+  WeightTaps taps;
   int lowest[3];    ///< im2col: what the offset of tap 0 is counted from, and where its pixels begin
   bool flat;        ///< steps of 64 of taps * channels, which lie in the weight as they are walked
   bool three_dims;  ///< im2col: the map has three spatial dims, else the last two
-  const void* source;
+  const void *source, *weight;
   const void* bias;
   void* result;
   int64_t result_channel, bias_stride;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void load_weight(typename Config::T* tile, const CUte
 }
 
 __device__ __forceinline__ int weight_tap(const ConvShape& s, const TapWalk& walk) {
-  return s.weight_first + walk.j[0] * s.weight_step[0] + walk.j[1] * s.weight_step[1] + walk.j[2] * s.weight_step[2];
+  return s.taps.first + walk.j[0] * s.taps.step[0] + walk.j[1] * s.taps.step[1] + walk.j[2] * s.taps.step[2];
 }
 
 /// One thread loads pixels and weight by TMA.
@@ -325,7 +325,9 @@ __device__ void conv_consume(ConvShared<Config>& shared, const ConvShape& s) {
     if (s.bias)
       add_bias(d, static_cast<const T*>(s.bias) + tile.group * s.columns * s.bias_stride, s.bias_stride, tile.column,
                s.columns);
+    const bool odd = has_padding(s.rows) && not_finite(d);
     store_pixels<T, Config::kColumns>(shared.out[warp], d, s, tile, tile.m + warp * 16);
+    if (odd) mend_pixels<T>(s, tile.group, tile.column, Config::kColumns, tile.m + warp * 16, 16);
   }
 }
 

@@ -96,8 +96,8 @@ cudaError_t sm90_conv(const GatherProduct& p, const ConvPlan& plan, cudaStream_t
   s.channels = p.channels, s.columns = p.columns, s.groups = p.groups;
   s.tiles_m = div_up(s.rows.pixels, kTileM * kConvCluster), s.tiles_n = div_up(p.columns, plan.columns);
   s.flat = !plan.image && is_flat(p);
-  s.weight_first = p.weight_first;
-  for (int d = 0; d < 3; ++d) s.weight_step[d] = p.dim[d].weight_step, s.lowest[d] = lowest_of(p.dim[d]);
+  s.taps = weight_taps_of(p), s.weight = p.weight;
+  for (int d = 0; d < 3; ++d) s.lowest[d] = lowest_of(p.dim[d]);
   s.source = p.source, s.bias = p.bias, s.bias_stride = p.bias_stride, s.result = p.result,
   s.result_channel = p.result_channel;
   bool chunks = p.result_channel == 1 && reinterpret_cast<uintptr_t>(p.result) % 16 == 0 && p.result_batch % 8 == 0 &&
