@@ -6,6 +6,7 @@
 #include "src/cuda/runtime.h"
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_float_cuda.h"
+#include "src/ops/conv/conv_pointwise.h"
 #include "src/ops/conv/conv_products.h"
 #include "src/ops/conv/conv_stem.h"
 #include "src/ops/conv/sm90_conv.h"
@@ -118,6 +119,7 @@ void run_sums(const ConvProblem& p, cudaStream_t stream, const char* op) {
 void cuda_implicit_gemm_run(const ConvProblem& p) {
   const cuda::DeviceGuard guard(p.device);
   if (stem_takes(p)) return stem_run(p);
+  if (const auto product = pointwise_product(p)) return pointwise_run(p, *product);
   const cudaStream_t stream = current_stream(p.device).handle;
   switch (p.direction) {
     case Direction::kForward:
