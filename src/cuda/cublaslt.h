@@ -29,7 +29,7 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceSetAttribute) MatmulPreferenceSetAttribute = nullptr;
 };
 
-/// libcublasLt.so.13 or .12, which the environment variable TENOR_CUBLASLT may name (vendor_library.h says where else it
+/// libcublasLt.so.13 or .12, which the environment variable TENOR_CUBLASLT may name (shared_library.h says where else it
 /// is looked for). Looked for once, on the first call.
 const CublasLt& cublaslt();
 

@@ -26,7 +26,8 @@ struct Cudnn {
   decltype(&cudnnBackendExecute) BackendExecute = nullptr;
 };
 
-/// for). Looked for once, on the first call.
+/// libcudnn.so.9, which the environment variable TENOR_CUDNN may name (shared_library.h says where else it is looked for).
+/// Looked for once, on the first call.
 const Cudnn& cudnn();
 
 }  // namespace tenor::cuda

@@ -7,6 +7,7 @@
 #include "src/core/device_traits.h"
 #include "src/core/text.h"
 #include "src/ops/conv/conv_cuda.h"
+#include "src/ops/conv/conv_pointwise.h"
 #include "src/ops/conv/conv_products.h"
 #include "src/ops/conv/conv_rows.cuh"
 #include "src/ops/conv/conv_stem.h"
@@ -80,7 +81,7 @@ std::string cuda_implicit_gemm_why_not(const ConvProblem& p) {
 
 std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p) {
   std::vector<core::Copy> copies;
-  if (stem_takes(p)) return copies;
+  if (stem_takes(p) || pointwise_product(p)) return copies;
   const auto state = [&](const char* argument, int64_t elements, const char* reason) {
     copies.push_back({argument, core::count_product(elements, static_cast<int64_t>(item_size(p.dtype))), reason});
   };

@@ -105,6 +105,7 @@ template <class T>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     mma_weight(const __grid_constant__ CUtensorMap source, const __grid_constant__ CUtensorMap grad,
                const __grid_constant__ MmaShape s) {
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   const MmaRings rings(s);
   uint64_t* const full = reinterpret_cast<uint64_t*>(raw + rings.barriers());

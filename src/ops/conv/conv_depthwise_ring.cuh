@@ -236,6 +236,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
     ring_image(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s) {
   using T = typename Config::T;
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide, kLast = kSize - 1;
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
   Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
@@ -341,6 +342,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
                 const __grid_constant__ RingShape s) {
   using T = typename Config::T;
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide;
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   Ring<Config, true> ring(raw, s);
   ring.start(s, source, &grad);

@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
     stride_forward(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s) {
   using T = typename Config::T;
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide, kReach = Config::kReach;
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
   Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
@@ -122,6 +123,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Half::kBlocks)
   using T = typename Half::T;
   using Whole = RingConfig<T, kSize, Half::kOwn, Half::kWide, Half::kStages, Half::kBlocks>;
   constexpr int kOwn = Half::kOwn, kWide = Half::kWide, kReach = Half::kReach;
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
   Ring<Half, false> ring(raw + RingLayout<Whole>::kWeight, s);
@@ -177,6 +179,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
                   const __grid_constant__ RingShape s) {
   using T = typename Config::T;
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide, kReach = Config::kReach;
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   Ring<Config, true> ring(raw, s);
   ring.start(s, source, &grad);

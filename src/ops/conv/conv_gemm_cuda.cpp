@@ -8,6 +8,7 @@
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_float_cuda.h"
 #include "src/ops/conv/conv_mma.h"
+#include "src/ops/conv/conv_pointwise.h"
 #include "src/ops/conv/conv_products.h"
 #include "src/ops/conv/conv_stem.h"
 #include "src/ops/conv/sm90_conv.h"
@@ -133,6 +134,8 @@ void run_sums(const ConvProblem& p, bool hopper, cudaStream_t stream, const char
 void run(const ConvProblem& p, bool hopper) {
   const cuda::DeviceGuard guard(p.device);
   if (hopper && stem_takes(p)) return stem_run(p), cuda_mend(p);
+  if (hopper)
+    if (const auto product = pointwise_product(p)) return pointwise_run(p, *product);
   const cudaStream_t stream = current_stream(p.device).handle;
   switch (p.direction) {
     case Direction::kForward:

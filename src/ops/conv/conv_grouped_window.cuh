@@ -101,6 +101,7 @@ template <class T, int kSize>
 __global__ void __launch_bounds__(kGroupedThreads, 3)
     window_image(const __grid_constant__ CUtensorMap source, const __grid_constant__ GroupedShape s, int tiles) {
   constexpr int kPairs = (kSize * kSize + 1) / 2;
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = blockIdx.y * kGroupedWarps + warp;
   const int columns = s.tile_columns + kSize - 1, pixels = s.tile_rows * s.tile_columns;
@@ -156,6 +157,7 @@ __global__ void __launch_bounds__(kGroupedThreads, 2)
     window_weight(const __grid_constant__ CUtensorMap source, const __grid_constant__ CUtensorMap grad,
                   const __grid_constant__ GroupedShape s, int tiles) {
   constexpr int kPairs = (kSize * kSize + 1) / 2;
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = blockIdx.y * kGroupedWarps + warp;
   const int columns = s.tile_columns + kSize - 1, pixels = s.tile_rows * s.tile_columns;

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/core/device_traits.h"
+
 namespace tenor::conv {
 namespace {
 
 constexpr int64_t kMost = 1 << 28, kMostGradChannels = 128, kMostChannels = 4;
+constexpr int kHopper = 90;
 
 /// floor(x / 2)
 int half(int64_t x) { return static_cast<int>(x >> 1); }
@@ -41,7 +44,7 @@ bool stem_takes(const ConvProblem& p) {
   if (p.batch * H.output * W.output > kMost || p.batch * H.input * W.input > kMost) return false;
   // Pairs of columns from the one of the first tap to that of the last.
   if (half(W.kernel - 1 - W.before) - half(-W.before) + 1 > kStemLines) return false;
-  return lies_for_boxes(p.output, p);
+  return lies_for_boxes(p.output, p) && core::device_traits(p.device).capability == kHopper;
 }
 
 }  // namespace tenor::conv

@@ -176,6 +176,7 @@ __device__ __forceinline__ void store_stem(const StemSums& sums, const StemDataS
 template <class T>
 __global__ void __launch_bounds__(kStemThreads)
     stem_data(const __grid_constant__ CUtensorMap grad, const __grid_constant__ StemDataShape s) {
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   uint2* const weight = reinterpret_cast<uint2*>(raw + kStemStages * s.stage_bytes());
   uint64_t* const full = reinterpret_cast<uint64_t*>(weight + s.weight_pieces() * 32);

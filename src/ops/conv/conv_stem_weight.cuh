@@ -102,6 +102,7 @@ __device__ __forceinline__ void add_stem_row(float (&sum)[4][kStemLines][4], uin
 template <class T>
 __global__ void __launch_bounds__(kStemSumThreads, 2)
     stem_sums(const __grid_constant__ CUtensorMap grad, const __grid_constant__ StemSumShape s) {
+  if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   uint4* const lines = reinterpret_cast<uint4*>(raw + kStemGrads * s.grad_bytes());
   uint64_t* const full = reinterpret_cast<uint64_t*>(lines + s.row_lines() * s.image_rows());
