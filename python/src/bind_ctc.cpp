@@ -13,7 +13,7 @@ struct Lengths {
 
 CtcLengths lengths_of(Call& call, const char* name, Lengths x) {
   if (x.object.is_none()) return {};
-  if (PyList_Check(x.object.ptr()) || PyTuple_Check(x.object.ptr())) {
+  if (!is_array(x.object) && PySequence_Check(x.object.ptr())) {
     const Dims given = call.dims(name, DimList{x.object}, kAnyCount);
     return std::vector<int64_t>(given.begin(), given.end());
   }

@@ -60,8 +60,8 @@ void def_max_pool(nb::module_& m, const char* name, MaxPool fn) {
   m.def(
       name,
       [name, fn](Array x, DimList kernel_size, DimList stride, DimList padding, DimList dilation, bool ceil_mode,
-                 bool return_indices, Out out) {
-        Call call(name, out);
+                 bool return_indices, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const Dims kernel = call.dims("kernel_size", kernel_size), s = stride_of(call, stride),
                    p = call.dims("padding", padding), d = call.dims("dilation", dilation);
@@ -69,7 +69,7 @@ void def_max_pool(nb::module_& m, const char* name, MaxPool fn) {
         return run_max(call, return_indices, [&] { return fn(t, kernel, {s, p, d, ceil_mode, return_indices, to}); });
       },
       "x"_a, "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0, "dilation"_a = 1, "ceil_mode"_a = false,
-      "return_indices"_a = false, nb::kw_only(), "out"_a = nb::none(),
+      "return_indices"_a = false, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       "The largest of each window of x [N, C, *S] or [C, *S]; a NaN where there is one. stride None is kernel_size; "
       "padding (on both "
       "sides, at most half of the window's span) holds the lowest value. return_indices: (values, indices), int64 "
@@ -82,8 +82,8 @@ void def_avg_pool(nb::module_& m, const char* name, AvgPool fn) {
   m.def(
       name,
       [name, fn](Array x, DimList kernel_size, DimList stride, DimList padding, bool ceil_mode, bool count_include_pad,
-                 OptionalInt divisor_override, Out out) {
-        Call call(name, out);
+                 OptionalInt divisor_override, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x), to = call.out();
         const Dims kernel = call.dims("kernel_size", kernel_size), s = stride_of(call, stride),
                    p = call.dims("padding", padding);
@@ -91,6 +91,7 @@ void def_avg_pool(nb::module_& m, const char* name, AvgPool fn) {
       },
       "x"_a, "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0, "ceil_mode"_a = false,
       "count_include_pad"_a = true, "divisor_override"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
       "The sum of each window of x [N, C, *S] or [C, *S] over the number of its elements, those of the padding "
       "included unless "
       "count_include_pad is off, or over divisor_override. What reaches past the padding never counts. x: floats.");
@@ -99,14 +100,15 @@ void def_avg_pool(nb::module_& m, const char* name, AvgPool fn) {
 void def_lp_pool(nb::module_& m, const char* name, LpPool fn) {
   m.def(
       name,
-      [name, fn](Array x, Real norm_type, DimList kernel_size, DimList stride, bool ceil_mode, Out out) {
-        Call call(name, out);
+      [name, fn](Array x, Real norm_type, DimList kernel_size, DimList stride, bool ceil_mode, Out out,
+                 Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x), to = call.out();
         const Dims kernel = call.dims("kernel_size", kernel_size), s = stride_of(call, stride);
         return call.run([&] { return fn(t, norm_type, kernel, {s, ceil_mode, to}); });
       },
       "x"_a, "norm_type"_a, "kernel_size"_a, "stride"_a = nb::none(), "ceil_mode"_a = false, nb::kw_only(),
-      "out"_a = nb::none(),
+      "out"_a = nb::none(), "workspace"_a = nb::none(),
       "(sum |x|^p)^(1/p) over the inputs of each window of x [N, C, *S] or [C, *S], p = norm_type > 0; inf: the "
       "largest |x|.");
 }
@@ -114,14 +116,15 @@ void def_lp_pool(nb::module_& m, const char* name, LpPool fn) {
 void def_adaptive_max_pool(nb::module_& m, const char* name, int dims, AdaptiveMaxPool fn) {
   m.def(
       name,
-      [name, dims, fn](Array x, DimList size, bool return_indices, Out out) {
-        Call call(name, out);
+      [name, dims, fn](Array x, DimList size, bool return_indices, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x);
         const Dims sizes = output_size(call, size, t, dims);
         const MaxPoolResult to = max_outs(call, return_indices);
         return run_max(call, return_indices, [&] { return fn(t, sizes, {return_indices, to}); });
       },
       "x"_a, nb::arg("output_size").none(), "return_indices"_a = false, nb::kw_only(), "out"_a = nb::none(),
+      "workspace"_a = nb::none(),
       "The largest of each bin: bin i of n reads floor(i size / n) to ceil((i + 1) size / n). None in output_size "
       "keeps x's size. "
       "return_indices as in max_pool.");
@@ -130,13 +133,13 @@ void def_adaptive_max_pool(nb::module_& m, const char* name, int dims, AdaptiveM
 void def_adaptive_avg_pool(nb::module_& m, const char* name, int dims, AdaptiveAvgPool fn) {
   m.def(
       name,
-      [name, dims, fn](Array x, DimList size, Out out) {
-        Call call(name, out);
+      [name, dims, fn](Array x, DimList size, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor t = call.array("x", x), to = call.out();
         const Dims sizes = output_size(call, size, t, dims);
         return call.run([&] { return fn(t, sizes, {to}); });
       },
-      "x"_a, nb::arg("output_size").none(), nb::kw_only(), "out"_a = nb::none(),
+      "x"_a, nb::arg("output_size").none(), nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       "The mean of each bin: bin i of n reads floor(i size / n) to ceil((i + 1) size / n). None in output_size keeps "
       "x's size.");
 }
@@ -144,13 +147,13 @@ void def_adaptive_avg_pool(nb::module_& m, const char* name, int dims, AdaptiveA
 void def_max_pool_backward(nb::module_& m, const char* name, MaxPoolBackward fn) {
   m.def(
       name,
-      [name, fn](Array grad_output, Array indices, DimList input_shape, Out out) {
-        Call call(name, out);
+      [name, fn](Array grad_output, Array indices, DimList input_shape, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor g = call.array("grad_output", grad_output), at = call.array("indices", indices), to = call.out();
         const Dims shape = call.dims("input_shape", input_shape);
         return call.run([&] { return fn(g, at, shape, {to}); });
       },
-      "grad_output"_a, "indices"_a, "input_shape"_a, nb::kw_only(), "out"_a = nb::none(),
+      "grad_output"_a, "indices"_a, "input_shape"_a, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       "Adds each element of grad_output at the place in its plane that indices names (-1: none), in order. An index "
       "outside of the "
       "plane is IndexError.");
@@ -160,8 +163,8 @@ void def_avg_pool_backward(nb::module_& m, const char* name, AvgPoolBackward fn)
   m.def(
       name,
       [name, fn](Array grad_output, DimList input_shape, DimList kernel_size, DimList stride, DimList padding,
-                 bool ceil_mode, bool count_include_pad, OptionalInt divisor_override, Out out) {
-        Call call(name, out);
+                 bool ceil_mode, bool count_include_pad, OptionalInt divisor_override, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor g = call.array("grad_output", grad_output), to = call.out();
         const Dims shape = call.dims("input_shape", input_shape), kernel = call.dims("kernel_size", kernel_size),
                    s = stride_of(call, stride), p = call.dims("padding", padding);
@@ -171,20 +174,20 @@ void def_avg_pool_backward(nb::module_& m, const char* name, AvgPoolBackward fn)
       },
       "grad_output"_a, "input_shape"_a, "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0,
       "ceil_mode"_a = false, "count_include_pad"_a = true, "divisor_override"_a = nb::none(), nb::kw_only(),
-      "out"_a = nb::none(),
+      "out"_a = nb::none(), "workspace"_a = nb::none(),
       "avg_pool's gradient: each input's sum of grad_output / divisor over the windows that cover it.");
 }
 
 void def_adaptive_avg_pool_backward(nb::module_& m, const char* name, AdaptiveAvgPoolBackward fn) {
   m.def(
       name,
-      [name, fn](Array grad_output, DimList input_shape, Out out) {
-        Call call(name, out);
+      [name, fn](Array grad_output, DimList input_shape, Out out, Workspace workspace) {
+        Call call(name, out, workspace);
         const Tensor g = call.array("grad_output", grad_output), to = call.out();
         const Dims shape = call.dims("input_shape", input_shape);
         return call.run([&] { return fn(g, shape, {to}); });
       },
-      "grad_output"_a, "input_shape"_a, nb::kw_only(), "out"_a = nb::none(),
+      "grad_output"_a, "input_shape"_a, nb::kw_only(), "out"_a = nb::none(), "workspace"_a = nb::none(),
       "adaptive_avg_pool's gradient: each input's sum of grad_output / elements over the bins that hold it.");
 }
 

@@ -44,6 +44,13 @@ def test_gradients_keep_the_layout():
     np.testing.assert_allclose(tn.ctc_loss(classes_first, targets, frames, counts, return_grad=True).gradient, a, atol=1e-7)
 
 
+def test_lengths_are_any_sequence_of_ints():
+    x, targets, _, _ = batch()
+    want = tn.ctc_loss(x, targets, [30, 29, 28], [2, 3, 4], reduction="none")
+    np.testing.assert_array_equal(tn.ctc_loss(x, targets, range(30, 27, -1), range(2, 5), reduction="none"), want)
+    np.testing.assert_array_equal(tn.ctc_beam_decode(x, range(30, 27, -1)).ids, tn.ctc_beam_decode(x, [30, 29, 28]).ids)
+
+
 def test_out():
     x, targets, frames, counts = batch()
     loss, gradient = np.empty((), np.float32), np.empty_like(x)

@@ -92,6 +92,7 @@ def test_errors_name_operator_and_argument():
         (tn.ShapeError, "max_pool2d: x has shape", lambda: tn.max_pool2d(x, 5)),
         (tn.DTypeError, "avg_pool2d: x must be float16", lambda: tn.avg_pool2d(x.astype(np.int32), 2)),
         (tn.DTypeError, "max_pool2d: x must be of integers", lambda: tn.max_pool2d(x > 0, 2)),
+        (tn.ShapeError, r"max_pool2d: out\.indices must have shape", lambda: tn.max_pool2d(x, 2, return_indices=True, out=(x[..., :2, :2].copy(), x.astype(np.int64)))),
         (tn.ValueError, "max_pool2d: out= must hold 2 arrays", lambda: tn.max_pool2d(x, 2, return_indices=True, out=(x,))),
         (tn.ShapeError, "avg_pool2d_backward: grad_output must have shape", lambda: tn.avg_pool2d_backward(x, (1, 1, 4, 4), 2)),
     ]:

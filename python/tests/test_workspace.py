@@ -25,6 +25,9 @@ CALLS = {
         "transpose_weight_backward": (IMAGE, IMAGE, (3, 3, 1, 1))}.items()},
     "im2col": (IMAGE, 2), "col2im": (IMAGE[0], (6,), 1), "deform_conv2d": (IMAGE, IMAGE[:, :2].copy(), FILTER),
     "deform_conv2d_backward": (IMAGE, IMAGE, IMAGE[:, :2].copy(), FILTER),
+    "max_pool2d": (IMAGE, 2), "avg_pool2d": (IMAGE, 2), "lp_pool2d": (IMAGE, 3, 2), "adaptive_max_pool2d": (IMAGE, 1), "adaptive_avg_pool2d": (IMAGE, 1),
+    "max_pool2d_backward": (IMAGE[..., :2, :3].copy(), np.zeros((2, 3, 2, 3), np.int64), IMAGE.shape), "avg_pool2d_backward": (IMAGE[..., :2, :3].copy(), IMAGE.shape, 2),
+    "adaptive_avg_pool2d_backward": (IMAGE[..., :2, :3].copy(), IMAGE.shape), "lp_pool2d_backward": (IMAGE[..., :2, :3].copy(), IMAGE, 3, 2),
 }
 SEEDED = {"multinomial", "sample", "sample_from_probs"}
 

@@ -24,7 +24,17 @@ const core::OpRegistration kOps({
      "log_probs[T,N,C] -> ids[N,T], lengths[N]: the most probable labels by prefix beam search"},
 });
 
-constexpr int64_t kMostWidth = int64_t{1} << 28;  // wider beams hold every prefix that memory does
+/// A beam no wider than needed: one that holds every sequence of at most `frames` labels drops nothing.
+int64_t useful_width(int64_t width, int64_t frames, int64_t classes) {
+  int64_t prefixes = 1, longest = 1;
+  for (int64_t t = 0; t < frames && prefixes < width; ++t) {
+    longest = core::count_product(longest, classes - 1);
+    if (longest == 0) break;
+    prefixes = core::count_sum(prefixes, longest);
+  }
+  constexpr int64_t kMost = int64_t{1} << 28;  // wider beams hold every prefix that memory does
+  return std::min({width, prefixes, kMost});
+}
 
 struct Decode {
   const char* op;
@@ -37,7 +47,7 @@ struct Decode {
 bool has_lengths(const Decode& d) { return d.input_lengths.array.defined() || d.input_lengths.numbers; }
 
 void run(const Decode& d, const std::vector<int64_t>& frames, const Tensor& ids, const Tensor& lengths) {
-  const int64_t width = std::min(d.width, kMostWidth);
+  const int64_t width = d.width == 0 ? 0 : useful_width(d.width, d.log_probs.shape(0), d.log_probs.shape(2));
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(d.log_probs)) {
       const ctc::CudaDecode problem{d.op, d.log_probs, d.input_lengths, d.blank, width, ids, lengths};

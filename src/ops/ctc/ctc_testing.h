@@ -291,6 +291,10 @@ inline void test_ctc_beam_exhaustive(Device device) {
     const CtcDecodeResult got =
         ctc_beam_decode(draw.log_probs(b), {.input_lengths = b.frames, .blank = b.blank, .beam_width = 3000});
     const std::vector<double> ids = values(got.ids.to(kCpu)), lengths = values(got.lengths.to(kCpu));
+    // As wide as one likes: no more prefixes than there are take memory.
+    const CtcDecodeResult wider = ctc_beam_decode(
+        draw.log_probs(b), {.input_lengths = b.frames, .blank = b.blank, .beam_width = int64_t{1} << 62});
+    EXPECT_EQ(values(wider.ids.to(kCpu)), ids) << round;
     for (int64_t n = 0; n < b.N; ++n) {
       const auto every = reference::every_sequence(b.rows(n), b.blank);
       std::vector<int64_t> found;

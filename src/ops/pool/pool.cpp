@@ -70,29 +70,25 @@ void check_outs(Function f, bool return_indices, const MaxPoolResult& given) {
   if (given.indices.defined() && !return_indices)
     fail<ValueError>("{}: out has indices, but return_indices is off", f.op);
   if (return_indices && given.values.defined() != given.indices.defined())
-    fail<ValueError>("{}: with return_indices, out must be the pair (values, indices)", f.op);
+    fail<ValueError>("{}: out= needs both values and indices", f.op);
 }
 
 /// Without places; one output a plane is a reduction of the tree's own.
 Tensor largest(Function f, const Tensor& x, const PoolSpace& space, const Tensor& given) {
-  Output out(f.op, given, pool::pooled_shape(f, x.shape(), space), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  StepScope step([&] { return step_of(f, space, x, {out.target()}); });
-  if (step.shape_only(out.target())) return out.target();
-  if (out.target().numel() == 0) return out.finish();
-  const pool::Problem problem = pool::problem_of(f, space, x, out.target());
-  if (pool::is_global(space)) {
-    if (run_planes(problem, x, out.target(), true)) return out.finish();
-    amax(x, {.dim = pool::spatial_dims(f), .keepdim = true, .out = out.target()});
-  } else {
-    run_max(problem, x, out.target(), {});
-  }
-  return out.finish();
+  return pool::one_result(
+      f, given, pool::pooled_shape(f, x.shape(), space), x, {&x},
+      [&](const Tensor& y) { return step_of(f, space, x, {y}); },
+      [&](const Tensor& y) {
+        const pool::Problem problem = pool::problem_of(f, space, x, y);
+        if (!pool::is_global(space)) return run_max(problem, x, y, {});
+        if (!run_planes(problem, x, y, true)) amax(x, {.dim = pool::spatial_dims(f), .keepdim = true, .out = y});
+      });
 }
 
 MaxPoolResult largest_and_places(Function f, const Tensor& x, const PoolSpace& space, const MaxPoolResult& given) {
   const Dims shape = pool::pooled_shape(f, x.shape(), space);
-  Output values(f.op, given.values, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  Output places(f.op, given.indices, shape, int64, x, {&x}, {.cuda = core::kHasCuda});
+  Output values(f.op, given.values, shape, x.dtype(), x, {&x}, {.argument = "out.values", .cuda = core::kHasCuda});
+  Output places(f.op, given.indices, shape, int64, x, {&x}, {.argument = "out.indices", .cuda = core::kHasCuda});
   core::check_distinct_outputs(f.op, {&given.values, &given.indices});
   StepScope step([&] { return step_of(f, space, x, {values.target(), places.target()}); });
   if (step.shape_only(values.target())) return {values.target(), places.target()};
@@ -123,18 +119,14 @@ MaxPoolResult adaptive_max_pool(Function f, const Tensor& x, const Dims& size, c
 
 Tensor average(Function f, const Tensor& x, const PoolSpace& space, const pool::PoolDivisor& divisor,
                const Tensor& given) {
-  Output out(f.op, given, pool::pooled_shape(f, x.shape(), space), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  StepScope step([&] { return step_of(f, space, x, {out.target()}); });
-  if (step.shape_only(out.target())) return out.target();
-  if (out.target().numel() == 0) return out.finish();
-  const pool::Problem problem = pool::problem_of(f, space, x, out.target());
-  if (pool::is_mean(space, divisor)) {
-    if (run_planes(problem, x, out.target(), false)) return out.finish();
-    mean(x, {.dim = pool::spatial_dims(f), .keepdim = true, .out = out.target()});
-  } else {
-    run_avg(problem, divisor, x, out.target());
-  }
-  return out.finish();
+  return pool::one_result(
+      f, given, pool::pooled_shape(f, x.shape(), space), x, {&x},
+      [&](const Tensor& y) { return step_of(f, space, x, {y}); },
+      [&](const Tensor& y) {
+        const pool::Problem problem = pool::problem_of(f, space, x, y);
+        if (!pool::is_mean(space, divisor)) return run_avg(problem, divisor, x, y);
+        if (!run_planes(problem, x, y, false)) mean(x, {.dim = pool::spatial_dims(f), .keepdim = true, .out = y});
+      });
 }
 
 Tensor avg_pool(Function f, const Tensor& x, const Dims& kernel_size, const AvgPoolOptions& o) {

@@ -53,15 +53,15 @@ __global__ void __launch_bounds__(256)
     for_sources<Back>(g, at, [&](int64_t d, int64_t h, int64_t w, int64_t offset) {
       Held v = convert<Held>(x[offset]);
       if constexpr (Back) {
-        if (g.uniform == 0) v = v / static_cast<Held>(g.count(0, d) * g.count(1, h) * g.count(2, w));
+        if (g.uniform == 0) v = quotient_of<T>(v, volume<T, Held>(g, d, h, w));
       }
       acc = Op::join(acc, v);
     });
     if constexpr (Op::kSum) {
       if (g.uniform != 0)
-        acc = acc / static_cast<Held>(g.uniform);
+        acc = quotient_of<T>(acc, divisor_of<T, Held>(g.uniform));
       else if constexpr (!Back)
-        acc = acc / static_cast<Held>(g.count(0, at[2]) * g.count(1, at[3]) * g.count(2, at[4]));
+        acc = quotient_of<T>(acc, volume<T, Held>(g, at[2], at[3], at[4]));
     }
     y[g.target.at(at[0], at[1], at[2], at[3], at[4])] = convert<T>(acc);
   }

@@ -8,9 +8,12 @@ namespace {
 template <bool Back>
 void average(const pool::Problem& p, const PoolDivisor& divisor, const Tensor& source, const Tensor& target) {
   const DeviceGuard guard(source.device());
-  const Gather g = gather_of(p, divisor, Back);
-  if (Back ? small_avg_pool_backward(p, g, source, target) : small_avg_pool(p, g, source, target)) return;
-  core::visit_float(source.dtype(), [&]<class T>() { gather<SumOp<T>, T, Back>({p.op, g, source, target}); });
+  const auto run = [&](const pool::Problem& piece, const Tensor& from, const Tensor& to) {
+    const Gather g = gather_of(piece, divisor, Back);
+    if (Back ? small_avg_pool_backward(piece, g, from, to) : small_avg_pool(piece, g, from, to)) return;
+    core::visit_float(from.dtype(), [&]<class T>() { gather<SumOp<T>, T, Back>({piece.op, g, from, to}); });
+  };
+  for_images(p, run, source, target);
 }
 
 }  // namespace

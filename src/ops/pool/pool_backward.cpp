@@ -1,8 +1,5 @@
 // Contracts of the gradients of max_pool, avg_pool and their adaptive forms.
-#include "src/core/backend.h"
-#include "src/core/output.h"
 #include "src/core/registry.h"
-#include "src/core/step.h"
 #include "src/ops/pool/pool_checks.h"
 #include "tenor/pool.h"
 
@@ -10,9 +7,7 @@ namespace tenor {
 namespace {
 
 using core::OpClass;
-using core::Output;
 using core::Step;
-using core::StepScope;
 using pool::Function;
 using pool::PoolSpace;
 
@@ -35,6 +30,14 @@ const core::OpRegistration kOps({
     {"adaptive_avg_pool3d_backward", "pool", OpClass::kReduction, kAvgFormula},
 });
 
+void run_max_backward(const pool::Problem& p, const Tensor& grad, const Tensor& indices, const Tensor& dx,
+                      bool is_new) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(grad)) return cuda::max_pool_backward(p, grad, indices, dx);
+  }
+  cpu::max_pool_backward(p, grad, indices, dx, is_new);
+}
+
 Tensor max_backward(Function f, const Tensor& grad, const Tensor& indices, const Dims& input_shape,
                     const MaxPoolBackwardOptions& o) {
   core::check_float(f.op, {"grad_output", grad});
@@ -42,39 +45,32 @@ Tensor max_backward(Function f, const Tensor& grad, const Tensor& indices, const
   core::check_same_device(f.op, {{"grad_output", grad}, {"indices", indices}});
   core::check_shape(f.op, {"indices", indices}, grad.shape());
   pool::check_input_shape(f, input_shape, grad);
-  Output out(f.op, o.out, input_shape, grad.dtype(), grad, {&grad, &indices}, {.cuda = core::kHasCuda});
-  StepScope step([&] { return Step{f.op, OpClass::kIndex, {grad, indices}, {out.target()}, 0}; });
-  if (step.shape_only(out.target())) return out.target();
-  if (out.target().numel() == 0) return out.finish();
-  const pool::Problem p = pool::problem_of(f, {}, out.target(), grad, indices);
+  return pool::one_result(
+      f, o.out, input_shape, grad, {&grad, &indices},
+      [&](const Tensor& dx) {
+        return Step{f.op, OpClass::kIndex, {grad, indices}, {dx}, 0};
+      },
+      [&](const Tensor& dx) {
+        run_max_backward(pool::problem_of(f, {}, dx, grad, indices), grad, indices, dx, !o.out.defined());
+      });
+}
+
+void run_avg_backward(const pool::Problem& p, const pool::PoolDivisor& divisor, const Tensor& grad, const Tensor& dx) {
   if constexpr (core::kHasCuda) {
-    if (core::on_cuda(grad)) {
-      cuda::max_pool_backward(p, grad, indices, out.target());
-      return out.finish();
-    }
+    if (core::on_cuda(grad)) return cuda::avg_pool_backward(p, divisor, grad, dx);
   }
-  cpu::max_pool_backward(p, grad, indices, out.target());
-  return out.finish();
+  cpu::avg_pool_backward(p, divisor, grad, dx);
 }
 
 Tensor avg_backward(Function f, const Tensor& grad, const Dims& input_shape, const PoolSpace& space,
                     const pool::PoolDivisor& divisor, const Tensor& given) {
   core::check_shape(f.op, {"grad_output", grad}, pool::pooled_shape(f, input_shape, space));
-  Output out(f.op, given, input_shape, grad.dtype(), grad, {&grad}, {.cuda = core::kHasCuda});
-  StepScope step([&] {
-    return Step{f.op, OpClass::kReduction, {grad}, {out.target()}, pool::flops_of(space, out.target(), grad)};
-  });
-  if (step.shape_only(out.target())) return out.target();
-  if (out.target().numel() == 0) return out.finish();
-  const pool::Problem p = pool::problem_of(f, space, out.target(), grad);
-  if constexpr (core::kHasCuda) {
-    if (core::on_cuda(grad)) {
-      cuda::avg_pool_backward(p, divisor, grad, out.target());
-      return out.finish();
-    }
-  }
-  cpu::avg_pool_backward(p, divisor, grad, out.target());
-  return out.finish();
+  return pool::one_result(
+      f, given, input_shape, grad, {&grad},
+      [&](const Tensor& dx) {
+        return Step{f.op, OpClass::kReduction, {grad}, {dx}, pool::flops_of(space, dx, grad)};
+      },
+      [&](const Tensor& dx) { run_avg_backward(pool::problem_of(f, space, dx, grad), divisor, grad, dx); });
 }
 
 Tensor avg_pool_backward(Function f, const Tensor& grad, const Dims& input_shape, const Dims& kernel_size,

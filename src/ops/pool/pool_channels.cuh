@@ -39,13 +39,12 @@ __global__ void __launch_bounds__(256) pool_channels(const T* __restrict__ x, T*
   for (int d = dr.first; d < dr.last; d += dr.step)
     for (int h = hr.first; h < hr.last; h += hr.step) {
       const T* row = x + g.source.at(at.n, at.c, d, h, 0);
-      const int64_t outer = Back && g.uniform == 0 ? g.count(0, d) * g.count(1, h) : 1;
       auto line = identity_pack<Op, V>();
 #pragma unroll 4
       for (int w = wr.first; w < wr.last; w += wr.step) {
         auto wide = held<Op>(load_pack<V>(row + w * stride));
         if constexpr (Back) {
-          if (g.uniform == 0) divide_pack(wide, outer * g.count(2, w));
+          if (g.uniform == 0) divide_pack<T>(wide, volume<T, typename Op::Held>(g, d, h, w));
         }
         Op::join(line, wide);
       }
@@ -54,9 +53,9 @@ __global__ void __launch_bounds__(256) pool_channels(const T* __restrict__ x, T*
   T* to = y + g.target.at(at.n, at.c, at.d, at.h, at.w);
   if constexpr (Op::kSum) {
     if (g.uniform != 0)
-      divide_pack(acc, g.uniform);
+      divide_pack<T>(acc, divisor_of<T, typename Op::Held>(g.uniform));
     else if constexpr (!Back)
-      divide_pack(acc, g.count(0, at.d) * g.count(1, at.h) * g.count(2, at.w));
+      divide_pack<T>(acc, volume<T, typename Op::Held>(g, at.d, at.h, at.w));
     store_pack(to, convert_pack<T>(acc.at));
   } else {
     store_pack(to, acc);

@@ -1,7 +1,10 @@
 // What the contracts of this family check, and how they see their tensors.
 #pragma once
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
+#include "src/core/output.h"
+#include "src/core/step.h"
 #include "src/ops/pool/pool_kernels.h"
 #include "tenor/pool.h"
 
@@ -55,6 +58,18 @@ inline WindowOptions average_windows(const Dims& kernel_size, const AvgPoolOptio
 inline Problem problem_of(Function f, const PoolSpace& space, const Tensor& image, const Tensor& windows,
                           const Tensor& other = {}) {
   return {f.op, space, grid_of(f, image), grid_of(f, windows), other.defined() ? grid_of(f, other) : PoolGrid()};
+}
+
+/// A result of one tensor, of `like`'s dtype: made or the caller's, recorded as the step that `step_of(result)` says,
+/// and written by `run(result)` unless it is empty or its shape alone is asked for.
+template <class StepOf, class Run>
+Tensor one_result(Function f, const Tensor& given, const Dims& shape, const Tensor& like,
+                  std::initializer_list<const Tensor*> inputs, StepOf step_of, Run run) {
+  core::Output out(f.op, given, shape, like.dtype(), like, inputs, {.cuda = core::kHasCuda});
+  core::StepScope step([&] { return step_of(out.target()); });
+  if (step.shape_only(out.target())) return out.target();
+  if (out.target().numel() > 0) run(out.target());
+  return out.finish();
 }
 
 }  // namespace tenor::pool

@@ -21,6 +21,9 @@ TEST_F(PoolCuda, EverySmallWindow) { test_every_small_window(kThere); }
 TEST_F(PoolCuda, NothingInTheBatch) { test_nothing_in_the_batch(kThere); }
 TEST_F(PoolCuda, LargerImages) { test_larger_images(kThere); }
 TEST_F(PoolCuda, WholePlanes) { test_whole_planes(kThere); }
+TEST_F(PoolCuda, GradientsOfPlaces) { test_gradients_of_places(kThere); }
+TEST_F(PoolCuda, GradientsOfBins) { test_gradients_of_bins(kThere); }
+TEST_F(PoolCuda, DivisorsBeyond64Bits) { test_divisors_beyond_64_bits(kThere); }
 TEST_F(PoolCuda, PaddingOfASingleSlice) { test_padding_of_a_single_slice(kThere); }
 
 TEST_F(PoolCuda, ABadIndexIsDroppedAndReported) {
@@ -63,6 +66,28 @@ TEST_F(PoolCuda, TheSameBitsAloneAndInABatch) {
     for (size_t i = 0; i < want.size(); ++i)
       EXPECT_TRUE(same_bits(on_cpu(alone[i]), on_cpu(narrow(want[i], 0, 1, 1)))) << i;
   }
+}
+
+/// Means of whole planes: the same bits wherever an image lies.
+TEST_F(PoolCuda, PlanesAnywhere) {
+  Draw draw(4);
+  for (const Dims& s : {Dims{3, 16, 20, 24}, {3, 16, 7, 7}, {2, 8, 64, 72}, {3, 8, 14, 14}})
+    for (const DType dtype : {bfloat16, float32})
+      for (const bool channels : {false, true})
+        for (const int64_t shift : {0, 1, 3}) {
+          const int64_t plane = s[2] * s[3], image = s[1] * plane;
+          const Tensor memory = on_gpu(draw.dense({s[0] * (image + shift) + shift}, dtype));
+          const Dims strides =
+              channels ? Dims{image + shift, 1, s[3] * s[1], s[1]} : Dims{image + shift, plane, s[3], 1};
+          const Tensor x = memory.with_layout(s, strides, shift), dense = x.clone();
+          const auto one = [](const Tensor& t, int64_t n) { return narrow(t, 0, n, 1); };
+          const Tensor want = on_cpu(adaptive_avg_pool2d(dense, {1}));
+          EXPECT_TRUE(same_bits(on_cpu(adaptive_avg_pool2d(x, {1})), want))
+              << core::text("{} {} {} {}", s, dtype, channels, shift);
+          for (int64_t n = 0; n < s[0]; ++n)
+            EXPECT_TRUE(same_bits(on_cpu(adaptive_avg_pool2d(one(x, n), {1})), one(want, n)))
+                << core::text("{} {}", s, dtype);
+        }
 }
 
 /// More than 2^31 elements: the last ones are where they should be, and so are their indices.

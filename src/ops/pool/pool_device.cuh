@@ -107,11 +107,27 @@ __device__ __forceinline__ Pack<typename Op::Held, V> identity_pack() {
   for (int i = 0; i < V; ++i) out.at[i] = Op::identity();
   return out;
 }
-template <class Held, int V>
-__device__ __forceinline__ void divide_pack(Pack<Held, V>& x, int64_t divisor) {
-  const Held by = static_cast<Held>(divisor);
+/// What a sum is divided by (a count, or a product of them), as quotient_of() takes it. Averages of 16-bit floats are
+/// products with the reciprocal: its error is far below their rounding, and a division is ten instructions.
+template <class T, class Held, class N>
+__device__ __forceinline__ Held divisor_of(N divisor) {
+  if constexpr (core::kStorageFloat<T>) return 1 / static_cast<Held>(divisor);
+  return static_cast<Held>(divisor);
+}
+/// Of the window at (d, h, w), whose counts multiply beyond 64 bits.
+template <class T, class Held, class Windows, class I>
+__device__ __forceinline__ Held volume(const Windows& g, I d, I h, I w) {
+  return divisor_of<T, Held>(static_cast<Held>(g.count(0, d) * g.count(1, h)) * static_cast<Held>(g.count(2, w)));
+}
+template <class T, class Held>
+__device__ __forceinline__ Held quotient_of(Held x, Held divisor) {
+  if constexpr (core::kStorageFloat<T>) return x * divisor;
+  return x / divisor;
+}
+template <class T, class Held, int V>
+__device__ __forceinline__ void divide_pack(Pack<Held, V>& x, Held divisor) {
 #pragma unroll
-  for (int i = 0; i < V; ++i) x.at[i] = x.at[i] / by;
+  for (int i = 0; i < V; ++i) x.at[i] = quotient_of<T>(x.at[i], divisor);
 }
 
 }  // namespace tenor::cuda

@@ -57,7 +57,7 @@ struct FastGather {
   FastDim dim[3];
   pool::PoolGrid source, target;
   bool padding_too;
-  int64_t uniform;  ///< as pool::Gather's
+  double uniform;  ///< as pool::Gather's
 
 #ifdef __CUDACC__
   __device__ __forceinline__ int64_t count(int d, int window) const { return dim[d].count(window, padding_too); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/core/visit.h"
+#include "src/ops/pool/pool_cover.cuh"
 #include "src/ops/pool/pool_plan.h"
 
 namespace tenor::cuda {
@@ -57,9 +58,26 @@ bool try_rows(const GatherCall<T>& call) {
   return launch_rows<Op, T, 1, Back>(call);
 }
 
+/// The gradient by wide windows, of rows that are whole accesses.
+template <class T>
+bool try_cover(const GatherCall<T>& call) {
+  if constexpr (kTuned<T>) {
+    constexpr int kWhole = kVector<T>;
+    if (!is_cover(call.g) || (call.g.target.size[4] > 1 && call.g.target.stride[4] != 1)) return false;
+    const int vector = row_vector_of(call.g.target, call.target);
+    if (vector == kWhole) return launch_cover<T, kWhole>(call.op, call.g, call.source, call.target);
+    if (vector >= 2) return launch_cover<T, 2>(call.op, call.g, call.source, call.target);
+  }
+  return false;
+}
+
 template <class Op, class T, bool Back>
 void gather(const GatherCall<T>& call) {
-  if (try_channels<Op, T, Back>(call) || try_rows<Op, T, Back>(call)) return;
+  if (try_channels<Op, T, Back>(call)) return;
+  if constexpr (Back) {
+    if (try_cover(call)) return;
+  }
+  if (try_rows<Op, T, Back>(call)) return;
   const TargetOrder order = order_of(call.g.target);
   const Grid grid{dim3(blocks_for(order.count, 256, call.source.device())), dim3(256)};
   launch(call.op, pool_any<Op, T, Back>, grid, call.source.device(), call.from(), call.to(), call.g, order);

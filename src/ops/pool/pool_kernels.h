@@ -24,8 +24,9 @@ namespace tenor::cpu {
 void max_pool(const pool::Problem& p, const Tensor& x, const Tensor& values, const Tensor& indices);
 void avg_pool(const pool::Problem& p, const pool::PoolDivisor& divisor, const Tensor& x, const Tensor& y);
 void avg_pool_backward(const pool::Problem& p, const pool::PoolDivisor& divisor, const Tensor& grad, const Tensor& dx);
-/// @throws IndexError for an index outside of -1..plane-1, before anything is written
-void max_pool_backward(const pool::Problem& p, const Tensor& grad, const Tensor& indices, const Tensor& dx);
+/// @throws IndexError for an index outside of -1..plane-1, before anything is written to dx unless that `is_new`
+void max_pool_backward(const pool::Problem& p, const Tensor& grad, const Tensor& indices, const Tensor& dx,
+                       bool is_new);
 /// y is of x's dtype or of the one it is computed in; `places` (int64, may be undefined): the first largest |x|.
 void lp_pool(const pool::Problem& p, double norm_type, const Tensor& x, const Tensor& y, const Tensor& places);
 /// norms and places (defined for norm_type = inf) are dense in row-major order, norms of the compute type.

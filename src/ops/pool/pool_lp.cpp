@@ -1,8 +1,5 @@
 // Contracts of lp_pool and its gradient.
-#include "src/core/backend.h"
-#include "src/core/output.h"
 #include "src/core/registry.h"
-#include "src/core/step.h"
 #include "src/ops/pool/pool_checks.h"
 #include "tenor/pool.h"
 
@@ -10,9 +7,7 @@ namespace tenor {
 namespace {
 
 using core::OpClass;
-using core::Output;
 using core::Step;
-using core::StepScope;
 using pool::Function;
 using pool::PoolSpace;
 
@@ -49,14 +44,13 @@ core::Work work_of(double norm_type, int64_t flops, const Tensor& y) {
 
 Tensor lp_pool(Function f, const Tensor& x, double norm_type, const Dims& kernel_size, const LpPoolOptions& o) {
   const PoolSpace space = check_lp(f, x, norm_type, kernel_size, o);
-  Output out(f.op, o.out, pool::pooled_shape(f, x.shape(), space), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  StepScope step([&] {
-    const int64_t flops = pool::flops_of(space, x, out.target());
-    return Step{f.op, OpClass::kReduction, {x}, {out.target()}, flops}.with(work_of(norm_type, flops, out.target()));
-  });
-  if (step.shape_only(out.target())) return out.target();
-  if (out.target().numel() > 0) run_lp(pool::problem_of(f, space, x, out.target()), norm_type, x, out.target(), {});
-  return out.finish();
+  return pool::one_result(
+      f, o.out, pool::pooled_shape(f, x.shape(), space), x, {&x},
+      [&](const Tensor& y) {
+        const int64_t flops = pool::flops_of(space, x, y);
+        return Step{f.op, OpClass::kReduction, {x}, {y}, flops}.with(work_of(norm_type, flops, y));
+      },
+      [&](const Tensor& y) { run_lp(pool::problem_of(f, space, x, y), norm_type, x, y, {}); });
 }
 
 void run_lp_backward(const pool::Problem& p, double norm_type, const Tensor& grad, const Tensor& x, const Tensor& norms,
@@ -74,18 +68,18 @@ Tensor lp_pool_backward(Function f, const Tensor& grad, const Tensor& x, double 
   core::check_same_dtype(f.op, {"grad_output", grad}, {"x", x});
   core::check_same_device(f.op, {{"grad_output", grad}, {"x", x}});
   core::check_shape(f.op, {"grad_output", grad}, pool::pooled_shape(f, x.shape(), space));
-  Output out(f.op, o.out, x.shape(), x.dtype(), grad, {&grad, &x}, {.cuda = core::kHasCuda});
-  StepScope step([&] {
-    const int64_t flops = core::count_product(2, pool::flops_of(space, x, grad));
-    return Step{f.op, OpClass::kReduction, {grad, x}, {out.target()}, flops}.with(work_of(norm_type, flops, grad));
-  });
-  if (step.shape_only(out.target())) return out.target();
-  if (out.target().numel() == 0) return out.finish();
-  const Tensor norms = Tensor::empty(grad.shape(), compute_dtype(x.dtype()), x.device());
-  const Tensor places = std::isinf(norm_type) ? Tensor::empty(grad.shape(), int64, x.device()) : Tensor();
-  run_lp(pool::problem_of(f, space, x, norms), norm_type, x, norms, places);
-  run_lp_backward(pool::problem_of(f, space, out.target(), grad, x), norm_type, grad, x, norms, places, out.target());
-  return out.finish();
+  return pool::one_result(
+      f, o.out, x.shape(), grad, {&grad, &x},
+      [&](const Tensor& dx) {
+        const int64_t flops = core::count_product(2, pool::flops_of(space, x, grad));
+        return Step{f.op, OpClass::kReduction, {grad, x}, {dx}, flops}.with(work_of(norm_type, flops, grad));
+      },
+      [&](const Tensor& dx) {
+        const Tensor norms = Tensor::empty(grad.shape(), compute_dtype(x.dtype()), x.device());
+        const Tensor places = std::isinf(norm_type) ? Tensor::empty(grad.shape(), int64, x.device()) : Tensor();
+        run_lp(pool::problem_of(f, space, x, norms), norm_type, x, norms, places);
+        run_lp_backward(pool::problem_of(f, space, dx, grad, x), norm_type, grad, x, norms, places, dx);
+      });
 }
 
 }  // namespace

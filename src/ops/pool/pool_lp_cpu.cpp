@@ -1,4 +1,9 @@
-// lp_pool and its gradient on the CPU, an element at a time.
+// lp_pool and its gradient on the CPU: sums of sizes and of squares a row at a time, anything else an element at a
+// time.
+#include <algorithm>
+#include <vector>
+
+#include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/pool/pool_kernels.h"
@@ -31,11 +36,96 @@ void for_box(const WindowRange& dr, const WindowRange& hr, const WindowRange& wr
       for (int64_t w = wr.first; w < wr.last; w += wr.step) fn(d, h, w);
 }
 
-int64_t taps_of(const pool::PoolSpace& space) {
-  return space.dim[0].kernel * space.dim[1].kernel * space.dim[2].kernel;
+constexpr int64_t kPowerBytes = 50;  // of traffic that take as long as a power
+
+/// What one target costs.
+int64_t work_of(const pool::PoolSpace& space) {
+  int64_t work = kPowerBytes;
+  for (const pool::PoolDim& dim : space.dim) work = core::count_product(work, std::min(dim.kernel, dim.input));
+  return work;
 }
 
-constexpr int64_t kPowerBytes = 50;  // of traffic that take as long as a power
+/// Norms of order 1 and 2 of elements narrower than float64, whose squares float64 holds: no element is looked at
+/// twice. A task is a row of targets, of one plane or of neighbouring channels.
+template <class T>
+class SumRows {
+ public:
+  SumRows(const Gather& g, bool squares, const Tensor& x, const Tensor& y) : g_(g), squares_(squares), x_(x), y_(y) {
+    const int64_t channels = g.source.size[1];
+    lanes_ = channels > 1 && g.source.stride[1] == 1 ? std::min<int64_t>(channels, 64) : 1;
+    groups_ = (channels + lanes_ - 1) / lanes_;
+    rows_ = g.target.size[0] * groups_ * g.target.size[2] * g.target.size[3];
+  }
+  int64_t rows() const { return rows_; }
+  int64_t lanes() const { return lanes_; }
+
+  void run(int64_t begin, int64_t end) const {
+    const PoolGrid& target = g_.target;
+    const int64_t tile = std::max<int64_t>(kSums / lanes_, 1);
+    std::vector<double> sums(static_cast<size_t>(std::min(tile, target.size[4]) * lanes_));
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t h = row % target.size[3], depth = row / target.size[3], d = depth % target.size[2],
+                    group = depth / target.size[2], n = group / groups_, c = group % groups_ * lanes_,
+                    lanes = std::min(lanes_, target.size[1] - c);
+      for (int64_t first = 0; first < target.size[4]; first += tile) {
+        const int64_t count = std::min(tile, target.size[4] - first);
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for_box(g_.space.dim[0].inputs(d), g_.space.dim[1].inputs(h), {0, 1, 1}, [&](int64_t sd, int64_t sh, int64_t) {
+          add(x_.data<T>() + g_.source.at(n, c, sd, sh, 0), first, count, lanes, sums.data());
+        });
+        give(sums.data(), target.at(n, c, d, h, first), count, lanes);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kSums = 1024;
+
+  /// A row of inputs, tap by tap.
+  void add(const T* row, int64_t first, int64_t count, int64_t lanes, double* sums) const {
+    const pool::PoolDim& along = g_.space.dim[2];
+    const int64_t step = g_.source.stride[4], hop = along.stride * step;
+    for (int64_t tap = 0; tap < along.kernel; ++tap) {
+      const int64_t at = along.start(first) + tap, room = (along.input - at + along.stride - 1) / along.stride,
+                    n = std::min(count, room);
+      if (n <= 0) break;
+      const T* from = row + at * step;
+      if (lanes == 1) {
+        add_each(from, hop, n, sums);
+      } else {
+        for (int64_t t = 0; t < n; ++t) add_each(from + t * hop, 1, lanes, sums + t * lanes);
+      }
+    }
+  }
+  void add_each(const T* from, int64_t step, int64_t n, double* sums) const {
+    if (squares_)
+      for (int64_t i = 0; i < n; ++i) {
+        const double v = core::widen(from[i * step]);
+        sums[i] += v * v;
+      }
+    else
+      for (int64_t i = 0; i < n; ++i) sums[i] += std::fabs(static_cast<double>(core::widen(from[i * step])));
+  }
+
+  void give(const double* sums, int64_t at, int64_t count, int64_t lanes) const {
+    const PoolGrid& target = g_.target;
+    for (int64_t t = 0; t < count; ++t)
+      for (int64_t l = 0; l < lanes; ++l) {
+        const double sum = sums[t * lanes + l];
+        const auto norm = static_cast<float>(squares_ ? std::sqrt(sum) : sum);
+        const int64_t to = at + t * target.stride[4] + l * target.stride[1];
+        if (y_.dtype() == x_.dtype())
+          y_.data<T>()[to] = core::cast<T>(norm);
+        else
+          y_.data<float>()[to] = norm;
+      }
+  }
+
+  const Gather& g_;
+  bool squares_;
+  const Tensor &x_, &y_;
+  int64_t lanes_, groups_, rows_;
+};
 
 }  // namespace
 
@@ -45,8 +135,16 @@ void lp_pool(const pool::Problem& p, double norm_type, const Tensor& x, const Te
   core::visit_float(x.dtype(), [&]<class T>() {
     using C = core::Compute<T>;
     const pool::Power<C> power(norm_type);
+    using Kind = typename pool::Power<C>::Kind;
+    if constexpr (!std::is_same_v<C, double>) {
+      if (!places.defined() && (power.kind == Kind::kOne || power.kind == Kind::kTwo)) {
+        const SumRows<T> sums(g, power.kind == Kind::kTwo, x, y);
+        const int64_t bytes = core::count_product(work_of(p.space) / kPowerBytes * g.target.size[4] * sums.lanes(), 4);
+        return parallel_for(sums.rows(), grain_of(bytes), [&](int64_t begin, int64_t end) { sums.run(begin, end); });
+      }
+    }
     const T* from = x.data<T>();
-    for_targets(g.target, taps_of(p.space) * kPowerBytes, [&](int64_t n, int64_t c, int64_t d, int64_t h, int64_t w) {
+    for_targets(g.target, work_of(p.space), [&](int64_t n, int64_t c, int64_t d, int64_t h, int64_t w) {
       const WindowRange dr = dim[0].inputs(d), hr = dim[1].inputs(h), wr = dim[2].inputs(w);
       int64_t place;
       const C norm = pool::window_norm<C>(
@@ -74,7 +172,7 @@ void lp_pool_backward(const pool::Problem& p, double norm_type, const Tensor& gr
   core::visit_float(x.dtype(), [&]<class T>() {
     using C = core::Compute<T>;
     const pool::Power<C> power(norm_type);
-    for_targets(g.target, taps_of(p.space) * kPowerBytes, [&](int64_t n, int64_t c, int64_t d, int64_t h, int64_t w) {
+    for_targets(g.target, work_of(p.space), [&](int64_t n, int64_t c, int64_t d, int64_t h, int64_t w) {
       const C value = core::cast<C>(x.data<T>()[p.other.at(n, c, d, h, w)]);
       const int64_t own = g.target.flat(d, h, w), plane = (n * g.source.size[1] + c) * g.source.plane();
       C sum = 0;

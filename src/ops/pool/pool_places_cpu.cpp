@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "src/core/visit.h"
+#include "src/cpu/move.h"
 #include "src/ops/pool/pool_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -63,6 +64,7 @@ class PlaceKernel {
   using Lanes = PlaceLanes<C>;
   using I = typename Lanes::I;
   static constexpr C kLowest = MaxCombine::identity<S>();
+  static constexpr int64_t kStreamed = 1 << 20;
 
   PlaceKernel(const PoolRows& rows, const PoolTile& tile, int64_t lanes)
       : rows_(rows),
@@ -90,20 +92,21 @@ class PlaceKernel {
     out_places_ = filled<I>(targets, 0);
   }
 
+  ~PlaceKernel() {
+    if (streams_) finish_streams();
+  }
+
   void run(const PoolRows::Task& task) {
     const auto& dim = g_.space.dim;
     const pool::WindowRange dr = dim[0].inputs(task.d), hr = dim[1].inputs(task.h);
-    if (lanes_ > 1 && !source_.gathers()) {
-      channels(task, dr, hr);
-    } else {
-      combine_rows(task, dr, hr);
-      if (lanes_ > 1)
-        channels_of_rows();
-      else if (phased_)
-        taps();
-      else
-        windows();
-    }
+    if (lanes_ > 1 && !source_.gathers()) return channels(task, dr, hr);
+    combine_rows(task, dr, hr);
+    if (lanes_ > 1)
+      channels_of_rows();
+    else if (phased_)
+      taps();
+    else
+      windows();
     store(task);
   }
 
@@ -151,19 +154,93 @@ class PlaceKernel {
 
   /// Many channels, whose elements are read where they lie.
   HWY_INLINE void channels(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d_));
+    [[maybe_unused]] const bool straight = g_.target.stride[1] == 1 && rows_.places_grid.stride[1] == 1;
     for (int64_t t = 0; t < targets_; ++t) {
       find_sources(task, dr, hr, rows_.column(tile_, t));
-      for_numbers(d_, lanes_, [&](int64_t i, auto io) HWY_ATTR {
-        auto best = hn::Set(d_, kLowest);
-        auto place = hn::Set(di_, Lanes::kNone);
-        if (!sources_.empty()) best = io.load(d_, sources_[0].at + i), place = hn::Set(di_, sources_[0].place);
-        for (size_t k = 1; k < sources_.size(); ++k)
-          Lanes::offer(best, place, io.load(d_, sources_[k].at + i), hn::Set(di_, sources_[k].place));
-        io.store(d_, best, out_values_.get() + t * lanes_ + i);
-        io.store(di_, place, out_places_.get() + t * lanes_ + i);
-      });
+      int64_t i = 0;
+      if constexpr (std::is_same_v<T, S>) {
+        const Target to = target_of(task, t);
+        for (; straight && !sources_.empty() && i + 2 * lanes <= lanes_; i += 2 * lanes) straight_channels<2>(to, i);
+        for (; straight && !sources_.empty() && i + lanes <= lanes_; i += lanes) straight_channels<1>(to, i);
+      }
+      for_numbers(d_, lanes_ - i, [&](int64_t k, auto io) HWY_ATTR { any_channels(t, i + k, io); });
+      store(task, t, i);
     }
   }
+  template <class IO>
+  HWY_INLINE void any_channels(int64_t t, int64_t i, IO io) {
+    auto best = hn::Set(d_, kLowest);
+    auto place = hn::Set(di_, Lanes::kNone);
+    if (!sources_.empty()) best = io.load(d_, sources_[0].at + i), place = hn::Set(di_, sources_[0].place);
+    for (size_t k = 1; k < sources_.size(); ++k)
+      Lanes::offer(best, place, io.load(d_, sources_[k].at + i), hn::Set(di_, sources_[k].place));
+    io.store(d_, best, out_values_.get() + t * lanes_ + i);
+    io.store(di_, place, out_places_.get() + t * lanes_ + i);
+  }
+
+  /// Where a target's values and places go.
+  struct Target {
+    S* value;
+    int64_t* place;
+  };
+  Target target_of(const PoolRows::Task& task, int64_t t) const {
+    return {rows_.target.data<S>() + g_.target.at(task.n, task.c, task.d, task.h, tile_.first + t),
+            rows_.places->data<int64_t>() + rows_.places_grid.at(task.n, task.c, task.d, task.h, tile_.first + t)};
+  }
+
+  /// N vectors of channels from i on: without regard to NaN, then once more where there is one.
+  template <int N>
+  HWY_INLINE void straight_channels(const Target& to, int64_t i) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d_));
+    typename Lanes::V best[N];
+    typename Lanes::Vi place[N];
+    const auto first = load_number(d_, sources_[0].at + i);
+    auto odd = hn::Ne(first, first);
+    for (int j = 0; j < N; ++j) {
+      best[j] = load_number(d_, sources_[0].at + i + j * lanes);
+      place[j] = hn::Set(di_, sources_[0].place);
+      if constexpr (std::is_floating_point_v<C>) odd = hn::Or(odd, hn::IsNaN(best[j]));
+    }
+    for (size_t k = 1; k < sources_.size(); ++k) {
+      const auto at = hn::Set(di_, sources_[k].place);
+      for (int j = 0; j < N; ++j) {
+        const auto v = load_number(d_, sources_[k].at + i + j * lanes);
+        const auto more = hn::Gt(v, best[j]);
+        if constexpr (std::is_floating_point_v<C>) odd = hn::Or(odd, hn::IsNaN(v));
+        best[j] = hn::IfThenElse(more, v, best[j]);
+        place[j] = hn::IfThenElse(hn::RebindMask(di_, more), at, place[j]);
+      }
+    }
+    if (std::is_floating_point_v<C> && !hn::AllFalse(d_, odd)) {
+      for (int j = 0; j < N; ++j) {
+        best[j] = load_number(d_, sources_[0].at + i + j * lanes), place[j] = hn::Set(di_, sources_[0].place);
+        for (size_t k = 1; k < sources_.size(); ++k)
+          Lanes::offer(best[j], place[j], load_number(d_, sources_[k].at + i + j * lanes),
+                       hn::Set(di_, sources_[k].place));
+      }
+    }
+    for (int j = 0; j < N; ++j) {
+      WholeNumbers().store(d_, best[j], to.value + i + j * lanes);
+      store_places(place[j], to.place + i + j * lanes);
+    }
+  }
+  HWY_INLINE void store_places(typename Lanes::Vi place, int64_t* to) const {
+    if constexpr (sizeof(I) == sizeof(int64_t)) {
+      hn::StoreU(place, di_, to);
+    } else {
+      const hn::RepartitionToWide<typename Lanes::Di> wide;
+      const hn::Half<typename Lanes::Di> half;
+      if (streams_ && reinterpret_cast<uintptr_t>(to) % (8 * hn::Lanes(wide)) == 0) {
+        hn::Stream(hn::PromoteTo(wide, hn::LowerHalf(half, place)), wide, to);
+        hn::Stream(hn::PromoteTo(wide, hn::UpperHalf(half, place)), wide, to + hn::Lanes(wide));
+        return;
+      }
+      hn::StoreU(hn::PromoteTo(wide, hn::LowerHalf(half, place)), wide, to);
+      hn::StoreU(hn::PromoteTo(wide, hn::UpperHalf(half, place)), wide, to + hn::Lanes(wide));
+    }
+  }
+
   /// The places that a window reads, in order.
   void find_sources(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr,
                     const pool::WindowRange& wr) {
@@ -265,8 +342,19 @@ class PlaceKernel {
       }
   }
 
+  /// Channels first .. of one target.
+  void store(const PoolRows::Task& task, int64_t t, int64_t first) const {
+    const Target to = target_of(task, t);
+    for (int64_t l = first; l < lanes_; ++l) {
+      const int64_t i = t * lanes_ + l;
+      to.value[l * g_.target.stride[1]] = core::cast<S>(out_values_[i]);
+      to.place[l * rows_.places_grid.stride[1]] = out_places_[i] >= Lanes::kNone ? -1 : out_places_[i];
+    }
+  }
+
   const PoolRows& rows_;
   const pool::Gather& g_;
+  const bool streams_ = rows_.places->numel() > kStreamed;  ///< more places than caches hold: written past them
   PoolTile tile_;
   int64_t width_, targets_, lanes_;
   typename Lanes::D d_;

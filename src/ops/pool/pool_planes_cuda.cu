@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kRowThreads = 256, kChannelThreads = 512;
 constexpr int kRowAhead = 7, kChannelAhead = 14;  // accesses of a thread under way
+constexpr int kFew = 256;                         // places of a plane that several share a block with
 constexpr int kMostVectors = 16;                  // of channels a block: neighbouring threads read 256 bytes
 
 struct PlanesPlan {
@@ -22,18 +23,32 @@ struct PlanesPlan {
   int64_t places;  ///< of a plane
   int64_t step;    ///< from place to place
   int64_t planes;
-  int vectors;  ///< of channels a block
+  int vectors;       ///< of channels a block
+  Divider channels;  ///< planes are fewer than 2^31
 };
 
+/// V neighbours: one access where the plan is aligned. How memory lies changes no sum.
+template <int V, bool kAligned, class T>
+__device__ __forceinline__ Pack<T, V> load_some(const T* from) {
+  if constexpr (kAligned) {
+    return load_past_l1<V>(from);
+  } else {
+    Pack<T, V> x;
+#pragma unroll
+    for (int e = 0; e < V; ++e) x.at[e] = from[e];
+    return x;
+  }
+}
+
 /// Up to kAhead elements of V each, `hop` apart, of which `left` are there.
-template <class Op, int kAhead, int V, class T>
+template <class Op, int kAhead, bool kAligned, int V, class T>
 __device__ __forceinline__ void join_some(Pack<typename Op::Held, V>& acc, const T* from, int64_t hop, int64_t left) {
   Pack<T, V> x[kAhead];
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) {
 #pragma unroll
     for (int e = 0; e < V; ++e) x[k].at[e] = Op::nothing();
-    if (k < left) x[k] = load_past_l1<V>(from + k * hop);
+    if (k < left) x[k] = load_some<V, kAligned>(from + k * hop);
   }
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) Op::join(acc, held<Op>(x[k]));
@@ -47,17 +62,18 @@ __device__ __forceinline__ T finished(typename Op::Held v, int64_t places) {
     return v;
 }
 
-template <class Op, class T>
+template <class Op, class T, bool kAligned>
 __global__ void __launch_bounds__(kRowThreads)
     planes_of_rows(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p) {
   constexpr int kV = kVector<T>;
   const int64_t plane = blockIdx.x * int64_t{kRowThreads / kWarp} + threadIdx.x / kWarp;
   if (plane >= p.planes) return;
-  const int64_t n = plane / p.source.size[1], c = plane - n * p.source.size[1], count = p.places / kV;
+  const int64_t n = divide(static_cast<uint32_t>(plane), p.channels), c = plane - n * p.channels.divisor,
+                count = p.places / kV;
   const T* from = x + n * p.source.stride[0] + c * p.source.stride[1];
   auto acc = identity_pack<Op, kV>();
   for (int64_t i = threadIdx.x % kWarp; i < count; i += kRowAhead * kWarp)
-    join_some<Op, kRowAhead>(acc, from + i * kV, kWarp * kV, (count - i + kWarp - 1) / kWarp);
+    join_some<Op, kRowAhead, kAligned>(acc, from + i * kV, kWarp * kV, (count - i + kWarp - 1) / kWarp);
   auto v = acc.at[0];
 #pragma unroll
   for (int k = 1; k < kV; ++k) v = Op::join(v, acc.at[k]);
@@ -65,9 +81,49 @@ __global__ void __launch_bounds__(kRowThreads)
   if (threadIdx.x % kWarp == 0) y[p.target.at(n, c, 0, 0, 0)] = finished<Op, T>(v, p.places);
 }
 
-/// Blocks (rank in its cluster, group of channels, image): threads beside one another have neighbouring vectors of
-/// channels, those above one another places.
+constexpr int kFewLanes = 4, kFewPlanes = kRowThreads / kFewLanes;
+
+/// Planes of few elements: a block brings kFewPlanes of them to shared memory, as they lie where they lie together
+/// (`dense`); kFewLanes threads go through each.
 template <class Op, class T>
+__global__ void __launch_bounds__(kRowThreads)
+    planes_of_few(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p, bool dense) {
+  extern __shared__ __align__(16) char shared[];
+  constexpr int kV = kVector<T>;
+  T* held_planes = reinterpret_cast<T*>(shared);
+  const int places = static_cast<int>(p.places);
+  const int64_t first = int64_t{blockIdx.x} * kFewPlanes;
+  const int count = static_cast<int>(min(int64_t{kFewPlanes}, p.planes - first)) * places;
+  int done = 0;
+  if (dense) {
+    const T* from = x + first * places;
+    for (int i = threadIdx.x; i < count / kV; i += kRowThreads)
+      store_pack(held_planes + i * kV, load_past_l1<kV>(from + i * kV));
+    done = count / kV * kV;
+  }
+  for (int i = done + static_cast<int>(threadIdx.x); i < count; i += kRowThreads) {
+    const int at = i / places;
+    const uint32_t plane = static_cast<uint32_t>(first) + at, n = divide(plane, p.channels);
+    held_planes[i] =
+        x[n * p.source.stride[0] + (plane - n * p.channels.divisor) * p.source.stride[1] + (i - at * places)];
+  }
+  __syncthreads();
+  const int own = static_cast<int>(threadIdx.x) / kFewLanes, lane = static_cast<int>(threadIdx.x) % kFewLanes;
+  auto acc = Op::identity();
+  if (own * places < count) {
+#pragma unroll 8
+    for (int i = lane; i < places; i += kFewLanes)
+      acc = Op::join(acc, convert<typename Op::Held>(held_planes[own * places + i]));
+  }
+  acc = warp_reduce<kFewLanes>(acc, [](auto a, auto b) { return Op::join(a, b); });
+  if (lane != 0 || own * places >= count) return;
+  const uint32_t plane = static_cast<uint32_t>(first) + own, n = divide(plane, p.channels);
+  y[p.target.at(n, plane - n * p.channels.divisor, 0, 0, 0)] = finished<Op, T>(acc, p.places);
+}
+
+/// Blocks (rank in its cluster of an image, group of channels): threads beside one another have neighbouring vectors of
+/// channels, those above one another places.
+template <class Op, class T, bool kAligned>
 __global__ void __launch_bounds__(kChannelThreads)
     planes_of_channels(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p) {
   using Held = typename Op::Held;
@@ -76,21 +132,29 @@ __global__ void __launch_bounds__(kChannelThreads)
   __shared__ Held sums[kMostVectors * kV];
   const int lane = static_cast<int>(threadIdx.x) % p.vectors, down = static_cast<int>(threadIdx.x) / p.vectors,
             rows = kChannelThreads / p.vectors, width = p.vectors * kV;
-  const int64_t first = int64_t{blockIdx.y} * width, n = blockIdx.z;
-  const uint32_t blocks = ptx::cluster_size(), rank = blockIdx.x;
+  const uint32_t blocks = ptx::cluster_size(), n = blockIdx.x / blocks, rank = blockIdx.x - n * blocks;
+  const int64_t first = int64_t{blockIdx.y} * width;
   auto acc = identity_pack<Op, kV>();
   if (down < rows && first + lane * kV < p.source.size[1]) {
     const int64_t start = rank * rows + down, stride = int64_t{blocks} * rows, hop = stride * p.step;
     const T* from = x + n * p.source.stride[0] + first + lane * kV + start * p.step;
     int64_t left = p.places > start ? (p.places - start + stride - 1) / stride : 0;
-    for (; left >= kChannelAhead; left -= kChannelAhead, from += kChannelAhead * hop) {
+    if (left >= kChannelAhead) {
       Pack<T, kV> some[kChannelAhead];
 #pragma unroll
-      for (int k = 0; k < kChannelAhead; ++k) some[k] = load_once<kV>(from + k * hop);
+      for (int k = 0; k < kChannelAhead; ++k) some[k] = load_some<kV, kAligned>(from + k * hop);
+      for (left -= kChannelAhead, from += kChannelAhead * hop; left >= kChannelAhead;
+           left -= kChannelAhead, from += kChannelAhead * hop) {
+#pragma unroll
+        for (int k = 0; k < kChannelAhead; ++k) {  // each place is asked for again as soon as it is free
+          Op::join(acc, held<Op>(some[k]));
+          some[k] = load_some<kV, kAligned>(from + k * hop);
+        }
+      }
 #pragma unroll
       for (int k = 0; k < kChannelAhead; ++k) Op::join(acc, held<Op>(some[k]));
     }
-    if (left > 0) join_some<Op, kChannelAhead>(acc, from, hop, left);
+    if (left > 0) join_some<Op, kChannelAhead, kAligned>(acc, from, hop, left);
   }
 #pragma unroll
   for (int k = 0; k < kV; ++k) parts[threadIdx.x * kV + k] = acc.at[k];
@@ -122,35 +186,59 @@ bool even(const PoolGrid& g, int64_t& step) {
   return follows(4, 1) && follows(3, g.size[4]) && follows(2, g.size[3] * g.size[4]);
 }
 
+template <class Op, class T, bool kAligned>
+void run_rows(const pool::Problem& p, const PlanesPlan& plan, const Tensor& x, const Tensor& y) {
+  const int64_t blocks = (plan.planes + kRowThreads / kWarp - 1) / (kRowThreads / kWarp);
+  launch(p.op, planes_of_rows<Op, T, kAligned>, {dim3(static_cast<unsigned>(blocks)), dim3(kRowThreads)}, x.device(),
+         x.data<T>(), y.data<T>(), plan);
+}
+
+template <class Op, class T>
+void run_few(const pool::Problem& p, const PlanesPlan& plan, bool aligned, const Tensor& x, const Tensor& y) {
+  const PoolGrid& s = plan.source;
+  const bool dense = aligned && (s.size[1] == 1 || s.stride[1] == plan.places) &&
+                     (s.size[0] == 1 || s.stride[0] == s.size[1] * plan.places);
+  launch(p.op, planes_of_few<Op, T>,
+         {dim3(static_cast<unsigned>((plan.planes + kFewPlanes - 1) / kFewPlanes)), dim3(kRowThreads),
+          static_cast<size_t>(kFewPlanes * plan.places) * sizeof(T)},
+         x.device(), x.data<T>(), y.data<T>(), plan, dense);
+}
+
+template <class Op, class T, bool kAligned>
+void run_channels(const pool::Problem& p, const PlanesPlan& plan, int64_t groups, const Tensor& x, const Tensor& y) {
+  const int cluster = cluster_of(groups > 1 || plan.places < kFew ? 1 : plan.places >= 1024 ? 4 : 2, x.device());
+  launch(p.op, planes_of_channels<Op, T, kAligned>,
+         {dim3(static_cast<unsigned>(cluster * plan.source.size[0]), static_cast<unsigned>(groups)),
+          dim3(kChannelThreads), 0, cluster},
+         x.device(), x.data<T>(), y.data<T>(), plan);
+}
+
+/// Which of the kernels serves, if any, depends on a plane's size, the channels and how they lie; not on the batch or
+/// on an address.
 template <class Op, class T>
 bool run(const pool::Problem& p, const Tensor& x, const Tensor& y) {
   constexpr int kV = kVector<T>;
-  PlanesPlan plan{p.image, p.windows, p.image.plane(), 0, p.image.planes(), 1};
-  if (!even(plan.source, plan.step) || plan.places < 256) return false;
-  const auto aligned = [&](int64_t stride) { return stride % kV == 0; };
-  if (!is_aligned(x.raw(), 0, sizeof(T)) || !aligned(plan.source.size[0] == 1 ? 0 : plan.source.stride[0]))
-    return false;
+  PlanesPlan plan{p.image, p.windows, p.image.plane(), 0, p.image.planes(), 1, make_divider(p.image.size[1])};
+  if (!even(plan.source, plan.step) || plan.planes > INT32_MAX / 8) return false;
+  const auto whole = [&](int64_t stride) { return stride % kV == 0; };
+  const bool aligned = is_aligned(x.raw(), 0, sizeof(T));
   const int64_t channels = plan.source.size[1];
-  if (plan.step == 1 && aligned(plan.places) && aligned(plan.source.stride[1])) {
-    const int64_t blocks = (plan.planes + kRowThreads / kWarp - 1) / (kRowThreads / kWarp);
-    if (blocks > INT32_MAX || plan.places > (1 << 17))
-      return false;  // long planes are shared by blocks of the reduction
-    launch(p.op, planes_of_rows<Op, T>, {dim3(static_cast<unsigned>(blocks)), dim3(kRowThreads)}, x.device(),
-           x.data<T>(), y.data<T>(), plan);
+  if (plan.step == 1 && plan.places < kFew) {
+    run_few<Op, T>(p, plan, aligned, x, y);
     return true;
   }
-  if (channels < 2 || plan.source.stride[1] != 1 || channels % kV != 0 || !aligned(plan.step) ||
-      plan.source.size[0] > 65535)
-    return false;
+  if (plan.step == 1 && whole(plan.places)) {
+    if (plan.places > (1 << 17)) return false;  // long planes are shared by blocks of the reduction
+    aligned&& whole(plan.source.stride[0]) && whole(plan.source.stride[1]) ? run_rows<Op, T, true>(p, plan, x, y)
+                                                                           : run_rows<Op, T, false>(p, plan, x, y);
+    return true;
+  }
+  if (channels < 2 || plan.source.stride[1] != 1 || !whole(channels) || plan.places < 128) return false;
   plan.vectors = static_cast<int>(std::min<int64_t>(channels / kV, kMostVectors));
   const int64_t groups = (channels / kV + plan.vectors - 1) / plan.vectors;
   if (groups > 65535) return false;
-  const int cluster = cluster_of(groups > 1 ? 1 : plan.places >= 1024 ? 4 : 2, x.device());
-  launch(
-      p.op, planes_of_channels<Op, T>,
-      {dim3(static_cast<unsigned>(cluster), static_cast<unsigned>(groups), static_cast<unsigned>(plan.source.size[0])),
-       dim3(kChannelThreads), 0, cluster},
-      x.device(), x.data<T>(), y.data<T>(), plan);
+  aligned&& whole(plan.source.stride[0]) && whole(plan.step) ? run_channels<Op, T, true>(p, plan, groups, x, y)
+                                                             : run_channels<Op, T, false>(p, plan, groups, x, y);
   return true;
 }
 

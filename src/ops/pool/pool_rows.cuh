@@ -92,7 +92,7 @@ __device__ __forceinline__ Pack<typename Op::Held, V> combine_rows(const T* at, 
     for (int h = row.h_first; h < row.h_last; h += row.h_step) {
       auto wide = held<Op>(load_pack<V>(plane + h * g.source.stride[3]));
       if constexpr (Back) {
-        if (g.uniform == 0) divide_pack(wide, g.count(0, d) * g.count(1, h));
+        if (g.uniform == 0) divide_pack<T>(wide, divisor_of<T, typename Op::Held>(g.count(0, d) * g.count(1, h)));
       }
       Op::join(acc, wide);
     }
@@ -109,15 +109,15 @@ __device__ __forceinline__ T combine_window(const typename Op::Held* row, const 
   for (int w = column.first; w < column.last; w += step) {
     Held x = row[w];
     if constexpr (Back) {
-      if (g.uniform == 0) x = x / static_cast<Held>(g.count(2, origin + w));
+      if (g.uniform == 0) x = quotient_of<T>(x, divisor_of<T, Held>(g.count(2, origin + w)));
     }
     acc = Op::join(acc, x);
   }
   if constexpr (Op::kSum) {
     if (g.uniform != 0)
-      acc = acc / static_cast<Held>(g.uniform);
+      acc = quotient_of<T>(acc, divisor_of<T, Held>(g.uniform));
     else if constexpr (!Back)
-      acc = acc / static_cast<Held>(divisor * column.count);
+      acc = quotient_of<T>(acc, divisor_of<T, Held>(static_cast<Held>(divisor) * static_cast<Held>(column.count)));
     return convert<T>(acc);
   } else {
     return acc;

@@ -1,7 +1,8 @@
-// max_pool's gradient: elements of grad_output go to the places that `indices` names. Any index may come any number of
-// times, so a block keeps a piece of some planes in shared memory and goes through all outputs of these planes in
-// order. Of those at hand that name one place, the lowest takes its turn first (an integer minimum): sums are added in
-// the order of outputs, as on the CPU.
+// max_pool's gradient: elements of grad_output go to the places that `indices` names. Where every place is near, as
+// pooling gives them, inputs read them (pool_near.h). Else any index may come any number of times, so a block keeps a
+// piece of some planes in shared memory and goes through all outputs of these planes in order. Of those at hand that
+// name one place, the lowest takes its turn first (an integer minimum): sums are added in the order of outputs, as on
+// the CPU.
 #include <algorithm>
 #include <climits>
 
@@ -10,7 +11,8 @@
 #include "src/cuda/convert.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
-#include "src/ops/pool/pool_kernels.h"
+#include "src/ops/pool/pool_index.cuh"
+#include "src/ops/pool/pool_near.h"
 
 namespace tenor::cuda {
 namespace {
@@ -46,30 +48,11 @@ struct Scatter {
   bool together;                    ///< lanes are neighbours in memory
   bool narrow;                      ///< 32 bits count a block's outputs
   Divider by_lanes, by_outputs, by_range;
-  ContentError* flag;
-  int op;
+  StrayReport report;
+  bool after_near = false;  ///< there is work only where the report's stray is set
 
   int64_t work() const { return (planes + lanes - 1) / lanes * ranges; }
 };
-
-__device__ __forceinline__ int64_t index_at(const void* data, DType dtype, int64_t i) {
-  switch (dtype) {
-    case DType::kInt8:
-      return static_cast<const int8_t*>(data)[i];
-    case DType::kInt16:
-      return static_cast<const int16_t*>(data)[i];
-    case DType::kInt32:
-      return static_cast<const int32_t*>(data)[i];
-    case DType::kUInt8:
-      return static_cast<const uint8_t*>(data)[i];
-    case DType::kUInt16:
-      return static_cast<const uint16_t*>(data)[i];
-    case DType::kUInt32:
-      return static_cast<const uint32_t*>(data)[i];
-    default:
-      return static_cast<const int64_t*>(data)[i];
-  }
-}
 
 /// Where a block's planes begin in each tensor; -1: there are no more.
 struct Lane {
@@ -111,7 +94,7 @@ __device__ __forceinline__ Held<core::Compute<T>> load_batch(const Scatter& p, c
     if (plane < 0) continue;
     const int64_t index = index_at(indices, p.index_dtype, lanes[lane].indices + p.indices.at(out));
     if (index < -1 || index >= p.inputs || (p.index_dtype == DType::kUInt64 && index < 0)) {
-      raise_content_error(p.flag, p.op, plane * p.outputs + out, index);
+      raise_content_error(p.report.flag, p.report.op, plane * p.outputs + out, index);
       continue;
     }
     const int64_t within = index - range * p.range;
@@ -155,6 +138,7 @@ __global__ void __launch_bounds__(kThreads)
   using C = core::Compute<T>;
   extern __shared__ __align__(16) char shared[];
   __shared__ Lane lanes[kMostLanes];
+  if (p.after_near && *p.report.stray == 0) return;
   const int piece = static_cast<int>(p.lanes * p.range);
   C* sums = reinterpret_cast<C*>(shared);
   int* turns = reinterpret_cast<int*>(sums + piece);
@@ -230,6 +214,10 @@ int op_id(const char* op) {
 
 void max_pool_backward(const pool::Problem& problem, const Tensor& grad, const Tensor& indices, const Tensor& dx) {
   const DeviceGuard guard(grad.device());
+  const Stream stream = current_stream(grad.device());
+  const Tensor stray = Tensor::empty({1}, int32, grad.device());
+  const StrayReport report{stray.data<int>(), content_error(stream), op_id(problem.op)};
+  check(cudaMemsetAsync(report.stray, 0, sizeof(int), stream.handle), problem.op);
   const PoolGrid &windows = problem.windows, &image = problem.image;
   Scatter p{planes_of(windows),
             planes_of(problem.other),
@@ -246,13 +234,15 @@ void max_pool_backward(const pool::Problem& problem, const Tensor& grad, const T
             {},
             {},
             {},
-            content_error(current_stream(grad.device())),
-            op_id(problem.op)};
+            report};
   core::visit_float(grad.dtype(), [&]<class T>() {
     constexpr int64_t kElement = sizeof(core::Compute<T>) + sizeof(int);
     lay(p, kElement);
-    const Grid grid{dim3(static_cast<unsigned>(std::min<int64_t>(p.work(), INT_MAX))), dim3(kThreads),
-                    static_cast<size_t>(p.lanes * p.range * kElement)};
+    // Planes that few blocks share are gone through a few times, whatever their indices.
+    p.after_near = max_pool_near(problem, grad, indices, dx, report, p.ranges > 4);
+    const unsigned blocks = p.after_near ? blocks_for(p.work(), 1, grad.device(), 2)
+                                         : static_cast<unsigned>(std::min<int64_t>(p.work(), INT_MAX));
+    const Grid grid{dim3(blocks), dim3(kThreads), static_cast<size_t>(p.lanes * p.range * kElement)};
     launch(problem.op, max_pool_scatter<T>, grid, grad.device(), grad.data<T>(), indices.raw(), dx.data<T>(), p);
   });
 }

@@ -1,6 +1,9 @@
 // Tests that hold on every device: pool_test.cpp runs them on the CPU, pool_cuda_test.cpp on a GPU.
 #pragma once
 
+#include <array>
+#include <cmath>
+
 #include "src/ops/pool/pool_testing.h"
 
 namespace tenor::testing {
@@ -107,6 +110,15 @@ inline void test_avg_pool(const Place& place, int rounds) {
   }
 }
 
+/// max_pool's gradient: each element of grad added at its place, `windows` of them a plane.
+inline std::vector<double> scattered(const std::vector<double>& grad, const std::vector<double>& at, size_t windows,
+                                     int64_t plane) {
+  std::vector<double> out(grad.size() / windows * static_cast<size_t>(plane), 0.0);
+  for (size_t k = 0; k < grad.size(); ++k)
+    if (at[k] >= 0) out[k / windows * static_cast<size_t>(plane) + static_cast<size_t>(at[k])] += grad[k];
+  return out;
+}
+
 /// Any indices: duplicates, none, several of one place.
 inline void test_max_pool_backward(const Place& place, int rounds) {
   PoolDraw d(3);
@@ -119,12 +131,7 @@ inline void test_max_pool_backward(const Place& place, int rounds) {
     const int64_t spread = d.draw.coin() ? d.plane() : std::min<int64_t>(d.plane(), 3);
     for (double& v : at) v = static_cast<double>(d.draw.upto(spread) - 1);
     const Tensor indices = d.tensor(d.out_shape, kind, at), dx = place(d.poisoned(d.shape, dtype));
-    std::vector<double> want(static_cast<size_t>(product(d.shape)), 0.0), sizes = want;
-    const std::vector<double> g = values(grad);
-    for (size_t k = 0; k < g.size(); ++k) {
-      const size_t base = k / d.windows.size() * static_cast<size_t>(d.plane());
-      if (at[k] >= 0) want[base + static_cast<size_t>(at[k])] += g[k];
-    }
+    const std::vector<double> want = scattered(values(grad), at, d.windows.size(), d.plane());
     const std::string what = d.what(dtype, grad);
     TENOR_BY_DIMS_BACKWARD(d.dims, max_pool, place(grad), place(indices), d.shape, {.out = dx});
     expect_close(dx.to(kCpu), want, what, 1, 4e-6);
@@ -256,6 +263,72 @@ inline void test_larger_images(const Place& place) {
       }
 }
 
+/// Gradients of max by the places that pooling gives, and where one of them is anywhere else.
+inline void test_gradients_of_places(const Place& place) {
+  PoolDraw d(8);
+  const DType kinds[] = {int64, int64, int32};
+  for (const Dims& shape : {Dims{2, 16, 56, 56},
+                            {3, 8, 57, 29},
+                            {2, 24, 15, 31},
+                            {2, 3, 14, 14},
+                            {1, 8, 7, 7},
+                            {2, 1, 1, 5000},
+                            {1, 2, 200, 190},
+                            {1, 1, 130, 130}})
+    for (const DType dtype : {bfloat16, float32, float64})
+      for (const auto& [size, padding, stride] :
+           {std::array<int64_t, 3>{3, 1, 2}, {3, 0, 2}, {2, 0, 2}, {3, 1, 1}, {5, 2, 4}})
+        for (const bool stray : {false, true}) {
+          if (shape[2] == 1 && padding == 0) continue;
+          d.dims = 2, d.shape = shape, d.kernel = {size};
+          const int64_t tall = shape[2] == 1 ? 1 : size;
+          const MaxPoolOptions o{
+              {shape[2] == 1 ? 1 : stride, stride}, {shape[2] == 1 ? 0 : padding, padding}, {1}, d.draw.coin(), true};
+          const MaxPoolResult y = max_pool2d(d.normal(shape, dtype), {tall, size}, o);
+          std::vector<double> at = values(y.indices);
+          if (stray) at[at.size() / 2] = static_cast<double>(d.draw.upto(d.plane() - 1));
+          const Tensor grad = d.normal(y.values.shape(), dtype),
+                       indices = d.tensor(y.values.shape(), kinds[d.draw.upto(2)], at),
+                       dx = place(d.poisoned(shape, dtype));
+          max_pool2d_backward(place(grad), place(indices), shape, {.out = dx});
+          const size_t windows = static_cast<size_t>(y.values.shape(2) * y.values.shape(3));
+          expect_close(dx.to(kCpu), scattered(values(grad), at, windows, d.plane()),
+                       d.what(dtype, grad) + core::text(" stride {} padding {} stray {}", stride, padding, stray), 1,
+                       4e-6);
+        }
+}
+
+/// Gradients of averages over bins and wide windows.
+inline void test_gradients_of_bins(const Place& place) {
+  PoolDraw d(9);
+  for (const Dims& shape : {Dims{2, 8, 56, 56}, {2, 3, 30, 24}, {1, 16, 17, 64}})
+    for (const DType dtype : {bfloat16, float16, float32, float64})
+      for (const Dims& bins : {Dims{7, 7}, {5, 5}, {3, 8}, {17, 12}, {1, 2}}) {
+        d.dims = 2, d.shape = shape, d.bins = bins;
+        const Tensor grad = d.normal({shape[0], shape[1], bins[0], bins[1]}, dtype),
+                     dx = place(d.poisoned(shape, dtype));
+        adaptive_avg_pool2d_backward(place(grad), shape, {.out = dx});
+        const auto windows = reference::pool_windows_of(
+            {reference::pool_bins(shape[2], bins[0]), reference::pool_bins(shape[3], bins[1])});
+        expect_close(dx.to(kCpu),
+                     average_gradient(windows, values(grad), d.plane(),
+                                      [](const auto& w) { return static_cast<double>(w.reads.size()); }),
+                     d.what(dtype, grad), 1, 4e-6);
+      }
+}
+
+/// A window whose elements no 64 bits count.
+inline void test_divisors_beyond_64_bits(const Place& place) {
+  constexpr int64_t kSize = int64_t{1} << 30;
+  for (const DType dtype : {float32, float64, bfloat16}) {
+    const Tensor x = place(filled({1, 2, 1, 1, 1}, dtype, [](int64_t i) { return i + 3; }));
+    const AvgPoolOptions o{{}, {kSize / 2}};
+    const double by = std::pow(2.0, 90);
+    EXPECT_EQ(values(avg_pool3d(x, {kSize}, o).to(kCpu)), std::vector<double>({3 / by, 4 / by}));
+    EXPECT_EQ(values(avg_pool3d_backward(x, x.shape(), {kSize}, o).to(kCpu)), std::vector<double>({3 / by, 4 / by}));
+  }
+}
+
 /// A single slice whose padding counts: three dims where the inner two alone would be another problem.
 inline void test_padding_of_a_single_slice(const Place& place) {
   PoolDraw d(6);
@@ -280,7 +353,15 @@ inline void test_padding_of_a_single_slice(const Place& place) {
 /// One output a plane, of few and many places and channels.
 inline void test_whole_planes(const Place& place) {
   PoolDraw d(7);
-  for (const Dims& shape : {Dims{2, 16, 20, 24}, {3, 200, 40, 30}, {1, 264, 16, 17}, {5, 8, 64, 64}, {2, 40, 33, 29}})
+  for (const Dims& shape : {Dims{2, 16, 20, 24},
+                            {3, 200, 40, 30},
+                            {1, 264, 16, 17},
+                            {5, 8, 64, 64},
+                            {2, 40, 33, 29},
+                            {3, 70, 7, 7},
+                            {1, 33, 14, 14},
+                            {2, 24, 1, 3},
+                            {2, 16, 6, 6}})
     for (const DType dtype : {bfloat16, float16, float32, float64})
       for (int kind = 0; kind < 4; ++kind) {
         d.dims = 2, d.shape = shape;

@@ -17,6 +17,9 @@ TEST(Pool, EverySmallWindow) { test_every_small_window(kHere); }
 TEST(Pool, NothingInTheBatch) { test_nothing_in_the_batch(kHere); }
 TEST(Pool, LargerImages) { test_larger_images(kHere); }
 TEST(Pool, WholePlanes) { test_whole_planes(kHere); }
+TEST(Pool, GradientsOfPlaces) { test_gradients_of_places(kHere); }
+TEST(Pool, GradientsOfBins) { test_gradients_of_bins(kHere); }
+TEST(Pool, DivisorsBeyond64Bits) { test_divisors_beyond_64_bits(kHere); }
 TEST(Pool, PaddingOfASingleSlice) { test_padding_of_a_single_slice(kHere); }
 
 TEST(Pool, ResultsKeepTheOrderOfDims) {

@@ -14,10 +14,10 @@ int64_t uniform_count(const PoolDim& dim, bool padding_too) {
 
 Gather gather_of(const PoolSpace& space, const PoolGrid& image, const PoolGrid& windows, const PoolDivisor& divisor,
                  bool back) {
-  Gather g{space, back ? windows : image, back ? image : windows, divisor, divisor.fixed};
+  Gather g{space, back ? windows : image, back ? image : windows, divisor, static_cast<double>(divisor.fixed)};
   if (divisor.is_fixed()) return g;
   g.uniform = 1;
-  for (const PoolDim& dim : space.dim) g.uniform *= uniform_count(dim, divisor.padding_too);
+  for (const PoolDim& dim : space.dim) g.uniform *= static_cast<double>(uniform_count(dim, divisor.padding_too));
   return g;
 }
 

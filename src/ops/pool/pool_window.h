@@ -76,7 +76,7 @@ struct Gather {
   PoolSpace space;
   PoolGrid source, target;
   PoolDivisor divisor;
-  int64_t uniform = 0;  ///< the divisor of every window, where there is one
+  double uniform = 0;  ///< the divisor of every window, where there is one; in three dims 64 bits may not hold it
 
   /// What a window's divisor takes of its place in one dim.
   TENOR_HOST_DEVICE int64_t count(int dim, int64_t window) const {
