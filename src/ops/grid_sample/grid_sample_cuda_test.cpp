@@ -1,4 +1,5 @@
 // grid_sample, its gradients and affine_grid on a GPU.
+#include "src/core/output.h"
 #include "src/cuda/testing.h"
 #include "src/ops/grid_sample/grid_sample_testing.h"
 #include "tenor/view.h"
@@ -110,6 +111,26 @@ TEST_F(GridSampleCuda, AffineGridIsThatOfTheCpu) {
     expect_close(on_cpu(affine_grid(on_gpu(theta), size, {i % 3 == 0})), values(affine_grid(theta, size, {i % 3 == 0})),
                  to_string(size), 2, 1e-6);
   }
+}
+
+// Offsets beyond 2^31 elements: many planes, of which the last must be right.
+TEST_F(GridSampleCuda, MoreThan31BitsOfElements) {
+  constexpr int64_t kPlanes = (int64_t{1} << 31) / (64 * 64) + 3;
+  Tensor x, y;
+  try {
+    x = Tensor::empty({1, kPlanes, 64, 64}, float16, kGpu);
+    y = Tensor::empty({1, kPlanes, 64, 64}, float16, kGpu);
+  } catch (const OutOfMemoryError&) {
+    GTEST_SKIP() << "not enough memory";
+  }
+  const auto last = [&](const Tensor& t) {
+    return t.with_layout({1, 2, 64, 64}, contiguous_strides({1, 2, 64, 64}), (kPlanes - 2) * 64 * 64);
+  };
+  Draw draw(9);
+  const Tensor want = draw.dense({1, 2, 64, 64}, float16), grid = draw.dense({1, 64, 64, 2}, float32);
+  core::copy_into(want.to(kGpu), last(x));
+  grid_sample(x, on_gpu(grid), {.out = y});
+  expect_close(on_cpu(last(y).clone()), values(grid_sample(want, grid)), "the last planes", 2, 1e-3);
 }
 
 TEST_F(GridSampleCuda, EmptyBatchesAndGrids) {

@@ -3,15 +3,28 @@
 // inputs that they read in registers, and goes down a strip with K rows, resampled along W.
 #pragma once
 
-#include "src/ops/interpolate/resample_window_cuda.cuh"
+#include "src/ops/interpolate/resample_fixed_cuda.cuh"
 
 namespace tenor::cuda {
 
 inline constexpr int kHalvedStrip = 16;  // output rows of a block, at most
 
+/// Results at either end of a dim whose windows reach beyond the image, or where its edge is repeated.
+template <int K>
+inline constexpr int kHalvedEdge = K == 2   ? 0
+                                   : K == 4 ? 1
+                                            : 2;
+/// The weights of a dim's windows: those of the first and the last results (counted from that end), and all others'.
+struct HalvedAxis {
+  int64_t size;  ///< results
+  float first[2][8], inner[8], last[2][8];
+};
 struct HalvedResample {
-  WindowResample window;
-  int64_t planes;
+  StridedImage from, to;
+  HalvedAxis height, width;
+  int64_t channels, planes;
+  int64_t groups;  ///< threads a row
+  int strip;
 };
 
 /// Outputs of a thread, which read twice as many inputs and kHalo more on either side.
@@ -55,54 +68,56 @@ struct HalvedRow {
   }
 };
 
-/// The weights of window r at its K places; 0 where the table has none.
-template <int K, class C>
-__device__ __forceinline__ void regular_weights(const WindowTable& table, int64_t r, C (&weight)[K]) {
-  const int shift = static_cast<int>(2 * r - (K / 2 - 1) - table.first[r]), count = static_cast<int>(table.count[r]);
+/// The weights of window r at its K places.
+template <int K>
+__device__ __forceinline__ void regular_weights(const HalvedAxis& axis, int64_t r, float (&weight)[K]) {
+  constexpr int kEdge = kHalvedEdge<K>;
+  const bool first = r < kEdge, last = r >= axis.size - kEdge;
+  const int edge = static_cast<int>(first ? r : axis.size - 1 - r);
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    const int tap = k + shift;
-    weight[k] = tap >= 0 && tap < count ? static_cast<const C*>(table.weight)[tap * table.rows + r] : C(0);
+    weight[k] = axis.inner[k];
+    if constexpr (kEdge > 0) {
+      if (first || last) weight[k] = first ? axis.first[edge][k] : axis.last[edge][k];
+    }
   }
 }
 
 /// The weights along W of a thread's outputs: only those at the image's edges differ.
-template <class C, int K, int Outputs>
+template <int K, int Outputs>
 struct HalvedWeights {
-  static constexpr int kEdge = K == 2 ? 0 : K == 4 ? 1 : 2, kOwn = Outputs > 2 * kEdge ? 2 * kEdge + 1 : Outputs;
-  C weight[kOwn][K];
+  static constexpr int kEdge = kHalvedEdge<K>, kOwn = Outputs > 2 * kEdge ? 2 * kEdge + 1 : Outputs;
+  float weight[kOwn][K];
 
   static constexpr __device__ int place(int output) {
     return output < kEdge || kOwn == Outputs ? output : output >= Outputs - kEdge ? output - Outputs + kOwn : kEdge;
   }
-  __device__ void fill(const WindowTable& table, int64_t column) {
+  __device__ void fill(const HalvedAxis& axis, int64_t column) {
 #pragma unroll
     for (int v = 0; v < Outputs; ++v)
-      if (v <= kEdge || v >= Outputs - kEdge || kOwn == Outputs)
-        regular_weights<K>(table, column + v, weight[place(v)]);
+      if (v <= kEdge || v >= Outputs - kEdge || kOwn == Outputs) regular_weights<K>(axis, column + v, weight[place(v)]);
   }
 };
 
 template <class T, int K>
-__global__ void __launch_bounds__(kResampleThreads) resample_halved(const __grid_constant__ HalvedResample q) {
-  using C = core::Compute<T>;
+__global__ void __launch_bounds__(kResampleThreads) resample_halved(const __grid_constant__ HalvedResample p) {
+  using C = float;
   using Row = HalvedRow<T, K>;
   constexpr int V = Row::kOutputs, kHalo = Row::kHalo, kAhead = K == 2 ? 4 : 2;
-  const WindowResample& p = q.window;
   __shared__ C rows_weights[kHalvedStrip][K];
-  const int64_t row = int64_t{blockIdx.y} * p.strip, height = p.tables[1].rows;
+  const int64_t row = int64_t{blockIdx.y} * p.strip, height = p.height.size;
   const int rows = static_cast<int>(min(int64_t{p.strip}, height - row));
-  for (int r = threadIdx.x; r < rows; r += kResampleThreads) regular_weights<K>(p.tables[1], row + r, rows_weights[r]);
+  for (int r = threadIdx.x; r < rows; r += kResampleThreads) regular_weights<K>(p.height, row + r, rows_weights[r]);
   __syncthreads();
   const int64_t unit = int64_t{blockIdx.x} * kResampleThreads + threadIdx.x, plane = quotient(unit, p.groups),
                 group = unit - plane * p.groups;
-  if (plane >= q.planes) return;
+  if (plane >= p.planes) return;
   const bool first = group == 0, last = group == p.groups - 1;
   const int64_t n = quotient(plane, p.channels), c = plane - n * p.channels;
   const T* x = static_cast<const T*>(p.from.data) + n * p.from.n + c * p.from.c + group * 2 * V;
   T* y = static_cast<T*>(const_cast<void*>(p.to.data)) + n * p.to.n + c * p.to.c + row * p.to.h + group * V;
-  HalvedWeights<C, K, V> across;
-  across.fill(p.tables[2], group * V);
+  HalvedWeights<K, V> across;
+  across.fill(p.width, group * V);
   C held[K][V] = {};
   const int count = 2 * rows + K - 2;  // input rows from 2 row - kHalo on
   for (int start = 0; start < count; start += kAhead) {
@@ -110,7 +125,7 @@ __global__ void __launch_bounds__(kResampleThreads) resample_halved(const __grid
 #pragma unroll
     for (int b = 0; b < kAhead; ++b) {
       const int64_t from = 2 * row - kHalo + start + b;
-      raw[b].load(x + from * p.from.h, from >= 0 && from <= p.most_row && start + b < count, first, last);
+      raw[b].load(x + from * p.from.h, from >= 0 && from < 2 * height && start + b < count, first, last);
     }
 #pragma unroll
     for (int b = 0; b < kAhead; ++b) {

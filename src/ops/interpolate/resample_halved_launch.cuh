@@ -37,23 +37,46 @@ int halved_taps(const ResampleProblem& p) {
   return takes ? taps : 0;
 }
 
+/// The weights of an axis' windows, worked out in float64.
+template <int K>
+HalvedAxis halved_axis(const core::ResampleAxis& a, bool transposed) {
+  constexpr int kEdge = kHalvedEdge<K>;
+  HalvedAxis out{};
+  out.size = transposed ? a.in : a.out;
+  const auto fill = [&](int64_t r, float* weight) {
+    if (r < 0 || r >= out.size) return;
+    const core::ResampleTaps taps = core::resample_taps(a, transposed ? 0 : r);
+    for (int k = 0; k < K; ++k) {
+      const int64_t place = 2 * r - (K / 2 - 1) + k, tap = place - taps.first;
+      if (transposed)
+        weight[k] = place >= 0 && place < a.out ? static_cast<float>(core::reader_weight(a, place, r)) : 0;
+      else
+        weight[k] = tap >= 0 && tap < taps.count ? static_cast<float>(core::tap_weight(a, taps, tap)) : 0;
+    }
+  };
+  fill(kEdge, out.inner);
+  for (int e = 0; e < kEdge; ++e) fill(e, out.first[e]), fill(out.size - 1 - e, out.last[e]);
+  return out;
+}
+
 template <class T, int K>
-void launch_halved(const char* op, const ResampleProblem& problem, const WindowResample& window) {
+void launch_halved(const char* op, const ResampleProblem& problem) {
   const Device device = problem.to.device();
-  HalvedResample q{window, problem.to.shape(0) * problem.to.shape(1)};
-  WindowResample& p = q.window;
+  HalvedResample p{image_of(problem.from), image_of(problem.to), halved_axis<K>(problem.axes[1], problem.transposed),
+                   halved_axis<K>(problem.axes[2], problem.transposed)};
+  p.channels = problem.to.shape(1);
+  p.planes = problem.to.shape(0) * p.channels;
   p.groups = problem.to.shape(4) / kHalvedOutputs<T, K>;
-  p.units = q.planes * p.groups;
-  const int64_t rows = problem.to.shape(3);
-  p.strip = strip_of(rows, (p.units + kResampleThreads - 1) / kResampleThreads, 1, K / 2, kHalvedStrip, device);
-  launch(op, resample_halved<T, K>, strips_grid(p.units, kResampleThreads, rows, p.strip, 1), device, q);
+  const int64_t units = p.planes * p.groups, rows = problem.to.shape(3);
+  p.strip = strip_of(rows, (units + kResampleThreads - 1) / kResampleThreads, 1, K / 2, kHalvedStrip, device);
+  launch(op, resample_halved<T, K>, strips_grid(units, kResampleThreads, rows, p.strip, 1), device, p);
 }
 /// `taps`: of halved_taps.
 template <class T>
-void launch_halved(const char* op, int taps, const ResampleProblem& problem, const WindowResample& window) {
-  if (taps == 2) return launch_halved<T, 2>(op, problem, window);
-  if (taps == 4) return launch_halved<T, 4>(op, problem, window);
-  launch_halved<T, 8>(op, problem, window);
+void launch_halved(const char* op, int taps, const ResampleProblem& problem) {
+  if (taps == 2) return launch_halved<T, 2>(op, problem);
+  if (taps == 4) return launch_halved<T, 4>(op, problem);
+  launch_halved<T, 8>(op, problem);
 }
 
 }  // namespace tenor::cuda

@@ -53,6 +53,89 @@ __device__ __forceinline__ void store_pair(T* to, C a, C b, bool pair, bool seco
   }
 }
 
+/// The last `K` input rows of a strip, resampled along W: a lane's outputs of each.
+template <class C, int K>
+struct StagedRows {
+  C held[K][kStagedPairs][2] = {};
+
+  /// The next row, which `staged` holds.
+  __device__ __forceinline__ void push(const StagedTaps<C, K>& taps, const C* staged) {
+#pragma unroll
+    for (int i = 0; i < kStagedPairs; ++i)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+#pragma unroll
+        for (int k = 0; k + 1 < K; ++k) held[k][i][e] = held[k + 1][i][e];
+        const C* from = staged + taps.at[i][e];
+        C sum = taps.weight[i][e][0] * from[0];
+#pragma unroll
+        for (int k = 1; k < K; ++k) sum = fma(taps.weight[i][e][k], from[k], sum);
+        held[K - 1][i][e] = sum;
+      }
+  }
+  /// An output row, `to` being the place of the lane's first output; `columns` of the piece exist.
+  template <class T>
+  __device__ __forceinline__ void store(const C* weights, T* to, int lane, int columns, bool pairs) const {
+    C weight[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) weight[k] = weights[k];
+#pragma unroll
+    for (int i = 0; i < kStagedPairs; ++i) {
+      C sum[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        sum[e] = weight[0] * held[0][i][e];
+#pragma unroll
+        for (int k = 1; k < K; ++k) sum[e] = fma(weight[k], held[k][i][e], sum[e]);
+      }
+      if (64 * i + 2 * lane < columns) store_pair(to + 64 * i, sum[0], sum[1], pairs, 64 * i + 2 * lane + 1 < columns);
+    }
+  }
+};
+
+/// Where a lane's part of the staged piece lies in an input row.
+template <int Parts>
+struct StagedPlaces {
+  int at[Parts];
+};
+
+/// A warp's strip of one plane: input rows of x, results at y, the place of the lane's first one.
+template <class T, int K, int Parts, class C = core::Compute<T>>
+__device__ __forceinline__ void staged_strip(const StripPlan<C, K>& plan, const StagedTaps<C, K>& taps,
+                                             const StagedPlaces<Parts>& places, const T* x, T* y, int64_t y_row,
+                                             C (*buffer)[Parts * 32], int rows, int columns, bool pairs) {
+  constexpr int kRows = kStagedRows<K>;
+  const int lane = threadIdx.x % 32;
+  T raw[kRows][Parts];
+  const auto load = [&](int start) {
+#pragma unroll
+    for (int b = 0; b < kRows; ++b) {
+      const T* from = x + plan.source[min(start + b, plan.count - 1)];
+#pragma unroll
+      for (int m = 0; m < Parts; ++m) raw[b][m] = from[places.at[m]];
+    }
+  };
+  StagedRows<C, K> held;
+  int r = 0;
+  load(0);
+  for (int start = 0; start < plan.count; start += kRows) {
+    __syncwarp();
+#pragma unroll
+    for (int b = 0; b < kRows; ++b)
+#pragma unroll
+      for (int m = 0; m < Parts; ++m) buffer[b][lane + 32 * m] = widen(raw[b][m]);
+    __syncwarp();
+    if (start + kRows < plan.count) load(start + kRows);
+#pragma unroll
+    for (int b = 0; b < kRows; ++b) {
+      if (start + b >= plan.count) break;
+      held.push(taps, buffer[b]);
+      for (; r < rows && plan.last[r] == start + b; ++r)
+        held.store(plan.weight[r], y + r * y_row, lane, columns, pairs);
+    }
+  }
+}
+
 /// Parts: 32 elements of the piece each. The piece of the widest step is 256 + K + 1 elements long.
 template <class T, int K, int Parts>
 __global__ void __launch_bounds__(kResampleThreads, 4) resample_staged(const __grid_constant__ StagedResample q) {
@@ -72,70 +155,15 @@ __global__ void __launch_bounds__(kResampleThreads, 4) resample_staged(const __g
   const int64_t low = core::fixed_taps_at<K, C>(p.width, column).first;
   StagedTaps<C, K> taps;
   taps.place(p, column, low, lane);
-  int at[Parts];
+  StagedPlaces<Parts> places;
 #pragma unroll
-  for (int m = 0; m < Parts; ++m) at[m] = static_cast<int>(core::clamp_index(low + lane + 32 * m, p.width.in));
-  C(*buffer)[Parts * 32] = staged[warp];
+  for (int m = 0; m < Parts; ++m) places.at[m] = static_cast<int>(core::clamp_index(low + lane + 32 * m, p.width.in));
   const int columns = static_cast<int>(min(int64_t{kStagedColumns}, p.width.out - column));
   for (int64_t plane = first_plane; plane < min(first_plane + q.each, q.planes); ++plane) {
     const int64_t n = quotient(plane, p.channels), c = plane - n * p.channels;
     const T* x = static_cast<const T*>(p.from.data) + n * p.from.n + c * p.from.c;
     T* y = static_cast<T*>(const_cast<void*>(p.to.data)) + n * p.to.n + c * p.to.c + row * p.to.h + column + 2 * lane;
-    T raw[kStagedRows<K>][Parts];
-    const auto load = [&](int start) {
-#pragma unroll
-      for (int b = 0; b < kStagedRows<K>; ++b) {
-        const T* from = x + plan.source[min(start + b, plan.count - 1)];
-#pragma unroll
-        for (int m = 0; m < Parts; ++m) raw[b][m] = from[at[m]];
-      }
-    };
-    C held[K][kStagedPairs][2] = {};
-    int r = 0;
-    load(0);
-    for (int start = 0; start < plan.count; start += kStagedRows<K>) {
-      __syncwarp();
-#pragma unroll
-      for (int b = 0; b < kStagedRows<K>; ++b)
-#pragma unroll
-        for (int m = 0; m < Parts; ++m) buffer[b][lane + 32 * m] = widen(raw[b][m]);
-      __syncwarp();
-      if (start + kStagedRows<K> < plan.count) load(start + kStagedRows<K>);
-#pragma unroll
-      for (int b = 0; b < kStagedRows<K>; ++b) {
-        if (start + b >= plan.count) break;
-#pragma unroll
-        for (int i = 0; i < kStagedPairs; ++i)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-#pragma unroll
-            for (int k = 0; k + 1 < K; ++k) held[k][i][e] = held[k + 1][i][e];
-            const C* from = buffer[b] + taps.at[i][e];
-            C sum = taps.weight[i][e][0] * from[0];
-#pragma unroll
-            for (int k = 1; k < K; ++k) sum = fma(taps.weight[i][e][k], from[k], sum);
-            held[K - 1][i][e] = sum;
-          }
-        for (; r < rows && plan.last[r] == start + b; ++r) {
-          C weight[K];
-#pragma unroll
-          for (int k = 0; k < K; ++k) weight[k] = plan.weight[r][k];
-          T* to = y + r * p.to.h;
-#pragma unroll
-          for (int i = 0; i < kStagedPairs; ++i) {
-            C sum[2];
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              sum[e] = weight[0] * held[0][i][e];
-#pragma unroll
-              for (int k = 1; k < K; ++k) sum[e] = fma(weight[k], held[k][i][e], sum[e]);
-            }
-            if (64 * i + 2 * lane < columns)
-              store_pair(to + 64 * i, sum[0], sum[1], q.pairs, 64 * i + 2 * lane + 1 < columns);
-          }
-        }
-      }
-    }
+    staged_strip<T, K, Parts>(plan, taps, places, x, y, p.to.h, staged[warp], rows, columns, q.pairs);
   }
 }
 

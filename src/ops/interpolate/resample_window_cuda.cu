@@ -129,11 +129,13 @@ void resample_windowed(const ResampleProblem& problem) {
   core::visit_float(problem.from.dtype(), [&]<class T>() {
     using C = core::Compute<T>;
     constexpr int kChannels = kVector<T>;
+    if constexpr (sizeof(T) <= 4) {
+      if (const int taps = halved_taps<T>(problem)) return launch_halved<T>(op_of(problem), taps, problem);
+    }
     Tensor memory;
     WindowResample p = window_problem(problem, sizeof(C), memory);
     make_tables<C>(problem, p);
     if constexpr (sizeof(T) <= 4) {
-      if (const int taps = halved_taps<T>(problem)) return launch_halved<T>(op_of(problem), taps, problem, p);
       if (!lies_by_channel(problem) && can_take_columns(problem, p)) return launch_columns<T>(problem, p);
     }
     if (!lies_by_channel(problem)) return launch_window<T, false, 1>(problem, p);
