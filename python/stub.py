@@ -44,6 +44,10 @@ class Generator(StubGen):
             self.put_instance_method(value.__func__, name)
         elif isinstance(value, type) and issubclass(value, Exception):
             self.put_error(value)
+        elif isinstance(value, types.ModuleType) and name:
+            pass  # where the functions of tenor.moe and tenor.paged live: they follow under names of their own
+        elif getattr(value, "__module__", None) in ("tenor.moe", "tenor.paged") and hasattr(value, "__nb_signature__"):
+            self.put_nb_func(value, name)
         else:
             super().put(value, name, parent)
 
@@ -59,6 +63,8 @@ class Generator(StubGen):
         text = sig[0]
         if self.depth == 0 and text.endswith("-> object"):  # the library of the first argument decides
             text = text[: -len("object")] + "Any"
+        if name and self.depth == 0:  # tenor.moe's route is _moe_route here
+            text = re.sub(r"^def \w+\(", f"def {name}(", text)
         super().put_nb_overload(fn, (text, sig[1], sig[2]), name, is_classmethod)
 
     def put_error(self, error):

@@ -1,5 +1,5 @@
 // tenor.moe: routing plans, dispatch, experts and grouped products. python/tenor/moe.py gives these names their module.
-#include "call.h"
+#include "part.h"
 #include "tenor/moe.h"
 
 namespace tenor::python {
@@ -203,8 +203,9 @@ void bind_moe(nb::module_& m) {
   bind_plan(m);
   bind_tokens(m);
   bind_experts(m);
-  m.def(
-      "_moe_route",
+  Part part(m, "moe");
+  part.def(
+      "route",
       [](Array logits, Int top_k, bool renormalize, Workspace workspace) {
         Call call("moe.route", Out{nb::none()}, workspace);
         const Tensor x = call.array("logits", logits);
@@ -218,8 +219,8 @@ Slots stand in descending order, the lower expert on ties; renormalize divides t
 dtype. A row with NaN or +inf, or of -inf alone, keeps NaN weights; its experts are the first by its logits, NaN below -inf, and
 distinct. The CPU and CUDA give the same bits. Raises ValueError unless 1 <= top_k <= E, ShapeError, DTypeError, UnsupportedError for more than 16384
 experts on CUDA.)");
-  m.def(
-      "_moe_route_sigmoid_grouped",
+  part.def(
+      "route_sigmoid_grouped",
       [](Array logits, OptionalArray bias, Int top_k, Int groups, Int selected_groups, bool group_top_two,
          bool renormalize, Real scale, Workspace workspace) {
         Call call("moe.route_sigmoid_grouped", Out{nb::none()}, workspace);
@@ -238,8 +239,8 @@ descending biased score, the lower number on ties. Weights, of logits' dtype, ar
 
 Raises ValueError unless E is 1..1024, groups 1..128 and divides E, selected_groups 1..groups, top_k 1..64 and at most the experts of
 the selected groups, scale finite and > 0, and groups have two experts with group_top_two; ShapeError, DTypeError, DeviceError.)");
-  m.def(
-      "_moe_grouped_matmul",
+  part.def(
+      "grouped_matmul",
       [](Array x, Array weight, Array offsets, Out out, Workspace workspace) {
         Call call("moe.grouped_matmul", out, workspace);
         const Tensor rows = call.array("x", x), w = call.array("weight", weight), at = call.array("offsets", offsets);

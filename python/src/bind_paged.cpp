@@ -1,6 +1,7 @@
 // tenor.paged: plans, attention over pages, and the cache's writers. python/tenor/paged.py gives these names their
 // module.
 #include "bind_attention.h"
+#include "part.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
 #include "src/ops/paged/paged_plan.h"
@@ -356,16 +357,17 @@ place. A position at or beyond its length is IndexError, two rows for one slot V
 }
 
 void bind_copy_pages(nb::module_& m) {
-  m.def(
-      "_paged_copy_pages",
+  Part part(m, "paged");
+  part.def(
+      "copy_pages",
       [](Array cache, Object src, Object dst) { return copy_pages(cache, src.object, dst.object, false); }, "cache"_a,
       "src"_a, "dst"_a,
       R"(cache[dst[i]] = cache[src[i]] along the first dim, every source read before the first write.
 
 src and dst are equally long lists of pages, dst without repeats (ValueError), each in the cache (IndexError). Returns the cache
 to keep: a tenor.Tensor whose allocation another tensor shares is copied first, any other is written in place.)");
-  m.def(
-      "_paged_copy_pages_",
+  part.def(
+      "copy_pages_",
       [](Array cache, Object src, Object dst) { copy_pages(cache, src.object, dst.object, true); }, "cache"_a, "src"_a,
       "dst"_a, "copy_pages that always writes in place.");
 }

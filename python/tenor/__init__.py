@@ -34,7 +34,7 @@ def batch_invariant():
 
 def strategies(op):
     """The named strategies of an operator (its name or its function), best first; empty where there is only one way."""
-    op = op.__name__ if callable(op) and hasattr(op, "__name__") else op
+    op = _signatures._called(op) if callable(op) and hasattr(op, "__name__") and hasattr(op, "__qualname__") else op
     if not isinstance(op, str):
         raise DTypeError(f"strategies: op must be an operator or its name, got {type(op).__name__}")  # noqa: F405
     for name, _family, _class, _formula, names in _operators():

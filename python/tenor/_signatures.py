@@ -79,9 +79,11 @@ def misfit(function, args, kwargs):
 
 
 def _called(function):
-    """What people call: moe.route, where the compiled module has _moe_route; HostPlan, where it has HostPlan.__init__."""
+    """What people call: moe.route; HostPlan, where the compiled module has HostPlan.__init__."""
     name = function.__name__ if function.__name__ != "__init__" else function.__qualname__.split(".")[0]
-    return re.sub("^_(moe|paged)_", r"\1.", name)
+    name = re.sub("^_(moe|paged)_", r"\1.", name)
+    part = (getattr(function, "__module__", None) or "").removeprefix("tenor.")
+    return f"{part}.{name}" if part in ("moe", "paged") else name
 
 
 def problem(name, signature, args, kwargs):

@@ -67,6 +67,13 @@ def test_every_function_and_method_shows_its_signature():
     assert list(inspect.signature(tn.asarray(X).allclose).parameters) == ["other", "rtol", "atol", "equal_nan"]
 
 
+def test_functions_of_modules_go_by_the_name_that_people_call():
+    for module, names in ((tn.moe, ("route", "route_sigmoid_grouped", "grouped_matmul")), (tn.paged, ("copy_pages", "copy_pages_"))):
+        for name in names:
+            function = getattr(module, name)
+            assert (function.__module__, function.__name__) == (module.__name__, name) and function.__doc__.startswith(name + "(")
+
+
 def test_calls_that_fit_pay_nothing():
     a = tn.ones((4, 4))
     assert min(timeit.repeat(lambda: tn.add(a, a), number=2000, repeat=20)) / 2000 < 4e-6  # 0.6 us; a call through Python takes 2 more

@@ -48,6 +48,24 @@ HWY_INLINE void for_lanes(D d, size_t n, Body body) {
   if (i < n) body(i, PartVector{n - i});
 }
 
+/// out = formula(i, io) vector by vector, where io is how it loads its operands: whole vectors, at the end what is left
+/// of one. A long result in place of an array that does not begin at a cache line (NumPy's seldom do) begins with a
+/// part: stores that cross lines cost a tenth of the time.
+template <class T, class Formula>
+HWY_INLINE void for_vectors(T* out, size_t n, Formula formula) {
+  const ComputeTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto part = [&](size_t i, size_t count) HWY_ATTR { store_n(d, formula(i, PartVector{count}), out + i, count); };
+  size_t i = 0;
+  const size_t past = reinterpret_cast<uintptr_t>(out) % (lanes * sizeof(T)) / sizeof(T);
+  if (past != 0 && n >= 32 * lanes) part(i, lanes - past), i = lanes - past;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    for (; i + 2 * lanes <= n; i += 2 * lanes)
+      store_pair(d, formula(i, WholeVector{}), formula(i + lanes, WholeVector{}), out + i);
+  for (; i + lanes <= n; i += lanes) store(d, formula(i, WholeVector{}), out + i);
+  if (i < n) part(i, n - i);
+}
+
 }  // namespace tenor::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

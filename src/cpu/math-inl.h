@@ -339,6 +339,16 @@ HWY_INLINE V quotient(D d, V a, V b) {
 /// 1 / (1 + e^-x), accurate relative to itself down to the smallest numbers.
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x) {
+  if constexpr (kHasScale && kIsFloat32<D> && hn::MaxLanes(D()) * 4 >= 16) {
+    // With x = n ln 2 - r this is 2^n / (2^n + e^r), for either sign of x. From 20 on it is 1; a NaN comes through as
+    // in exp.
+    const V bounded = hn::Min(constant(d, 20.0), hn::Max(constant(d, -104.0), x));
+    const V n = round_small(d, bounded, 1.4426950408889634).value;
+    const V r = hn::MulAdd(n, constant(d, -2.12194440e-4), hn::MulSub(n, constant(d, 0.693359375), bounded));
+    const V p = hn::Add(expm1_reduced(d, r), constant(d, 1));
+    const V inverse = reciprocal_bounded(d, hn::Add(scalef(constant(d, 1), n), p));
+    return scalef(inverse, n);
+  }
   const V one = constant(d, 1), e = exp(d, hn::Neg(hn::Abs(x)));
   return quotient(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
 }

@@ -28,6 +28,11 @@ void scatter_box(size_t item, const void* dense, void* dst, const Box& box, bool
 void finish_streams();
 /// dst[a * dst_stride + i] = src[i * src_stride + a] for a < rows, i < columns; strides in elements. No overlap.
 void transpose_plane(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns);
+/// The same past the caches, with the lines of the plane `ahead` elements behind src fetched; then finish_streams() as
+/// above. False, and nothing done, where no whole cache line would be written: rows of dst that are not aligned to one,
+/// bytes, and processors whose vectors are shorter.
+bool stream_turned(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows,
+                   int64_t columns, int64_t ahead);
 /// n copies of one element.
 void fill_dense(size_t item, const void* value, void* dense, size_t n);
 

@@ -70,17 +70,27 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void store(D d, hn::Vec<D> v, T* HWY_RESTRICT p) {
   hn::StoreU(v, d, p);
 }
+/// v rounded to bfloat16, in the upper halves of its lanes; what the lower halves hold means nothing.
 template <class D>
-HWY_INLINE void store(D, hn::Vec<D> v, BFloat16* HWY_RESTRICT p) {
-  v = in_register(v);
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_to_upper_half(D, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du;
-  const hn::Rebind<uint16_t, D> d16;
+  v = in_register(v);
   const auto bits = hn::BitCast(du, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));  // rounding would carry a NaN into infinity
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));  // rounding would carry a NaN into infinity
   const auto nan = hn::RebindMask(du, hn::IsNaN(v));
-  hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(nan, quiet, rounded)), d16, reinterpret_cast<uint16_t*>(p));
+#if HWY_TARGET <= HWY_AVX3  // additions under a mask cost as much as additions
+  const auto half = hn::Add(bits, hn::Set(du, 0x7FFFu));
+  const auto rounded = hn::IfThenElse(hn::TestBit(bits, hn::Set(du, 0x10000u)), hn::Add(half, hn::Set(du, 1u)), half);
+#else
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
+#endif
+  return hn::IfThenElse(nan, quiet, rounded);
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, BFloat16* HWY_RESTRICT p) {
+  const hn::Rebind<uint16_t, D> d16;
+  hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(round_to_upper_half(d, v))), d16, reinterpret_cast<uint16_t*>(p));
 }
 template <class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, Float16* HWY_RESTRICT p) {
@@ -92,6 +102,22 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Float16* HWY_RESTRICT p) {
     hn::StoreU(v, d, wide);
     for (size_t i = 0; i < hn::Lanes(d); ++i) p[i] = core::cast<Float16>(wide[i]);
   }
+}
+
+/// Two vectors one behind the other: 16-bit floats of both go into one vector of their own.
+template <class D, class T>
+HWY_INLINE void store_pair(D d, hn::Vec<D> a, hn::Vec<D> b, T* HWY_RESTRICT p) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::Repartition<uint16_t, D> d16;
+    hn::StoreU(
+        hn::ConcatOdd(d16, hn::BitCast(d16, round_to_upper_half(d, b)), hn::BitCast(d16, round_to_upper_half(d, a))),
+        d16, reinterpret_cast<uint16_t*>(p));
+    return;
+  }
+#endif
+  store(d, a, p);
+  store(d, b, p + hn::Lanes(d));
 }
 
 #if HWY_TARGET <= HWY_AVX3
@@ -143,6 +169,9 @@ HWY_INLINE void map_row(const From* HWY_RESTRICT src, To* HWY_RESTRICT dst, size
   const ComputeTag<From> d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
+  if constexpr (std::is_same_v<To, BFloat16>)
+    for (; i + 2 * lanes <= n; i += 2 * lanes)
+      store_pair(d, fn(d, load(d, src + i)), fn(d, load(d, src + i + lanes)), dst + i);
   for (; i + lanes <= n; i += lanes) store(d, fn(d, load(d, src + i)), dst + i);
   if (i < n) store_n(d, fn(d, load_n(d, src + i, n - i)), dst + i, n - i);
 }

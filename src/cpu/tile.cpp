@@ -222,6 +222,7 @@ class Runner {
       copy_runs(slots_[0].item, sizes, address(0, offsets), slots_[0].strides, address(1, offsets), slots_[1].strides);
       return;
     }
+    if (copies && inputs == 1 && program_.outputs.size() == 1 && turn(sizes, offsets)) return;
     for (size_t i = 0; i < inputs; ++i) {
       // A plain copy gathers straight into its destination where that is dense.
       char* direct = nullptr;
@@ -239,6 +240,21 @@ class Runner {
   bool runs_on_both_sides(int64_t run) const {
     const Slot &from = slots_[0], &to = slots_[1];
     return from.dtype == to.dtype && from.strides.back() == 1 && to.strides.back() == 1 && run * static_cast<int64_t>(from.item) >= 256;
+  }
+  /// A plane of a large copy that lies transposed goes from line to line, without a buffer. False where it is none.
+  bool turn(const Dims& sizes, const int64_t* offsets) const {
+    const Slot &from = slots_[0], &to = slots_[1];
+    const size_t last = sizes.size() - 1;
+    if (!to.stream || from.dtype != to.dtype || to.strides[last] != 1 || from.strides[last] <= 1) return false;
+    size_t across = last;
+    for (size_t d = 0; d < last; ++d) {
+      if (sizes[d] == 1) continue;
+      if (across != last) return false;
+      across = d;
+    }
+    return across != last && from.strides[across] == 1 &&
+           stream_turned(from.item, address(0, offsets), from.strides[last], address(1, offsets), to.strides[across],
+                         sizes[across], sizes[last], from.ahead);
   }
   char* address(size_t slot, const int64_t* offsets) const {
     return slots_[slot].data + offsets[slot] * static_cast<int64_t>(slots_[slot].item);

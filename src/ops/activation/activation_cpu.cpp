@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"
 #include "src/cpu/lanes-inl.h"
 #include "src/cpu/math-inl.h"
+#include "src/cpu/math_short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
@@ -17,25 +18,34 @@ HWY_INLINE V weighted(D d, V v, V weight) {
   return hn::IfThenZeroElse(hn::Eq(v, hn::Neg(math::infinity(d))), hn::Mul(v, weight));
 }
 
+/// bfloat16 has its own, as short as its rounding allows.
+template <class T, class D, class V>
+HWY_INLINE V sigmoid_of(D d, V v) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    return math_short::sigmoid(d, v);
+  else
+    return math::sigmoid(d, v);
+}
+
 struct Silu {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V v) const {
-    return weighted(d, v, math::sigmoid(d, v));
+  template <class T, class D, class V>
+  static HWY_INLINE V run(D d, V v) {
+    return weighted(d, v, sigmoid_of<T>(d, v));
   }
 };
 struct Gelu {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V v) const {
+  template <class T, class D, class V>
+  static HWY_INLINE V run(D d, V v) {
     return weighted(d, v, math::normal_cdf(d, v));
   }
 };
 /// (1 + tanh(u)) / 2 is sigmoid(2 u), which does not cancel where tanh nears -1.
 struct GeluTanh {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V v) const {
+  template <class T, class D, class V>
+  static HWY_INLINE V run(D d, V v) {
     const V cube = hn::Mul(hn::Mul(v, v), v);
     const V u = hn::Mul(math::constant(d, 1.5957691216057308), hn::MulAdd(math::constant(d, 0.044715), cube, v));
-    return weighted(d, v, math::sigmoid(d, u));
+    return weighted(d, v, sigmoid_of<T>(d, u));
   }
 };
 
@@ -46,8 +56,8 @@ HWY_INLINE void gated_block(const RowBlock& block, DType dtype, Activation activ
     for (int64_t r = 0; r < block.count; ++r) {
       const T *gate = block.row<const T>(0, r), *up = block.row<const T>(1, r);
       T* y = block.row<T>(2, r);
-      for_lanes(d, static_cast<size_t>(block.length), [&](size_t i, auto io) HWY_ATTR {
-        io.store(d, hn::Mul(activation(d, io.load(d, gate + i)), io.load(d, up + i)), y + i);
+      for_vectors(y, static_cast<size_t>(block.length), [&](size_t i, auto io) HWY_ATTR {
+        return hn::Mul(activation.template run<T>(d, io.load(d, gate + i)), io.load(d, up + i));
       });
     }
   });

@@ -22,7 +22,7 @@ inline constexpr int kVectorsOf = static_cast<int>(core::kReductionLanes / hn::M
 
 /// Bytes that a lone column is fetched ahead: columns follow each other in memory, so the next ones are on their way when
 /// this one ends, which the hardware's prefetchers, stopping at each page, do not see to.
-inline constexpr int64_t kAhead = 4 << 10;
+inline constexpr int64_t kAhead = 8 << 10;
 
 /// out[r * out_pitch + c] = sum over k < depth of rows[r][k] * columns[c][k], each product fused into its lane.
 template <int kRows, int kCols, class T, class S>

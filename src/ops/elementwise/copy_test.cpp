@@ -3,10 +3,12 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "src/core/numeric.h"
 #include "src/core/output.h"
 #include "src/core/visit.h"
+#include "tenor/create.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -104,6 +106,29 @@ TEST(Copy, RandomLayouts) {
     copy_into(src, dst);
     ASSERT_EQ(mismatches(src, dst), 0) << draw << ": " << describe(src) << to_string(src.strides()) << " to " << describe(dst) << to_string(dst.strides());
   }
+}
+
+/// Large enough to be written past the caches: rows of whole cache lines and others, planes and stacks of them, into an
+/// array of their own and into the middle of one.
+TEST(Copy, LargeTransposes) {
+  std::mt19937_64 random(11);
+  for (DType dtype : {uint8, int16, int32, float64})
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1024, 4160}, {1031, 4103}, {2050, 2080}}) {
+      const Tensor x = random_bits({rows, columns * 4 / static_cast<int64_t>(item_size(dtype))}, dtype, random),
+                   across = transpose(x, 0, 1);
+      const Tensor dense = Tensor::empty(across.shape(), dtype);
+      copy_into(across, dense);
+      EXPECT_EQ(mismatches(across, dense), 0) << rows;
+      const Tensor frame = zeros({across.shape(0), rows + 7}, {.dtype = dtype}), inner = slice(frame, 1, 3, 3 + rows);
+      copy_into(across, inner);
+      EXPECT_EQ(mismatches(across, inner), 0) << rows;
+      EXPECT_EQ(mismatches(zeros({across.shape(0), 3}, {.dtype = dtype}), slice(frame, 1, 0, 3)), 0);
+      EXPECT_EQ(mismatches(zeros({across.shape(0), 4}, {.dtype = dtype}), slice(frame, 1, 3 + rows, 7 + rows)), 0);
+      const Tensor stack = transpose(reshape(slice(x, 0, 0, rows / 2 * 2), {2, rows / 2, x.shape(1)}), 1, 2);
+      const Tensor planes = Tensor::empty(stack.shape(), dtype);
+      copy_into(stack, planes);
+      EXPECT_EQ(mismatches(stack, planes), 0) << rows;
+    }
 }
 
 TEST(Copy, WritesNothingBetweenStridedElements) {

@@ -36,7 +36,9 @@ HWY_INLINE void short_gelu(const BFloat16* from, BFloat16* to) {
   hn::Vec<decltype(d)> x[N], y[N];
   for (size_t k = 0; k < N; ++k) x[k] = load(d, from + k * hn::Lanes(d));
   math_short::normal_cdf(d, x, y);
-  for (size_t k = 0; k < N; ++k) store(d, gated(d, x[k], y[k]), to + k * hn::Lanes(d));
+  for (size_t k = 0; k + 1 < N; k += 2)
+    store_pair(d, gated(d, x[k], y[k]), gated(d, x[k + 1], y[k + 1]), to + k * hn::Lanes(d));
+  if constexpr (N % 2 != 0) store(d, gated(d, x[N - 1], y[N - 1]), to + (N - 1) * hn::Lanes(d));
 }
 
 void bfloat16_gelu(const void* const* in, void* out, size_t n, const void*) {

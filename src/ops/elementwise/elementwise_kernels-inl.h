@@ -8,22 +8,12 @@
 #define TENOR_ELEMENTWISE_KERNELS_INL_H_
 #endif
 
+#include "src/cpu/lanes-inl.h"
 #include "src/cpu/math-inl.h"
 #include "src/cpu/tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
-
-/// whole(i) for each vector of n elements, part(i, count) for what is left of one. A long result in place of an array that
-/// does not begin at a cache line (NumPy's seldom do) begins with a part: stores that cross lines cost a tenth of the time.
-template <class T, class Whole, class Part>
-HWY_INLINE void for_vectors(const T* out, size_t n, size_t lanes, Whole whole, Part part) {
-  size_t i = 0;
-  const size_t past = reinterpret_cast<uintptr_t>(out) % (lanes * sizeof(T)) / sizeof(T);
-  if (past != 0 && n >= 32 * lanes) part(i, lanes - past), i = lanes - past;
-  for (; i + lanes <= n; i += lanes) whole(i);
-  if (i < n) part(i, n - i);
-}
 
 /// out = formula(d, v) or formula(d, v, params), vector by vector, the tail through the same vector code.
 template <class T, class F>
@@ -35,32 +25,23 @@ void vector_step1(const void* const* in, void* out, size_t n, [[maybe_unused]] c
     if constexpr (std::is_invocable_v<F, decltype(d), decltype(v), const double*>) return F{}(d, v, static_cast<const double*>(params));
     else return F{}(d, v);
   };
-  for_vectors(
-      o, n, hn::Lanes(d), [&](size_t i) HWY_ATTR { store(d, apply(load(d, a + i)), o + i); },
-      [&](size_t i, size_t count) HWY_ATTR { store_n(d, apply(load_n(d, a + i, count)), o + i, count); });
+  for_vectors(o, n, [&](size_t i, auto io) HWY_ATTR { return apply(io.load(d, a + i)); });
 }
 template <class T, class F>
 void vector_step2(const void* const* in, void* out, size_t n, const void*) {
   const ComputeTag<T> d;
   const auto *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
   auto* o = static_cast<T*>(out);
-  for_vectors(
-      o, n, hn::Lanes(d), [&](size_t i) HWY_ATTR { store(d, F{}(d, load(d, a + i), load(d, b + i)), o + i); },
-      [&](size_t i, size_t count) HWY_ATTR {
-        store_n(d, F{}(d, load_n(d, a + i, count), load_n(d, b + i, count)), o + i, count);
-      });
+  for_vectors(o, n, [&](size_t i, auto io) HWY_ATTR { return F{}(d, io.load(d, a + i), io.load(d, b + i)); });
 }
 template <class T, class F>
 void vector_step3(const void* const* in, void* out, size_t n, const void*) {
   const ComputeTag<T> d;
   const auto *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]), *c = static_cast<const T*>(in[2]);
   auto* o = static_cast<T*>(out);
-  for_vectors(
-      o, n, hn::Lanes(d),
-      [&](size_t i) HWY_ATTR { store(d, F{}(d, load(d, a + i), load(d, b + i), load(d, c + i)), o + i); },
-      [&](size_t i, size_t count) HWY_ATTR {
-        store_n(d, F{}(d, load_n(d, a + i, count), load_n(d, b + i, count), load_n(d, c + i, count)), o + i, count);
-      });
+  for_vectors(o, n, [&](size_t i, auto io) HWY_ATTR {
+    return F{}(d, io.load(d, a + i), io.load(d, b + i), io.load(d, c + i));
+  });
 }
 
 template <class T, class F>
