@@ -105,8 +105,8 @@ inline Grid grid_of(const RowPlan& plan, int64_t rows) {
   return {static_cast<unsigned>((rows + plan.rows - 1) / plan.rows * plan.cluster), block, 0, plan.cluster};
 }
 
-/// Launches over rows in turn: as many a cluster as make two rounds of clusters, so that those which start later even
-/// out the load.
+/// Launches over rows in turn: as many a cluster as make one round of clusters, whose starts cost more than the load
+/// that later ones would even out; of clusters of two, four rounds.
 template <class Op, class T, RowFit kFit>
 void launch_ring(const char* op, const RowPlan& plan, const RowProblem<Op::kTensors>& problem,
                  const typename Op::Parameters& parameters, Device device) {
@@ -119,7 +119,8 @@ void launch_ring(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
     at_once = clusters_at_once(op, ring_row_kernel<Op, T, kFit>, grid);
     known_here.store(at_once, std::memory_order_relaxed);
   }
-  const int64_t in_turn = std::max<int64_t>((problem.outer.count + 2 * at_once - 1) / (2 * at_once), 1);
+  const int64_t clusters = int64_t{plan.cluster > 2 ? 1 : 4} * at_once;
+  const int64_t in_turn = std::max<int64_t>((problem.outer.count + clusters - 1) / clusters, 1);
   const int64_t turns = (problem.outer.count + in_turn - 1) / in_turn;
   grid.blocks.x = static_cast<unsigned>(turns * plan.cluster);
   launch(op, ring_row_kernel<Op, T, kFit>, grid, device, rows_of<Op::kTensors, kFit>(problem), parameters,
