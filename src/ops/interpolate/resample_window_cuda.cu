@@ -131,6 +131,8 @@ void resample_windowed(const ResampleProblem& problem) {
     constexpr int kChannels = kVector<T>;
     if constexpr (sizeof(T) <= 4) {
       if (const int taps = halved_taps<T>(problem)) return launch_halved<T>(op_of(problem), taps, problem);
+      if (const int taps = halving_gradient_taps<T>(problem))
+        return launch_halving_gradient<T>(op_of(problem), taps, problem);
     }
     Tensor memory;
     WindowResample p = window_problem(problem, sizeof(C), memory);
