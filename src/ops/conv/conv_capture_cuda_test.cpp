@@ -25,6 +25,27 @@ TEST_F(ConvCudaCapture, Directions) {
     }
 }
 
+/// Where cuDNN is there; its plan may be made under capture.
+TEST_F(ConvCudaCapture, Vendor) {
+  const Dims image = {2, 24, 9, 10}, filter = {16, 24, 3, 3}, output = {2, 16, 9, 10};
+  const Tensor x = normal(image), w = normal(filter), bias = normal({16}), grad = normal(output), y = result(output),
+               dx = result(image), dw = result(filter);
+  const ConvOptions o{.padding = 1, .strategy = "vendor"};
+  try {
+    conv_forward(x, w, {}, o);
+  } catch (const UnsupportedError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const auto to = [&](const Tensor& out) {
+    ConvOptions with = o;
+    with.out = out;
+    return with;
+  };
+  expect_replays("conv_forward", {y}, [&] { conv_forward(x, w, bias, to(y)); });
+  expect_replays("conv_data_backward", {dx}, [&] { conv_data_backward(grad, w, image, to(dx)); });
+  expect_replays("conv_weight_backward", {dw}, [&] { conv_weight_backward(x, grad, filter, to(dw)); });
+}
+
 TEST_F(ConvCudaCapture, Deformable) {
   const Tensor x = normal({2, 4, 8, 9}), offset = normal({2, 18, 8, 9}), w = normal({6, 4, 3, 3}),
                y = result({2, 6, 8, 9});

@@ -110,6 +110,9 @@ std::string cuda_vendor_why_not(const ConvProblem& p) {
   for (const core::WindowDim& w : p.window)
     if (std::max({w.input, w.output, w.span(), w.before, w.after, w.stride, w.dilation}) > INT32_MAX)
       return "a size is beyond 32 bits";
+  const int64_t largest = std::max(core::count_product(p.batch * p.channels, p.input_pixels()),
+                                   core::count_product(p.batch * p.out_channels, p.output_pixels()));
+  if (largest > INT32_MAX) return "an image has more than 2^31 elements, for which cuDNN's engines are slow";
   for (core::WindowDim w : p.window) {
     w.after = w.before;
     if (core::window_outputs(w) != w.output) return "its padding differs from side to side";

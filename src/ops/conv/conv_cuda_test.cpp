@@ -103,20 +103,12 @@ TEST_F(ConvCuda, MoreElementsThan31Bits) {
     return t;
   };
   const Tensor x = filled();
-  for (const auto& [strategy, groups] : {std::pair{"implicit_gemm", 1}, {"vendor", 1}, {"direct", 64}}) {
+  for (const auto& [strategy, groups] : {std::pair{"implicit_gemm", 1}, {"direct", 64}}) {
     const Dims filter = {kChannels, 3, 3, kChannels / groups};
     const Tensor w = on_gpu(tensor_of(filter, bfloat16, draw.small(product(filter))));
     const ConvOptions o{.padding = 1, .groups = groups, .strategy = strategy};
     const Dims crop = {1, kCrop, kSize, kChannels};
-    const auto run = [&](auto&& call) {
-      try {
-        return call();
-      } catch (const UnsupportedError& e) {
-        return Tensor();
-      }
-    };
-    const Tensor y = run([&] { return conv_forward_nhwc(x, w, {}, o); });
-    if (!y.defined()) continue;
+    const Tensor y = conv_forward_nhwc(x, w, {}, o);
     EXPECT_EQ(values(rows(y, kCrop - 2, 0).to(kCpu)),
               values(rows(conv_forward_nhwc(rows(x, kCrop, 0), w, {}, o), kCrop - 2, 0).to(kCpu)))
         << strategy;

@@ -86,9 +86,17 @@ template <class T, bool kForward, int kVector>
 __global__ void __launch_bounds__(kThreads)
     mend_image(const __grid_constant__ ConvProblem p, const __grid_constant__ Border border, int small_weight) {
   cuda::ptx::wait_for_previous();
+  constexpr int kWide = 16 / sizeof(T);
+  struct alignas(16) Wide {
+    T x[kWide];
+  };
   bool finite = true;
-  for (int k = threadIdx.x; k < small_weight; k += kThreads)
-    finite &= isfinite(cuda::widen(reinterpret_cast<const T*>(p.weight.data)[k]));
+#pragma unroll 4
+  for (int k = threadIdx.x; k < small_weight / kWide; k += kThreads) {
+    const Wide weights = reinterpret_cast<const Wide*>(p.weight.data)[k];
+#pragma unroll
+    for (int j = 0; j < kWide; ++j) finite &= isfinite(cuda::widen(weights.x[j]));
+  }
   if (small_weight > 0 && __syncthreads_and(finite)) return;
   const Image& image = kForward ? p.output : p.input;
   const auto vectors = static_cast<uint32_t>((kForward ? p.out_channels : p.channels) / kVector);
@@ -198,7 +206,9 @@ void run_image(const ConvProblem& p, const char* op) {
       .blocks = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(waves)), .threads = kThreads, .early = true};
   constexpr int64_t kSmallWeight = 1 << 14;  // that every block may read
   const int64_t weights = p.out_channels * p.group_channels() * p.taps();
-  const int small_weight = weights <= kSmallWeight && order_of(p).dense ? static_cast<int>(weights) : 0;
+  const bool small = weights <= kSmallWeight && weights % kMost == 0 && order_of(p).dense &&
+                     reinterpret_cast<uintptr_t>(p.weight.data) % 16 == 0;
+  const int small_weight = small ? static_cast<int>(weights) : 0;
   if (vectors)
     cuda::launch(op, mend_image<T, kForward, kMost>, grid, p.device, p, border, small_weight);
   else

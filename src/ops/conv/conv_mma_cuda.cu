@@ -89,6 +89,12 @@ __device__ __forceinline__ void store(const MmaShape& s, mma::Sums<kColumns>& su
     }
 }
 
+/// A call, so that the registers of what hardly ever runs are not those of every warp.
+template <class T>
+__device__ __noinline__ void mend_warp(const MmaShape& s, int group, int first_column, int columns, int m) {
+  mend_pixels<T>(s, group, first_column, columns, m, mma::kOwnRows);
+}
+
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kThreads) conv_mma_kernel(const __grid_constant__ MmaShape s) {
   extern __shared__ __align__(128) unsigned char raw[];
@@ -150,7 +156,7 @@ __global__ void __launch_bounds__(kThreads) conv_mma_kernel(const __grid_constan
   }
   const mma::WarpPlace own = mma::warp_place<kColumns>();
   store<T>(s, sums, group, first_row + own.row, first_column + own.column);
-  if (odd) mend_pixels<T>(s, group, first_column + own.column, kColumns / 2, first_row + own.row, mma::kOwnRows);
+  if (odd) mend_warp<T>(s, group, first_column + own.column, kColumns / 2, first_row + own.row);
 }
 
 template <class T, int kColumns>
