@@ -34,6 +34,28 @@ bool is_cheap(const Program& p, int value) {
 
 bool computes(const Instruction& i) { return i.kind == Kind::kMap || i.kind == Kind::kConvert; }
 
+/// What a reduction reads: its input, or what that is made of where the reduction's kernels make the same of it.
+struct Meeting {
+  int value;
+  bool squares = false;
+};
+Meeting meeting_of(const Program& p, const Instruction& made) {
+  const auto at = [&](int v) -> const Instruction& { return p.code[static_cast<size_t>(v)]; };
+  Meeting m{made.inputs[0]};
+  const DType sum = made.reduce.accumulator;
+  const Instruction& in = at(m.value);
+  const bool adds = made.reduce.op == reduce::Op::kSum || made.reduce.op == reduce::Op::kMean;
+  if (adds && is_float(sum) && in.kind == Kind::kMap && in.map.op == elementwise::Op::kMul &&
+      in.inputs[0] == in.inputs[1] && in.dtype == sum && in.map.computed == sum && at(in.inputs[0]).dtype == sum)
+    m = {in.inputs[0], true};
+  // 16-bit floats are widened as they are read.
+  if (is_cheap(p, m.value) && at(m.value).dtype == float32 && sum == float32) {
+    const int from = at(m.value).inputs[0];
+    if (at(from).dtype == float16 || at(from).dtype == bfloat16) m.value = from;
+  }
+  return m;
+}
+
 /// Which pass an instruction or a copy belongs to.
 struct Stand {
   int phase;
@@ -163,11 +185,15 @@ void Layout::find_homes() {
   }
   for (size_t i = 0; i < p_.code.size(); ++i) {
     const Instruction& made = p_.code[i];
-    if (made.kind == Kind::kReduce) need(static_cast<int>(i));
+    if (made.kind == Kind::kReduce) {
+      need(static_cast<int>(i));
+      need(meeting_of(p_, made).value);
+      continue;
+    }
     for (int in : made.inputs) {
       const bool together = computes(made) && computes(at(in)) && !(stand_of(in) < stand_of(static_cast<int>(i)));
       if (together) continue;
-      if (made.kind != Kind::kReduce && is_cheap(p_, in)) in = at(in).inputs[0];
+      if (is_cheap(p_, in)) in = at(in).inputs[0];
       need(in);
     }
   }
@@ -355,9 +381,9 @@ Stage Layout::pass_of(const Stand& s) {
 
 Stage Layout::fold_of(int value) const {
   const Instruction& made = at(value);
-  return {.folds = true,
-          .fold = {&made, at(made.inputs[0]).dtype, axes_along(made.varies),
-                   homes_[static_cast<size_t>(made.inputs[0])], homes_[static_cast<size_t>(value)]}};
+  const Meeting m = meeting_of(p_, made);
+  const Home &from = homes_[static_cast<size_t>(m.value)], &to = homes_[static_cast<size_t>(value)];
+  return {.folds = true, .fold = {&made, m.value, m.squares, axes_along(made.varies), from, to}};
 }
 
 void Layout::add_stages() {

@@ -293,6 +293,8 @@ int Lowering::add(Instruction made) {
     phase = std::max(phase, from.phase + (from.kind == Kind_::kReduce));
   }
   made.phase = phase;
+  if (out_.program.code.size() > 4 * steps_.size() + 256)
+    throw Refusal{"one kernel would compute its values again for too many views of them"};
   if (made.varies.empty()) {
     made.varies.assign(axes(), false);
     for (int in : made.inputs)

@@ -23,7 +23,7 @@ Pass pass_of(const Problem& p) {
   switch (p.op) {
     case Op::kSum:
     case Op::kMean:
-      return Pass::kSum;
+      return p.squares ? Pass::kSumSquares : Pass::kSum;
     case Op::kProd:
       return Pass::kProd;
     case Op::kMax:
