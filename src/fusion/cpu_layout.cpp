@@ -12,8 +12,8 @@ using Kind = Instruction::Kind;
 
 /// Scratch that a block of rows may take: a core's L2 holds it together with what the block reads.
 constexpr int64_t kBlockBytes = 512 << 10;
-/// Rows side by side, where they lie across memory: runs of them are long enough for the tile engine.
-constexpr int64_t kNarrow = 1024;
+/// Rows side by side, where they lie across memory: a tile's length.
+constexpr int64_t kNarrow = cpu::kTileElements;
 
 const cpu::Converter* converter(DType from, DType to) {
   static std::mutex mutex;
