@@ -49,15 +49,20 @@ class CpuKernel final : public Executable {
     for (const Stage& stage : layout_.shared) run(stage, frame);
     if (layout_.blocked.empty()) return;
     // Few blocks: the threads share each of them.
-    if (layout_.blocks < num_threads()) return run_blocks(0, layout_.blocks, frame);
-    cpu::parallel_for(layout_.blocks, cpu::grain_of(layout_.block_cost),
-                      [&](int64_t first, int64_t last) { run_blocks(first, last, frame); });
+    if (layout_.blocks < num_threads()) {
+      const Tensor block = layout_.block_bytes > 0 ? Tensor::empty({layout_.block_bytes}, uint8) : Tensor();
+      frame.block = block.defined() ? block.data<char>() : nullptr;
+      return run_blocks(0, layout_.blocks, frame);
+    }
+    cpu::parallel_for(layout_.blocks, cpu::grain_of(layout_.block_cost), [&](int64_t first, int64_t last) {
+      Frame own = frame;
+      own.block = thread_scratch(layout_.block_bytes);
+      run_blocks(first, last, own);
+    });
   }
 
  private:
   void run_blocks(int64_t first, int64_t last, Frame frame) const {
-    // Where the threads share a block, they all write this one's.
-    frame.block = thread_scratch(layout_.block_bytes);
     for (int64_t b = first; b < last; ++b) {
       int64_t rest = b;
       for (size_t n = layout_.order.size(); n-- > 0;) {

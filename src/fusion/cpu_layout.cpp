@@ -15,6 +15,7 @@ using Kind = Instruction::Kind;
 constexpr int64_t kBlockBytes = 512 << 10;
 /// Rows side by side, where they lie across memory: a tile's length.
 constexpr int64_t kNarrow = cpu::kTileElements;
+constexpr int64_t kStripBytes = 2 << 20;
 
 /// Whether the value is as cheap to make again as to read: an array's element in another dtype.
 bool is_cheap(const Program& p, int value) {
@@ -209,7 +210,8 @@ void Layout::choose_box() {
     if (!axis.reduced) all *= axis.size;
   const int64_t bytes = row_bytes(), share = std::max<int64_t>(1, all / (4 * num_threads()));
   int64_t rows = std::max<int64_t>(1, std::min(kBlockBytes / bytes, share));
-  if (!p_.axes[out_.order.back()].reduced) rows = std::max(rows, kNarrow);
+  // Strips of columns that no cache holds gain nothing over whole passes, whose reads are longer.
+  if (!p_.axes[out_.order.back()].reduced) rows = kNarrow * bytes > kStripBytes ? all : std::max(rows, kNarrow);
   out_.blocks = 1;
   for (size_t n = out_.order.size(); n-- > 0;) {
     const size_t a = out_.order[n];
