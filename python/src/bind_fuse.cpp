@@ -62,9 +62,8 @@ class FuseTable {
   }
   /// Whether another reader sees these calls: it gets the function's own steps.
   static bool is_traced(const std::vector<Tensor>& tensors) {
-    return core::current_tracer || std::any_of(tensors.begin(), tensors.end(), [](const Tensor& x) {
-             return x.device().type == DeviceType::kMeta;
-           });
+    return core::current_tracer || std::any_of(tensors.begin(), tensors.end(),
+                                               [](const Tensor& x) { return x.device().type == DeviceType::kMeta; });
   }
   /// A result as an array of the arguments' library; an argument itself, where the function returns it.
   template <class Arrays>

@@ -117,9 +117,10 @@ class CpuKernel final : public Executable {
       in.push_back(fold.from.strides[a]);
     }
     const int value = static_cast<int>(fold.made - program_.code.data());
-    const Tensor x = Tensor::wrap(address(fold.made->inputs[0], fold.from, frame), kCpu, fold.dtype, shape, in);
+    const DType dtype = program_.code[static_cast<size_t>(fold.value)].dtype;
+    const Tensor x = Tensor::wrap(address(fold.value, fold.from, frame), kCpu, dtype, shape, in);
     const Tensor to = Tensor::wrap(address(value, fold.to, frame), kCpu, fold.made->dtype, kept, out);
-    reduce::run_cpu({r.op, x, to, dims, r.accumulator, r.power, r.correction, true});
+    reduce::run_cpu({r.op, x, to, dims, r.accumulator, r.power, r.correction, fold.squares, true});
   }
 
   Program program_;

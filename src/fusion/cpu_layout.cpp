@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <set>
+
+#include "src/fusion/cpu_pass.h"
 
 namespace tenor::fusion {
 namespace {
@@ -12,19 +13,8 @@ using Kind = Instruction::Kind;
 
 /// Scratch that a block of rows may take: a core's L2 holds it together with what the block reads.
 constexpr int64_t kBlockBytes = 512 << 10;
-/// Rows side by side, where they lie across memory: runs of them are long enough for the tile engine.
-constexpr int64_t kNarrow = 1024;
-
-const cpu::Converter* converter(DType from, DType to) {
-  static std::mutex mutex;
-  static std::map<std::pair<DType, DType>, cpu::Converter> all;
-  const std::lock_guard lock(mutex);
-  return &all.try_emplace({from, to}, from, to).first->second;
-}
-
-void convert_step(const void* const* in, void* out, size_t n, const void* params) {
-  (*static_cast<const cpu::Converter*>(params))(in[0], out, n);
-}
+/// Rows side by side, where they lie across memory: a tile's length.
+constexpr int64_t kNarrow = cpu::kTileElements;
 
 /// Whether the value is as cheap to make again as to read: an array's element in another dtype.
 bool is_cheap(const Program& p, int value) {
@@ -33,6 +23,28 @@ bool is_cheap(const Program& p, int value) {
 }
 
 bool computes(const Instruction& i) { return i.kind == Kind::kMap || i.kind == Kind::kConvert; }
+
+/// What a reduction reads: its input, or what that is made of where the reduction's kernels make the same of it.
+struct Meeting {
+  int value;
+  bool squares = false;
+};
+Meeting meeting_of(const Program& p, const Instruction& made) {
+  const auto at = [&](int v) -> const Instruction& { return p.code[static_cast<size_t>(v)]; };
+  Meeting m{made.inputs[0]};
+  const DType sum = made.reduce.accumulator;
+  const Instruction& in = at(m.value);
+  const bool adds = made.reduce.op == reduce::Op::kSum || made.reduce.op == reduce::Op::kMean;
+  if (adds && is_float(sum) && in.kind == Kind::kMap && in.map.op == elementwise::Op::kMul &&
+      in.inputs[0] == in.inputs[1] && in.dtype == sum && in.map.computed == sum && at(in.inputs[0]).dtype == sum)
+    m = {in.inputs[0], true};
+  // 16-bit floats are widened as they are read.
+  if (is_cheap(p, m.value) && at(m.value).dtype == float32 && sum == float32) {
+    const int from = at(m.value).inputs[0];
+    if (at(from).dtype == float16 || at(from).dtype == bfloat16) m.value = from;
+  }
+  return m;
+}
 
 /// Which pass an instruction or a copy belongs to.
 struct Stand {
@@ -163,11 +175,15 @@ void Layout::find_homes() {
   }
   for (size_t i = 0; i < p_.code.size(); ++i) {
     const Instruction& made = p_.code[i];
-    if (made.kind == Kind::kReduce) need(static_cast<int>(i));
+    if (made.kind == Kind::kReduce) {
+      need(static_cast<int>(i));
+      need(meeting_of(p_, made).value);
+      continue;
+    }
     for (int in : made.inputs) {
       const bool together = computes(made) && computes(at(in)) && !(stand_of(in) < stand_of(static_cast<int>(i)));
       if (together) continue;
-      if (made.kind != Kind::kReduce && is_cheap(p_, in)) in = at(in).inputs[0];
+      if (is_cheap(p_, in)) in = at(in).inputs[0];
       need(in);
     }
   }
@@ -227,112 +243,6 @@ void Layout::place_scratch() {
   }
 }
 
-/// Builds the tile program of a pass.
-class PassBuilder {
- public:
-  PassBuilder(const Program& program, const std::vector<Home>& homes, const std::vector<size_t>& axes)
-      : p_(program), homes_(homes) {
-    pass_.axes = axes;
-  }
-
-  /// The register that holds the value as `dtype`.
-  int get(int value, DType dtype) {
-    const auto key = std::pair(value, dtype);
-    if (const auto found = registers_.find(key); found != registers_.end()) return found->second;
-    const auto own = computed_.find(value);
-    if (own == computed_.end() && homes_[static_cast<size_t>(value)].kind == Home::Kind::kNone) {
-      compute(value, true);  // of this pass, or a cheap one that is made again
-      return get(value, dtype);
-    }
-    if (own == computed_.end()) return registers_[key] = input(value, dtype);
-    return registers_[key] = convert(own->second, steps_[static_cast<size_t>(own->second)].dtype, dtype);
-  }
-
-  void compute(int value, bool read_again) {
-    const Instruction& made = p_.code[static_cast<size_t>(value)];
-    if (made.kind == Kind::kConvert) {
-      const DType from = p_.code[static_cast<size_t>(made.inputs[0])].dtype;
-      const int in = get(made.inputs[0], from);
-      computed_[value] = convert(in, from, made.dtype);
-      registers_[{value, made.dtype}] = computed_[value];
-      return;
-    }
-    cpu::TileStep step{made.map.fn,
-                       made.map.has_params ? made.map.params.data() : nullptr,
-                       {},
-                       0,
-                       made.map.computed,
-                       read_again ? made.dtype : made.map.computed};
-    for (size_t i = 0; i < made.inputs.size(); ++i)
-      step.inputs[step.arity++] = get(made.inputs[i], made.map.compute[i]);
-    computed_[value] = add(step);
-    registers_[{value, made.map.computed}] = computed_[value];
-  }
-
-  void store(int value, const Home& to) {
-    const auto own = computed_.find(value);
-    const DType dtype = p_.code[static_cast<size_t>(value)].dtype;
-    const int from = own != computed_.end() ? own->second : get(value, dtype);
-    const DType held = own != computed_.end() ? steps_[static_cast<size_t>(from)].dtype : dtype;
-    outputs_.push_back({from, held});
-    pass_.outputs.push_back({value, to});
-  }
-
-  /// Registers are numbered inputs first: known once all inputs are.
-  Pass finish() {
-    const int inputs = static_cast<int>(inputs_.size());
-    const auto number = [&](int r) { return r < kInput ? inputs + r : r - kInput; };
-    cpu::TileProgram& tiles = pass_.tiles;
-    for (cpu::TileStep step : steps_) {
-      for (int i = 0; i < step.arity; ++i) step.inputs[i] = number(step.inputs[i]);
-      tiles.steps.push_back(step);
-    }
-    for (const auto& [port, dtype] : inputs_) {
-      pass_.inputs.push_back(port);
-      tiles.inputs.push_back(operand(port, dtype));
-    }
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-      tiles.outputs.push_back(operand(pass_.outputs[o], outputs_[o].second));
-      tiles.stored.push_back(number(outputs_[o].first));
-    }
-    tiles.cost = cost_;
-    return std::move(pass_);
-  }
-
- private:
-  static constexpr int kInput = 1 << 20;  // what marks inputs until they are counted
-
-  cpu::TileOperand operand(const Port& port, DType compute) const {
-    cpu::TileOperand made{nullptr, {}, p_.code[static_cast<size_t>(port.value)].dtype, compute};
-    for (size_t a : pass_.axes) made.strides.push_back(port.home.strides[a]);
-    return made;
-  }
-  int input(int value, DType dtype) {
-    inputs_.push_back({{value, homes_[static_cast<size_t>(value)]}, dtype});
-    return kInput + static_cast<int>(inputs_.size()) - 1;
-  }
-  int convert(int from, DType has, DType dtype) {
-    if (has == dtype) return from;
-    cost_ += 1;
-    return add({convert_step, converter(has, dtype), {from}, 1, dtype, dtype}, 0);
-  }
-  int add(const cpu::TileStep& step, int64_t cost = 4) {
-    cost_ += cost;
-    steps_.push_back(step);
-    return static_cast<int>(steps_.size()) - 1;
-  }
-
-  const Program& p_;
-  const std::vector<Home>& homes_;
-  Pass pass_;
-  std::map<std::pair<int, DType>, int> registers_;
-  std::map<int, int> computed_;
-  std::vector<cpu::TileStep> steps_;
-  std::vector<std::pair<Port, DType>> inputs_;
-  std::vector<std::pair<int, DType>> outputs_;
-  int64_t cost_ = 0;
-};
-
 Stage Layout::pass_of(const Stand& s) {
   const std::vector<int>& values = passes_[s];
   std::set<int> read;
@@ -355,9 +265,9 @@ Stage Layout::pass_of(const Stand& s) {
 
 Stage Layout::fold_of(int value) const {
   const Instruction& made = at(value);
-  return {.folds = true,
-          .fold = {&made, at(made.inputs[0]).dtype, axes_along(made.varies),
-                   homes_[static_cast<size_t>(made.inputs[0])], homes_[static_cast<size_t>(value)]}};
+  const Meeting m = meeting_of(p_, made);
+  const Home &from = homes_[static_cast<size_t>(m.value)], &to = homes_[static_cast<size_t>(value)];
+  return {.folds = true, .fold = {&made, m.value, m.squares, axes_along(made.varies), from, to}};
 }
 
 void Layout::add_stages() {

@@ -42,7 +42,8 @@ struct Pass {
 /// A reduction of a value that lies somewhere.
 struct Fold {
   const Instruction* made;
-  DType dtype;               ///< of what it reads
+  int value;                 ///< what it reads
+  bool squares;              ///< its squares meet
   std::vector<size_t> kept;  ///< axes that its result varies along
   Home from, to;
 };

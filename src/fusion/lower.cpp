@@ -4,11 +4,11 @@
 #include "src/fusion/lower.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "src/core/layout.h"
 #include "src/core/text.h"
+#include "src/fusion/program_checks.h"
 #include "src/ops/elementwise/elementwise_recipe.h"
 #include "src/ops/reduce/reduce_recipe.h"
 
@@ -30,31 +30,6 @@ struct Seen {
 
 /// An index of a tensor, affine in the axes: of each dim.
 using Index = std::vector<Seen>;
-
-/// Whether two instructions of one program give the same value.
-bool same_value(const Instruction& a, const Instruction& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype || a.inputs != b.inputs || a.varies != b.varies) return false;
-  switch (a.kind) {
-    case Kind_::kLoad:
-      return a.array.argument == b.array.argument && a.array.offset == b.array.offset &&
-             a.array.strides == b.array.strides;
-    case Kind_::kScalar:
-      return std::memcmp(a.element.data(), b.element.data(), item_size(a.dtype)) == 0;
-    case Kind_::kMap:
-      return a.map.op == b.map.op && a.map.fn == b.map.fn && a.map.computed == b.map.computed &&
-             std::equal(a.map.compute.begin(), a.map.compute.begin() + static_cast<long>(a.inputs.size()),
-                        b.map.compute.begin()) &&
-             a.map.has_params == b.map.has_params &&
-             (!a.map.has_params || std::memcmp(a.map.params.data(), b.map.params.data(), sizeof(a.map.params)) == 0);
-    case Kind_::kConvert:
-      return true;
-    case Kind_::kReduce:
-      return a.reduce.op == b.reduce.op && a.reduce.accumulator == b.reduce.accumulator &&
-             a.reduce.power == b.reduce.power && a.reduce.correction == b.reduce.correction &&
-             a.reduce.axes == b.reduce.axes && a.reduce.count == b.reduce.count;
-  }
-  return false;
-}
 
 class Lowering {
  public:
@@ -89,9 +64,6 @@ class Lowering {
   bool overwritten(int v) const;
   void store_results(const Node& n);
   void finish();
-  void check_in_place() const;
-  bool read_elsewhere(int load) const;
-  void check_coverage() const;
 
   int get(int v, const Seen& seen, DType dtype);
   int load(int v, const Seen& seen, DType dtype);
@@ -293,6 +265,8 @@ int Lowering::add(Instruction made) {
     phase = std::max(phase, from.phase + (from.kind == Kind_::kReduce));
   }
   made.phase = phase;
+  if (out_.program.code.size() > 4 * steps_.size() + 256)
+    throw Refusal{"one kernel would compute its values again for too many views of them"};
   if (made.varies.empty()) {
     made.varies.assign(axes(), false);
     for (int in : made.inputs)
@@ -406,57 +380,13 @@ int Lowering::reduce(const Node& n, const reduce::Recipe& recipe, const Index& a
   return add(std::move(made));
 }
 
-/// Arrays that are written: read at the same places only, in kernels without reductions.
-void Lowering::check_in_place() const {
-  const Program& p = out_.program;
-  for (const Store& store : p.stores) {
-    for (const Store& other : p.stores)
-      if (&other != &store && other.array.argument == store.array.argument)
-        throw Refusal{"two results lie in one array"};
-    for (size_t i = 0; i < p.code.size(); ++i) {
-      const Instruction& read = p.code[i];
-      if (read.kind != Kind_::kLoad || read.array.argument != store.array.argument) continue;
-      if (read.array.offset != store.array.offset || read.array.strides != store.array.strides || p.phases > 0 ||
-          read_elsewhere(static_cast<int>(i)))
-        throw Refusal{"an in-place step would write over what the same kernel still reads"};
-    }
-  }
-}
-
-/// Whether what is loaded is needed along more axes than it varies along, or copied as it is.
-bool Lowering::read_elsewhere(int load) const {
-  const Program& p = out_.program;
-  const auto& along = p.code[static_cast<size_t>(load)].varies;
-  for (const Instruction& i : p.code)
-    if (std::count(i.inputs.begin(), i.inputs.end(), load) && i.varies != along) return true;
-  return std::any_of(p.stores.begin(), p.stores.end(), [&](const Store& s) { return s.value == load; });
-}
-
-/// Every result varies along all kept axes, and, without reductions, some along all.
-void Lowering::check_coverage() const {
-  const Program& p = out_.program;
-  bool whole = p.phases > 0;
-  for (const Store& store : p.stores) {
-    bool all = true;
-    for (size_t a = 0; a < axes(); ++a) {
-      const bool along = store.array.strides[a] != 0 || p.axes[a].size == 1;
-      all = all && along;
-      if (p.phases > 0 && !p.axes[a].reduced && !along)
-        throw Refusal{"a result does not lie in the rows that are reduced"};
-    }
-    whole = whole || all;
-  }
-  if (!whole) throw Refusal{"their results have no shape in common"};
-}
-
 void Lowering::finish() {
   Program& p = out_.program;
   for (const Instruction& i : p.code) {
     p.phases = std::max(p.phases, i.phase + (i.kind == Kind_::kReduce));
     if (i.step >= 0) p.name.append(p.name.empty() ? "" : "_").append(node(i.step).step->op);
   }
-  check_in_place();
-  check_coverage();
+  if (std::string why = why_not_safe(p); !why.empty()) throw Refusal{std::move(why)};
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // The plan of a fusing compiler: which steps become one kernel, and why others do not.
 //
 // Chains of view, elementwise and reduction steps share a kernel, and everything else has its own. lower() has the last
-// word on what a kernel can express, so that explain() shows what fuse() runs. A kernel with a reduction works row by row: what follows the reduction may join where it stays within the row,
-// and where the row stays on the chip.
+// word on what a kernel can express, so that explain() shows what fuse() runs. A kernel with a reduction works row by
+// row: what follows the reduction may join where it stays within the row, and where the row stays on the chip.
 #pragma once
 
 #include <string>

@@ -13,28 +13,29 @@ def drawn_steps(draw, count):
     return [(draw.pick(kinds), draw.int(0, 1 << 20), draw.int(0, 1 << 20), draw.int(0, 1 << 20)) for _ in range(count)]
 
 
-def fits(tn, x, y):
+def fits(x, y):
     return all(a == b or 1 in (a, b) for a, b in zip(reversed(x.shape), reversed(y.shape)))
 
 
 def apply(tn, step, pool):
+    """By methods alone, so that all of it runs where the tensors are."""
     kind, a, b, c = step
     x = pool[-1 - a % min(len(pool), 3)]
     if kind == "unary":
-        return getattr(tn, UNARY[b % len(UNARY)])(x)
+        return getattr(x, UNARY[b % len(UNARY)])()
     if kind == "binary":
-        partners = [y for y in pool if fits(tn, x, y)]
-        return getattr(tn, BINARY[b % len(BINARY)])(x, partners[c % len(partners)])
+        partners = [y for y in pool if fits(x, y)]
+        return getattr(x, BINARY[b % len(BINARY)])(partners[c % len(partners)])
     if kind == "scalar":
         return x * 0.75 if b % 2 else x + 1.5
     if kind == "reduce" and x.ndim and 0 not in x.shape:
-        return getattr(tn, REDUCTIONS[b % len(REDUCTIONS)])(x, c % x.ndim, keepdim=b % 3 > 0)
+        return getattr(x, REDUCTIONS[b % len(REDUCTIONS)])(c % x.ndim, keepdim=b % 3 > 0)
     if kind == "centre" and x.ndim and 0 not in x.shape:  # a reduction and what its row becomes of it
-        total = getattr(tn, REDUCTIONS[b % 3])(x, c % x.ndim, keepdim=True)
+        total = getattr(x, REDUCTIONS[b % 3])(c % x.ndim, keepdim=True)
         return x - total if b % 2 else x / total
     if kind == "view" and x.ndim:
         d = c % x.ndim
-        return [lambda: x.transpose(d, 0), lambda: x.unsqueeze(d), lambda: tn.narrow(x, d, x.shape[d] // 3, x.shape[d] - x.shape[d] // 3)][b % 3]()
+        return [lambda: x.transpose(d, 0), lambda: x.unsqueeze(d), lambda: x.narrow(d, x.shape[d] // 3, x.shape[d] - x.shape[d] // 3)][b % 3]()
     if kind == "to":
         return x.to([tn.float32, tn.float16, tn.bfloat16, tn.float64][b % 4])
     if kind == "write" and all(n == 1 or s != 0 for n, s in zip(x.shape, x.strides)):

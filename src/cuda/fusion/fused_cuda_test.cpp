@@ -7,6 +7,8 @@
 #include "src/cuda/fusion/generate.h"
 #include "src/cuda/fusion/program_testing.h"
 #include "src/cuda/runtime_kernel.h"
+#include "tenor/elementwise.h"
+#include "tenor/view.h"
 
 namespace tenor::cuda {
 namespace {
@@ -15,6 +17,7 @@ using elementwise::Op;
 using fusion::Executable;
 using testing::Beside;
 using testing::Draw;
+using testing::Given;
 using testing::kGpu;
 
 using Executables = std::vector<std::shared_ptr<const Executable>>;
@@ -159,6 +162,51 @@ TEST_F(FusedCudaTest, RowsOfEveryLengthEqualEagerOperators) {
     for (const DType dtype : {bfloat16, float32})
       all.push_back(softmax(n > 8192 ? 65 : 67, n, dtype, static_cast<uint32_t>(n)));
   expect_all_equal_eager(all, "softmax");
+}
+
+/// So many rows that a warp takes several blocks of each.
+TEST_F(FusedCudaTest, ManyRowsEqualEagerOperators) {
+  Draw draw(9);
+  for (const DType dtype : {bfloat16, float32})
+    for (const auto& [rows, n] : {std::pair{4100, 2048}, {4101, 3000}, {2100, 8192}, {2800, 5000}, {1100, 16384}}) {
+      const Tensor some = testing::on_gpu(draw.dense({100, n}, dtype)), x = Tensor::empty({rows, n}, dtype, kGpu);
+      for (int64_t r = 0; r < rows; r += 100)
+        core::copy_into(narrow(some, 0, 0, std::min<int64_t>(100, rows - r)),
+                        narrow(x, 0, r, std::min<int64_t>(100, rows - r)));
+      Beside b({rows, n}, 1);
+      const int v = b.load(x), wide = b.convert(v, float32);
+      const int e = b.map(Op::kExp, {b.map(Op::kSub, {wide, b.convert(b.reduce(reduce::Op::kMax, v), float32)})});
+      const int y = b.map(Op::kDiv, {e, b.reduce(reduce::Op::kSum, e)});
+      const int z = b.map(Op::kDiv, {v, b.reduce(reduce::Op::kSum, v)});
+      const Tensor softmax = Tensor::empty({rows, n}, float32, kGpu), shares = Tensor::empty({rows, n}, dtype, kGpu);
+      b.store(y, softmax);
+      b.store(z, shares);
+      compile_fused(b.program, kGpu)->run(b.pointers);
+      Beside alone({rows, n}, 1);  // less to hold
+      const int u = alone.load(x), w = alone.map(Op::kDiv, {u, alone.reduce(reduce::Op::kSum, u)});
+      const Tensor again = Tensor::empty({rows, n}, dtype, kGpu);
+      alone.store(w, again);
+      compile_fused(alone.program, kGpu)->run(alone.pointers);
+      const std::string what = generate_kernel(b.program).layout + ", " + generate_kernel(alone.program).layout;
+      for (const auto& [got, want] : {std::pair{softmax, b.value(y)}, {shares, b.value(z)}, {again, alone.value(w)}})
+        EXPECT_EQ(testing::values(testing::on_cpu(count_nonzero(ne(got, want))))[0], 0) << what;
+    }
+}
+
+/// Offsets of 64 bits, in loops and in rows.
+TEST_F(FusedCudaTest, ReachesBeyondTwoToThe31) {
+  const int64_t apart = int64_t{1} << 25;
+  const Tensor memory = Tensor::empty({64 * apart + 1000}, bfloat16, kGpu);
+  const Tensor x = memory.with_layout({65, 1000}, {apart, 1}, 0);
+  core::copy_into(testing::on_gpu(Draw(6).dense({65, 1000}, bfloat16)), x);
+  for (const int reduced : {0, 1}) {
+    Beside b({65, 1000}, reduced);
+    const int v = b.load(x), w = b.map(Op::kMul, {v, reduced ? Given(b.reduce(reduce::Op::kSum, v)) : Given(3.0)});
+    b.store(w, Tensor::empty({65, 1000}, bfloat16, kGpu));
+    EXPECT_NE(generate_kernel(b.program).text.find("int64_t"), std::string::npos);
+    compile_fused(b.program, kGpu)->run(b.pointers);
+    expect_equals_eager(b, "far apart");
+  }
 }
 
 TEST_F(FusedCudaTest, WritesInPlace) {

@@ -21,9 +21,8 @@ struct FusedKernel {
 
 /// What a kernel that spilled registers is written again with.
 struct FusedOptions {
-  int most_width = 8;   ///< neighbouring elements a thread
-  int most_warps = 16;  ///< of a row
-  bool hold = true;     ///< rows stay in registers between passes where they fit
+  int most_width = 8;  ///< neighbouring elements a thread
+  bool hold = true;    ///< rows stay in registers between passes where they fit
 };
 
 /// Why the program cannot be one kernel on CUDA; empty where it can.

@@ -59,7 +59,7 @@ std::string core_of(const Instruction& in) {
   return joined(in.reduce.op == Op::kProd ? "ProductOf<" : "SumOf<", formed_in(in), ">");
 }
 
-std::string take_of(const Program&, const Instruction& in) {
+std::string take_of(const Instruction& in) {
   if (is_extreme(in.reduce.op)) return "TakeExtreme" + extreme_arguments(in);
   if (is_count(in.reduce.op)) return "TakeNonzero";
   if (in.reduce.op == Op::kNorm)
@@ -67,7 +67,7 @@ std::string take_of(const Program&, const Instruction& in) {
   return joined("TakeValue<", formed_in(in), ", ", type_of(in.reduce.accumulator), ">");
 }
 
-std::string total_of(const Program&, const Instruction& in, const std::string& total) {
+std::string total_of(const Instruction& in, const std::string& total) {
   std::string value = total;
   switch (in.reduce.op) {
     case Op::kMax:

@@ -13,8 +13,8 @@ std::string why_not_reduced(const fusion::Program& program, const fusion::Instru
 /// How accumulators meet.
 std::string core_of(const fusion::Instruction& in);
 /// How an element becomes an accumulator.
-std::string take_of(const fusion::Program& program, const fusion::Instruction& in);
+std::string take_of(const fusion::Instruction& in);
 /// The pack of one that the accumulator `total` ends as.
-std::string total_of(const fusion::Program& program, const fusion::Instruction& in, const std::string& total);
+std::string total_of(const fusion::Instruction& in, const std::string& total);
 
 }  // namespace tenor::cuda

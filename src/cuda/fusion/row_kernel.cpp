@@ -17,6 +17,8 @@ constexpr int64_t kBlock = 1024;         // elements of a block of the reduction
 constexpr int kShortThreads = 128;       // of a thread block of several rows
 constexpr int kMostWarps = 16;           // of a row
 constexpr int64_t kMostEach = 32;        // blocks of the order that a warp takes of a row
+constexpr int64_t kUsualEach = 4;        // likewise, where more warps would do as well
+constexpr int64_t kManyWarps = 4096;     // that keep a device busy
 constexpr int64_t kMostHeldBytes = 256;  // of a thread
 
 int64_t power_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
@@ -61,25 +63,40 @@ class RowKernel {
       for (int input : code(i).inputs) last_use_[at(input)] = std::max(last_use_[at(input)], pass_[at(i)]);
     for (const fusion::Store& s : program_.stores)
       if (in_row(s.value)) last_use_[at(s.value)] = passes_;
+    for (int i = count(); i-- > 0;)
+      if (is_made_again(i))
+        last_use_[at(code(i).inputs[0])] = std::max(last_use_[at(code(i).inputs[0])], last_use_[at(i)]);
+  }
+  /// What a later pass does not find but convert again: from the narrower value, which is there.
+  bool is_made_again(int i) const {
+    return code(i).kind == Instruction::Kind::kConvert && in_row(i) &&
+           item_size(code(i).dtype) >= item_size(code(code(i).inputs[0]).dtype);
   }
   static size_t at(int i) { return static_cast<size_t>(i); }
 
-  bool is_held(int i) const { return held_ && in_row(i) && !is_reduce(i) && last_use_[at(i)] > pass_[at(i)]; }
+  bool is_kept(int i) const {
+    return in_row(i) && !is_reduce(i) && !is_made_again(i) && last_use_[at(i)] > pass_[at(i)];
+  }
+  bool is_held(int i) const { return held_ && is_kept(i); }
   int64_t held_bytes() const {  // of one element
     int64_t bytes = 0;
     for (int i = 0; i < count(); ++i)
-      if (in_row(i) && !is_reduce(i) && last_use_[at(i)] > pass_[at(i)])
-        bytes += static_cast<int64_t>(item_size(code(i).dtype));
+      if (is_kept(i)) bytes += static_cast<int64_t>(item_size(code(i).dtype));
     return bytes;
   }
 
   void choose_threads(const FusedOptions& options) {
-    const int64_t length = walk_.length(), blocks = (length + kBlock - 1) / kBlock;
-    warps_ = static_cast<int>(std::min<int64_t>(options.most_warps, power_above(blocks)));
+    const int64_t length = walk_.length(), blocks = (length + kBlock - 1) / kBlock, held = 32 * held_bytes();
+    // Few warps a row, each with many loads under way, as long as there are rows for all multiprocessors.
+    const auto warps = [&] { return (blocks + each_ - 1) / each_; };
+    while (each_ < std::min<int64_t>(blocks, kUsualEach) && 2 * each_ * held <= kMostHeldBytes &&
+           walk_.rows() * warps() / 2 >= kManyWarps)
+      each_ *= 2;
+    warps_ = static_cast<int>(std::min<int64_t>(kMostWarps, power_above(warps())));
     each_ = power_above((blocks + warps_ - 1) / warps_);
     lanes_ = warps_ > 1 || length > 128 ? 32 : static_cast<int>(power_above((length + 7) / 8));
     rows_ = warps_ > 1 ? 1 : kShortThreads / lanes_;
-    held_ = options.hold && each_ * 32 * held_bytes() <= kMostHeldBytes;
+    held_ = options.hold && each_ * held <= kMostHeldBytes;
     // Every pack of every thread is there: nothing to ask for.
     full_ =
         length == (lanes_ == 32 ? int64_t{warps_} * each_ * kBlock : int64_t{lanes_} * 8) && walk_.rows() % rows_ == 0;
@@ -155,8 +172,7 @@ class RowKernel {
         steps += joined("      ", is_held(i) ? "" : "const auto ", register_of(i), " = ", made, ";\n");
       }
       if (is_reduce(i) && pass_[at(i)] == pass) {
-        leaves +=
-            joined("    Leaves<", core_of(code(i)), ", ", take_of(program_, code(i)), ", ", width_, "> f", i, ";\n");
+        leaves += joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", width_, "> f", i, ";\n");
         steps += joined("      f", i, ".fold(k, ", register_of(code(i).inputs[0]), ");\n");
         trees += joined("    { const auto block = f", i, ".tree(", lanes_, "); if (",
                         each_ == 1 ? "" : "row.lane == b || ", "each == 1) t", i, " = block; }\n");
@@ -195,7 +211,7 @@ class RowKernel {
       if (!is_reduce(i) || pass_[at(i)] != pass) continue;
       out += joined("  t", i, " = row.template meet<", core_of(code(i)), ">(t", i, ", each, ",
                     warps_ > 1 ? joined("scratch[", meetings++ % 2, "]") : "nullptr", ");\n");
-      out += joined("  const auto v", i, " = ", total_of(program_, code(i), joined("t", i)), ";\n");
+      out += joined("  const auto v", i, " = ", total_of(code(i), joined("t", i)), ";\n");
     }
     return out;
   }

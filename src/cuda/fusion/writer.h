@@ -52,7 +52,6 @@ class Writer {
  private:
   std::string input(int instruction, size_t i, const std::string& value) const;
   std::string formula(int instruction) const;
-  size_t parameter_slot(int instruction) const;
 
   const fusion::Program& program_;
   const Walk& walk_;

@@ -99,6 +99,38 @@ TEST_F(ConvDenseCuda, Float) {
   }
 }
 
+/// Weight gradients in one and several columns of tiles and ranges.
+TEST_F(ConvDenseCuda, WeightTiles) {
+  const ConvCase cases[] = {
+      {{1, 256, 9, 8}, {136, 256, 1, 1}, {}},
+      {{1, 256, 7, 7}, {320, 256, 3, 3}, {.padding = 1}},
+      {{3, 128, 13, 14}, {128, 128, 2, 2}, {.stride = {2, 1}}},
+      {{2, 256, 20, 11}, {512, 128, 1, 3}, {.padding = ConvPadding({0, 2}, {0, 1}), .groups = 2}},
+      {{6, 128, 12, 11}, {256, 128, 2, 2}, {.padding = 1}},
+  };
+  for (const ConvCase& c : cases)
+    for (const DType dtype : {bfloat16, float16}) {
+      check_dense(c, dtype, "implicit_gemm");
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Data directions whose residues' products share a launch, some of which meet no tap.
+TEST_F(ConvDenseCuda, ResiduesInOneLaunch) {
+  const ConvCase cases[] = {
+      {{2, 64, 17, 20}, {128, 64, 3, 3}, {.stride = {2}, .padding = 1}},
+      {{1, 128, 11, 14}, {64, 128, 4, 5}, {.stride = {3, 2}, .padding = ConvPadding({2, 0}, {1, 1})}},
+      {{2, 96, 9, 8}, {128, 96, 1, 1}, {.stride = {2}}},
+      {{1, 64, 5, 6, 7}, {64, 64, 3, 3, 3}, {.stride = {2}, .padding = 1}},
+      {{2, 128, 31}, {128, 64, 3}, {.stride = {2}, .padding = 1, .groups = 2}},
+  };
+  for (const ConvCase& c : cases)
+    for (const DType dtype : {bfloat16, float16}) {
+      check_dense(c, dtype, "implicit_gemm");
+      if (HasFatalFailure()) return;
+    }
+}
+
 /// Windows of one element: products of the GEMM.
 TEST_F(ConvDenseCuda, Pointwise) {
   const ConvCase cases[] = {
@@ -195,6 +227,7 @@ TEST_F(ConvDenseCuda, Repeats) {
                {{{5, 64, 17, 19}, {64, 8, 3, 3}, {.padding = 1, .groups = 8}}, "direct"},
                {{{5, 72, 17, 19}, {72, 1, 3, 3}, {.stride = {2}, .padding = 1, .groups = 72}}, "direct"},
                {{{5, 72, 17, 19}, {136, 72, 1, 1}, {}}, "implicit_gemm"},
+               {{{5, 128, 17, 19}, {256, 128, 1, 2}, {}}, "implicit_gemm"},
                {stem(5, 3, 37, 41, 64, {7, 7}, 3), "implicit_gemm"}};
   for (const auto& [c, strategy] : cases) {
     const auto normal = [&](const Dims& sizes) { return on_gpu(draw.dense(last(sizes), bfloat16)); };

@@ -1,6 +1,7 @@
 // "implicit_gemm" on CUDA: brings operands into the layout that the kernel gathers from, where they do not lie so, and
 // runs the direction's products.
 #include <cstdint>
+#include <vector>
 
 #include "src/core/device_traits.h"
 #include "src/core/output.h"
@@ -87,19 +88,16 @@ void prepare_weight(const ConvProblem& p, Prepared& x) {
   x.operands.weight = x.weight.raw();
 }
 
-/// One product by the kernel for its type and device.
-cudaError_t run_product(const GatherProduct& product, DType dtype, bool hopper, cudaStream_t stream) {
-  if (dtype == DType::kFloat32) return float_conv(product, stream);
-  return hopper ? sm90_conv(product, sm90_conv_choice(product), stream) : mma_conv(product, stream);
-}
-
 void run_products(const ConvProblem& p, bool hopper, cudaStream_t stream, const char* op) {
   Prepared x;
   prepare_source(p, p.direction == Direction::kForward ? input_sizes(p) : output_sizes(p), x);
   prepare_weight(p, x);
-  for (const GatherProduct& product : products_of(p, x.operands))
-    cuda::check(run_product(product, p.dtype, hopper, stream), op);
-  if (p.dtype == DType::kFloat32) cuda_mend(p);  // the others do it themselves
+  const std::vector<GatherProduct> products = products_of(p, x.operands);
+  const bool wide = p.dtype == DType::kFloat32;
+  if (hopper && !wide) return cuda::check(sm90_conv_all(products, stream), op);
+  for (const GatherProduct& product : products)
+    cuda::check(wide ? float_conv(product, stream) : mma_conv(product, stream), op);
+  if (wide) cuda_mend(p);  // the others do it themselves
 }
 
 Tensor workspace_of(const ConvProblem& p, size_t bytes) {

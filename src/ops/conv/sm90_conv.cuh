@@ -40,16 +40,35 @@ struct ConvShape {
   bool whole_chunks;  ///< the result is written 16 bytes at a time
 };
 
+/// Products of one launch, whose tiles are dealt one product after the other: as the data direction has of a stride.
+/// One by itself is found without looking.
+inline constexpr int kMostProducts = 4;
+template <int kMost>
+struct ConvBatch {
+  int count;
+  ConvShape shape[kMost];
+  __device__ __forceinline__ const ConvShape& at(int product) const { return shape[kMost > 1 ? product : 0]; }
+};
+template <int kMost>
+struct ConvMaps {
+  CUtensorMap image[kMost], weight[kMost];
+};
+
 __host__ __device__ inline int steps_of(const ConvShape& s) {
   const int taps = taps_of(s.rows);
   return s.flat ? (taps * s.channels + kTileK - 1) / kTileK : (s.channels + kTileK - 1) / kTileK * taps;
 }
 
-template <class T_, int kColumns_, int kCluster_, bool kGather_>
+__host__ __device__ inline int tiles_of(const ConvShape& s) { return s.tiles_m * s.tiles_n * s.groups; }
+
+template <class T_, int kColumns_, int kCluster_, bool kGather_, int kProducts_ = 1>
 struct ConvConfig {
   using T = T_;
   static constexpr int kColumns = kColumns_, kCluster = kCluster_;
   static constexpr bool kGather = kGather_;
+  static constexpr int kProducts = kProducts_;  ///< of a launch, at most; one where pixels are gathered
+  using Batch = ConvBatch<kProducts>;
+  using Maps = ConvMaps<kProducts>;
   static constexpr int kBytesB = kColumns * kTileK * 2, kStageBytes = kTileM * kTileK * 2 + kBytesB;
   static constexpr int kStages = kColumns == 256 ? 4 : kColumns == 128 ? 6 : 8;
   /// Of a thread: 128 that load and 256 that compute share the 64512 of the launch.
@@ -78,15 +97,24 @@ struct alignas(1024) ConvShared {
 };
 
 struct ConvTile {
-  int m, column, group;
+  int product, m, column, group;
 };
 
 /// The i-th tile of this block's cluster; columns first, then groups, so that a pixel's lines are read while in L2.
 template <class Config>
-__device__ __forceinline__ bool conv_tile(const ConvShape& s, int i, ConvTile& tile) {
+__device__ __forceinline__ bool conv_tile(const typename Config::Batch& batch, int i, ConvTile& tile) {
   const int rank = Config::kCluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
-  const int at = blockIdx.x / Config::kCluster + i * (gridDim.x / Config::kCluster), across = s.tiles_n * s.groups;
-  if (at >= s.tiles_m * across) return false;
+  int at = blockIdx.x / Config::kCluster + i * (gridDim.x / Config::kCluster);
+  tile.product = 0;
+  if constexpr (Config::kProducts > 1)
+    for (; tile.product + 1 < batch.count; ++tile.product) {
+      const int tiles = tiles_of(batch.shape[tile.product]);
+      if (at < tiles) break;
+      at -= tiles;
+    }
+  const ConvShape& s = batch.at(tile.product);
+  if (at >= tiles_of(s)) return false;
+  const int across = s.tiles_n * s.groups;
   const int row = at / across, rest = at - row * across;
   tile.group = rest / s.tiles_n;
   tile.column = (rest - tile.group * s.tiles_n) * Config::kColumns;
@@ -112,19 +140,19 @@ __device__ __forceinline__ int weight_tap(const ConvShape& s, const TapWalk& wal
 
 /// One thread loads pixels and weight by TMA.
 template <class Config>
-__device__ void conv_produce_image(ConvShared<Config>& shared, const ConvShape& s, const CUtensorMap& image,
-                                   const CUtensorMap& weight) {
+__device__ void conv_produce_image(ConvShared<Config>& shared, const typename Config::Batch& batch,
+                                   const typename Config::Maps& maps) {
   Ring<Config::kStages> ring;
-  int n = 0, at[3];
-  const auto begin = [&](const ConvTile& tile) {
-    n = pixel_positions(s.rows, tile.m, at);  // past the last image: zeros
+  ConvTile tile;
+  for (int i = 0; conv_tile<Config>(batch, i, tile); ++i) {
+    const ConvShape& s = batch.at(tile.product);
+    const int product = Config::kProducts > 1 ? tile.product : 0;
+    const CUtensorMap &image = maps.image[product], &weight = maps.weight[product];
+    const int steps = steps_of(s);
+    int at[3];
+    const int n = pixel_positions(s.rows, tile.m, at);  // past the last image: zeros
 #pragma unroll
     for (int d = 0; d < 3; ++d) at[d] = at[d] * s.rows.stride[d] + s.lowest[d];
-  };
-  ConvTile tile;
-  const int steps = steps_of(s);
-  for (int i = 0; conv_tile<Config>(s, i, tile); ++i) {
-    begin(tile);
     TapWalk walk;
     for (int step = 0, c = 0; step < steps; ++step) {
       ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
@@ -170,8 +198,10 @@ __device__ __forceinline__ void list_taps(ConvShared<Config>& shared, const Conv
 
 /// All threads of the loading warpgroup gather pixels' lines, eight pieces of 16 bytes each a step.
 template <class Config>
-__device__ void conv_produce_gather(ConvShared<Config>& shared, const ConvShape& s, const CUtensorMap& weight) {
+__device__ void conv_produce_gather(ConvShared<Config>& shared, const typename Config::Batch& batch,
+                                    const CUtensorMap& weight) {
   using T = typename Config::T;
+  const ConvShape& s = batch.shape[0];
   constexpr int kRows = kTileM / 16;
   const int chunk = threadIdx.x % 8, line = threadIdx.x / 8;
   const int steps = steps_of(s), taps = taps_of(s.rows), skip = s.flat ? 0 : chunk * 8;
@@ -179,7 +209,7 @@ __device__ void conv_produce_gather(ConvShared<Config>& shared, const ConvShape&
   Ring<Config::kStages> ring;
   list_taps(shared, s);
   ConvTile tile;
-  for (int i = 0; conv_tile<Config>(s, i, tile); ++i) {
+  for (int i = 0; conv_tile<Config>(batch, i, tile); ++i) {
     const SourceRow own = source_row(s.rows, tile.m + threadIdx.x);
     cuda::gemm::warpgroup_sync(kConsumers + 1);  // all have read the tile before's
     shared.row_offset[threadIdx.x] = own.offset;
@@ -288,13 +318,15 @@ __device__ void store_pixels(T* staging, const float (&d)[kColumns / 2], const C
 }
 
 template <class Config>
-__device__ void conv_consume(ConvShared<Config>& shared, const ConvShape& s) {
+__device__ void conv_consume(ConvShared<Config>& shared, const typename Config::Batch& batch) {
   using T = typename Config::T;
-  const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4, steps = steps_of(s);
+  const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
   Ring<Config::kStages> ring;
   float d[Config::kColumns / 2];
   ConvTile tile;
-  for (int i = 0; conv_tile<Config>(s, i, tile); ++i) {
+  for (int i = 0; conv_tile<Config>(batch, i, tile); ++i) {
+    const ConvShape& s = batch.at(tile.product);
+    const int steps = steps_of(s);
 #pragma unroll
     for (float& x : d) x = 0;
     ptx::wgmma_pin(d);
@@ -332,9 +364,8 @@ __device__ void conv_consume(ConvShared<Config>& shared, const ConvShape& s) {
 }
 
 template <class Config>
-__global__ void __launch_bounds__(kThreads, 1)
-    sm90_conv_kernel(const __grid_constant__ CUtensorMap image, const __grid_constant__ CUtensorMap weight,
-                     const __grid_constant__ ConvShape s) {
+__global__ void __launch_bounds__(kThreads, 1) sm90_conv_kernel(const __grid_constant__ typename Config::Maps maps,
+                                                                const __grid_constant__ typename Config::Batch batch) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   auto& shared = *reinterpret_cast<ConvShared<Config>*>(raw);
@@ -344,21 +375,21 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::mbarrier_init(&shared.empty[stage], kConsumers * 4 * Config::kCluster);
     }
     ptx::mbarrier_init_fence();
-    if constexpr (!Config::kGather) ptx::tma_prefetch_map(&image);
-    ptx::tma_prefetch_map(&weight);
+    if constexpr (!Config::kGather) ptx::tma_prefetch_map(&maps.image[0]);
+    ptx::tma_prefetch_map(&maps.weight[0]);
   }
   ptx::cluster_sync();
   if (threadIdx.x < 128) {
     if constexpr (Config::kGather) {
       ptx::registers_decrease<Config::kLoadRegisters>();
-      conv_produce_gather(shared, s, weight);
+      conv_produce_gather(shared, batch, maps.weight[0]);
     } else {
       ptx::registers_decrease<Config::kLoadRegisters>();
-      if (threadIdx.x == 0) conv_produce_image(shared, s, image, weight);
+      if (threadIdx.x == 0) conv_produce_image(shared, batch, maps);
     }
   } else {
     ptx::registers_increase<Config::kComputeRegisters>();
-    conv_consume(shared, s);
+    conv_consume(shared, batch);
   }
   ptx::cluster_sync();  // no block leaves while another may still write to its shared memory
 }

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "src/ops/conv/conv_gather.h"
 
@@ -25,6 +26,9 @@ bool map_image(CUtensorMap* map, const GatherProduct& p, int pixels);
 /// The plan expected to be fastest.
 ConvPlan sm90_conv_choice(const GatherProduct& p);
 cudaError_t sm90_conv(const GatherProduct& p, const ConvPlan& plan, cudaStream_t stream);
+/// All products of a direction, which are of one type and write different elements: by the plans expected to be
+/// fastest, those that TMA loads in one launch.
+cudaError_t sm90_conv_all(std::vector<GatherProduct> products, cudaStream_t stream);
 
 /// Sums over pixels: likewise. `columns` of a tile are channels of grad, and the pixels are dealt to `splits` ranges.
 struct ConvWeightPlan {

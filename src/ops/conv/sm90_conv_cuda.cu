@@ -69,29 +69,56 @@ bool sm90_conv_takes_image(const GatherProduct& p) {
   return map_image(&map, p, kTileM);
 }
 
-ConvPlan sm90_conv_choice(const GatherProduct& p) {
+namespace {
+
+/// What a product costs in tiles of `columns`: the tiles, and cycles of each.
+struct ConvCost {
+  int64_t tiles;
+  double cycles;
+};
+ConvCost cost_of(const GatherProduct& p, int columns, bool flat, bool image) {
   const int64_t taps = int64_t{p.dim[0].taps} * p.dim[1].taps * p.dim[2].taps;
-  const bool flat = is_flat(p), image = !flat && sm90_conv_takes_image(p);
   const int64_t steps =
       std::max<int64_t>(flat ? div_up(p.channels * taps, kTileK) : div_up(p.channels, kTileK) * taps, 1);
   int64_t pixels = p.batch;
   for (const GatherDim& d : p.dim) pixels *= d.outputs;
+  const int64_t tiles = int64_t{div_up(pixels, kTileM * kConvCluster)} * div_up(p.columns, columns) * p.groups;
+  // The tensor cores, or the pixels' 128 lines: either way of loading them is slower than L2.
+  const double cycles = std::max(4.0 * columns, (image ? 600.0 : 800.0) + columns), ends = 600 + 8.0 * columns;
+  return {tiles, static_cast<double>(steps) * cycles + ends};
+}
+
+/// The tile that takes the least time for all of them, one after the other.
+int columns_for(const GatherProduct* products, int count, bool flat, bool image) {
   const int clusters = multiprocessors() / kConvCluster;
-  ConvPlan best{128, image};
+  int best = 128;
   double least = 0;
   for (const int columns : {256, 128, 64, 32}) {
-    const int64_t tiles = int64_t{div_up(pixels, kTileM * kConvCluster)} * div_up(p.columns, columns) * p.groups;
-    // The tensor cores, or the pixels' 128 lines: either way of loading them is slower than L2.
-    const double cycles = std::max(4.0 * columns, (image ? 600.0 : 800.0) + columns), ends = 600 + 8.0 * columns;
-    const double time = static_cast<double>((tiles + clusters - 1) / clusters) * (steps * cycles + ends);
-    if (least == 0 || time < least) least = time, best.columns = columns;
+    double time = 0;
+    if (count == 1) {
+      const ConvCost cost = cost_of(products[0], columns, flat, image);
+      time = static_cast<double>((cost.tiles + clusters - 1) / clusters) * cost.cycles;
+    } else {
+      for (int i = 0; i < count; ++i) {
+        const ConvCost cost = cost_of(products[i], columns, flat, image);
+        time += static_cast<double>(cost.tiles) * cost.cycles / clusters;
+      }
+    }
+    if (least == 0 || time < least) least = time, best = columns;
   }
   return best;
 }
 
-cudaError_t sm90_conv(const GatherProduct& p, const ConvPlan& plan, cudaStream_t stream) {
-  ConvLaunch launch{};
-  ConvShape& s = launch.shape;
+bool chunks_whole(const GatherProduct& p) {
+  bool chunks = p.result_channel == 1 && reinterpret_cast<uintptr_t>(p.result) % 16 == 0 && p.result_batch % 8 == 0 &&
+                p.columns % 8 == 0;
+  for (const GatherDim& d : p.dim) chunks &= d.result_stride % 8 == 0;
+  return chunks;
+}
+
+/// Puts a product into the launch; one without pixels is left out.
+cudaError_t add_product(const GatherProduct& p, const ConvPlan& plan, ConvLaunch& launch) {
+  ConvShape& s = launch.batch.shape[launch.batch.count];
   if (!make_row_shape(p, s.rows) || (plan.image && !sm90_conv_takes_image(p))) return cudaErrorInvalidValue;
   s.channels = p.channels, s.columns = p.columns, s.groups = p.groups;
   s.tiles_m = div_up(s.rows.pixels, kTileM * kConvCluster), s.tiles_n = div_up(p.columns, plan.columns);
@@ -100,18 +127,58 @@ cudaError_t sm90_conv(const GatherProduct& p, const ConvPlan& plan, cudaStream_t
   for (int d = 0; d < 3; ++d) s.lowest[d] = lowest_of(p.dim[d]);
   s.source = p.source, s.bias = p.bias, s.bias_stride = p.bias_stride, s.result = p.result,
   s.result_channel = p.result_channel;
-  bool chunks = p.result_channel == 1 && reinterpret_cast<uintptr_t>(p.result) % 16 == 0 && p.result_batch % 8 == 0 &&
-                p.columns % 8 == 0;
-  for (const GatherDim& d : p.dim) chunks &= d.result_stride % 8 == 0;
-  s.whole_chunks = chunks;
+  s.whole_chunks = chunks_whole(p), s.three_dims = !has_two_dims(p);
   if (s.rows.pixels == 0) return cudaSuccess;
-  if (!map_weight(&launch.weight, p, s.flat, plan.columns / kConvCluster)) return cudaErrorInvalidValue;
-  if (plan.image) {
-    s.three_dims = !has_two_dims(p);
-    if (!map_image(&launch.image, p, kTileM)) return cudaErrorInvalidValue;
-  }
+  if (!map_weight(&launch.maps.weight[launch.batch.count], p, s.flat, plan.columns / kConvCluster))
+    return cudaErrorInvalidValue;
+  if (plan.image && !map_image(&launch.maps.image[launch.batch.count], p, kTileM)) return cudaErrorInvalidValue;
+  ++launch.batch.count;
+  return cudaSuccess;
+}
+
+cudaError_t run_launch(bool bfloat16, const ConvPlan& plan, const ConvLaunch& launch) {
+  if (launch.batch.count == 0) return cudaSuccess;
+  return bfloat16 ? launch_conv_bfloat16(plan, launch) : launch_conv_float16(plan, launch);
+}
+
+}  // namespace
+
+ConvPlan sm90_conv_choice(const GatherProduct& p) {
+  const bool flat = is_flat(p), image = !flat && sm90_conv_takes_image(p);
+  return {columns_for(&p, 1, flat, image), image};
+}
+
+cudaError_t sm90_conv(const GatherProduct& p, const ConvPlan& plan, cudaStream_t stream) {
+  ConvLaunch launch{};
   launch.stream = stream;
-  return p.bfloat16 ? launch_conv_bfloat16(plan, launch) : launch_conv_float16(plan, launch);
+  if (cudaError_t e = add_product(p, plan, launch); e != cudaSuccess) return e;
+  return run_launch(p.bfloat16, plan, launch);
+}
+
+cudaError_t sm90_conv_all(std::vector<GatherProduct> products, cudaStream_t stream) {
+  const bool image = std::all_of(products.begin(), products.end(),
+                                 [](const GatherProduct& p) { return !is_flat(p) && sm90_conv_takes_image(p); });
+  const auto taps = [](const GatherProduct& p) { return int64_t{p.dim[0].taps} * p.dim[1].taps * p.dim[2].taps; };
+  // The longest first, so that short tiles are what is left at the end.
+  std::stable_sort(products.begin(), products.end(),
+                   [&](const GatherProduct& a, const GatherProduct& b) { return taps(a) > taps(b); });
+  const size_t most = image ? kMostProducts : 1;
+  for (size_t first = 0; first < products.size(); first += most) {
+    const auto count = static_cast<int>(std::min(most, products.size() - first));
+    if (count == 1) {
+      const GatherProduct& p = products[first];
+      if (cudaError_t e = sm90_conv(p, sm90_conv_choice(p), stream); e != cudaSuccess) return e;
+      continue;
+    }
+    const ConvPlan plan{columns_for(&products[first], count, false, true), true};
+    ConvLaunch launch{};
+    launch.stream = stream;
+    for (int i = 0; i < count; ++i)
+      if (cudaError_t e = add_product(products[first + static_cast<size_t>(i)], plan, launch); e != cudaSuccess)
+        return e;
+    if (cudaError_t e = run_launch(products[first].bfloat16, plan, launch); e != cudaSuccess) return e;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace tenor::conv

@@ -7,8 +7,8 @@
 namespace tenor::conv {
 
 struct ConvLaunch {
-  CUtensorMap image, weight;
-  ConvShape shape;
+  ConvMaps<kMostProducts> maps;
+  ConvBatch<kMostProducts> batch;
   cudaStream_t stream;
 };
 
@@ -35,13 +35,21 @@ cudaError_t launch_config(const ConvLaunch& launch) {
     int count = 0;
     return cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess && count > 0 ? count : 1;
   }();
-  const int64_t clusters = int64_t{launch.shape.tiles_m} * launch.shape.tiles_n * launch.shape.groups;
+  int64_t clusters = 0;
+  for (int i = 0; i < launch.batch.count; ++i) clusters += tiles_of(launch.batch.shape[i]);
   config.gridDim = static_cast<unsigned>((clusters < resident ? clusters : resident) * Config::kCluster);
-  return cudaLaunchKernelEx(&config, kernel, launch.image, launch.weight, launch.shape);
+  if constexpr (Config::kProducts > 1) {
+    return cudaLaunchKernelEx(&config, kernel, launch.maps, launch.batch);
+  } else {
+    const ConvMaps<1> maps{{launch.maps.image[0]}, {launch.maps.weight[0]}};
+    return cudaLaunchKernelEx(&config, kernel, maps, ConvBatch<1>{1, {launch.batch.shape[0]}});
+  }
 }
 
 template <class T, int kColumns>
 cudaError_t launch_columns(bool image, const ConvLaunch& launch) {
+  if (launch.batch.count > 1)  // of images alone
+    return launch_config<ConvConfig<T, kColumns, kConvCluster, false, kMostProducts>>(launch);
   return image ? launch_config<ConvConfig<T, kColumns, kConvCluster, false>>(launch)
                : launch_config<ConvConfig<T, kColumns, kConvCluster, true>>(launch);
 }

@@ -82,12 +82,12 @@ ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p) {
   for (const int columns : {256, 128, 64}) {
     const ConvWeightShape s = shape_of(p, {columns, 1});
     const int64_t tiles = int64_t{s.row_tiles} * s.column_tiles * s.groups;
-    const double cycles = std::max(4.0 * columns, (128 * 128 + columns * 128) / 40.0);
+    const double cycles = 4.0 * (kTileM + columns);  // lines of 128 bytes, four cycles each
     const double bytes = 4.0 * s.lines * s.columns * s.groups;
     for (int splits = 1; splits <= std::min(s.steps_per_split, 256); ++splits) {
       const double waves = static_cast<double>((tiles * splits + count - 1) / count);
-      // What is written and read again passes through L2 at about 2000 bytes a cycle.
-      const double time = waves * (div_up(s.steps_per_split, splits) * cycles + 2000) + bytes * (splits + 1) / 2000;
+      // What is written and read again passes through L2 at about 1000 bytes a cycle.
+      const double time = waves * (div_up(s.steps_per_split, splits) * cycles + 2000) + bytes * (splits + 1) / 1000;
       if (least == 0 || time < least) least = time, best = {columns, splits};
     }
   }

@@ -10,10 +10,10 @@
 #include "src/core/registry.h"
 #include "src/core/scalar_value.h"
 #include "src/core/step.h"
-#include "src/ops/elementwise/elementwise_recipe.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/create/create_cuda.h"
+#include "src/ops/elementwise/elementwise_recipe.h"
 
 namespace tenor {
 namespace {
@@ -46,7 +46,8 @@ DType dtype_for(const CreateOptions& options, DType fallback) {
 Output target_of(const char* op, const Dims& shape, DType dtype, const CreateOptions& options) {
   for (int64_t size : shape)
     if (size < 0) fail<ShapeError>("{}: sizes must be >= 0, got {}", op, shape);
-  const Tensor given = options.out.defined() ? options.out : Tensor::empty(shape, dtype, core::traced_device(options.device));
+  const Tensor given =
+      options.out.defined() ? options.out : Tensor::empty(shape, dtype, core::traced_device(options.device));
   return Output(op, given, shape, dtype, {}, {}, {.cuda = core::kHasCuda});
 }
 
@@ -63,8 +64,9 @@ Output target_like(const char* op, const Tensor& x, DType dtype, const LikeOptio
 template <class F>
 Tensor written(const char* op, Output out, F write, std::shared_ptr<const core::Recipe> recipe = {}) {
   core::StepScope step([&] {
-    return Step{op, OpClass::kElementwise, {}, {out.target()}, out.target().numel()}.with({.as_bits = true}).with(
-        recipe ? std::move(recipe) : core::recipe([write](const auto&, const auto& outs) { write(outs[0]); }));
+    return Step{op, OpClass::kElementwise, {}, {out.target()}, out.target().numel()}
+        .with({.as_bits = true})
+        .with(recipe ? std::move(recipe) : core::recipe([write](const auto&, const auto& outs) { write(outs[0]); }));
   });
   if (!step.shape_only(out.target())) write(out.target());
   return out.finish();
@@ -76,19 +78,24 @@ void fill(const Tensor& target, const Tensor& value) {
   core::copy_into(value.with_layout(target.shape(), Dims(target.shape().size(), 0), value.offset()), target);
 }
 
+/// Made only where somebody listens.
+std::shared_ptr<const core::Recipe> fill_recipe(const Tensor& value) {
+  return core::current_tracer ? std::make_shared<elementwise::Fill>(value.raw(), value.dtype()) : nullptr;
+}
+
 Tensor filled(const char* op, const Dims& shape, const Scalar& value, DType fallback, const CreateOptions& options) {
   const DType dtype = dtype_for(options, fallback);
   const Tensor one = core::scalar_tensor(op, "fill_value", value, dtype, kCpu);
-  return written(op, target_of(op, shape, dtype, options), [&](const Tensor& target) { fill(target, one); },
-                 std::make_shared<elementwise::Fill>(one.raw(), dtype));
+  return written(
+      op, target_of(op, shape, dtype, options), [&](const Tensor& target) { fill(target, one); }, fill_recipe(one));
 }
 
 Tensor filled_like(const char* op, const Tensor& x, const Scalar& value, const LikeOptions& options) {
   check_given(op, {"x", x});
   const DType dtype = options.dtype.value_or(x.dtype());
   const Tensor one = core::scalar_tensor(op, "fill_value", value, dtype, kCpu);
-  return written(op, target_like(op, x, dtype, options), [&](const Tensor& target) { fill(target, one); },
-                 std::make_shared<elementwise::Fill>(one.raw(), dtype));
+  return written(
+      op, target_like(op, x, dtype, options), [&](const Tensor& target) { fill(target, one); }, fill_recipe(one));
 }
 
 DType dtype_of(const Scalar& value) { return value.is_float() ? float32 : value.is_bool() ? boolean : int64; }

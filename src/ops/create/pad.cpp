@@ -163,11 +163,14 @@ Tensor pad(const Tensor& x, const Dims& pad, const PadOptions& options) {
     rules.push_back(rule_of(mode, n, before, after));
   }
   core::Output out(op, options.out, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return core::Step{op, OpClass::kIndex, {x}, {out.target()}}.with(core::recipe([pad, options, border = std::string(options.mode)](const auto& in, const auto& outs) {
-      PadOptions again = options;
-      again.mode = border, again.out = outs[0];
-      tenor::pad(in[0], pad, again);
-    })); });
+  core::StepScope step([&] {
+    return core::Step{op, OpClass::kIndex, {x}, {out.target()}}.with(
+        core::recipe([pad, options, border = std::string(options.mode)](const auto& in, const auto& outs) {
+          PadOptions again = options;
+          again.mode = border, again.out = outs[0];
+          tenor::pad(in[0], pad, again);
+        }));
+  });
   if (step.shape_only(out.target()) || product(shape) == 0) return out.finish();
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {

@@ -55,8 +55,11 @@ Tensor triangle(const char* op, const Tensor& x, bool lower, const TriangleOptio
   core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
   const Tensor& target = out.target();
   core::StepScope step([&] {
-    return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}.with({.as_bits = true}).with(
-        core::recipe([op, lower, diagonal, zeros](const auto& in, const auto& outs) { triangle(op, in[0], lower, {.diagonal = diagonal, .out = outs[0]}, zeros); }));
+    return core::Step{op, OpClass::kElementwise, {x}, {target}, x.numel()}
+        .with({.as_bits = true})
+        .with(core::recipe([op, lower, diagonal, zeros](const auto& in, const auto& outs) {
+          triangle(op, in[0], lower, {.diagonal = diagonal, .out = outs[0]}, zeros);
+        }));
   });
   if (step.shape_only(target)) return target;
   if constexpr (core::kHasCuda) {

@@ -233,6 +233,30 @@ TEST_F(ElementwiseCuda, MisalignedAndOddLengths) {
       }
 }
 
+/// A place on the line of a 16-bit dtype's values.
+int place_of(uint16_t bits) { return bits & 0x8000 ? -(bits & 0x7fff) : bits; }
+
+TEST_F(ElementwiseCuda, ShortFormulasAreWithinAPlaceOfEveryValue) {
+  const auto logistic = [](double v) { return 1 / (1 + std::exp(-v)); };
+  for (const DType dtype : {bfloat16, float16}) {
+    const Tensor x = Tensor::empty({65536}, dtype);
+    for (int i = 0; i < 65536; ++i) static_cast<uint16_t*>(x.raw())[i] = static_cast<uint16_t>(i);
+    const std::vector<double> inputs = testing::values(x);
+    for (const bool hyperbolic : {true, false}) {
+      std::vector<double> exact;
+      for (double v : inputs) exact.push_back(hyperbolic ? std::tanh(v) : logistic(v));
+      const Tensor want = testing::tensor_of({65536}, dtype, exact), got = on_cpu(hyperbolic ? tanh(on_gpu(x)) : sigmoid(on_gpu(x)));
+      int far = 0;
+      for (int i = 0; i < 65536; ++i) {
+        const uint16_t a = static_cast<uint16_t*>(got.raw())[i], b = static_cast<uint16_t*>(want.raw())[i];
+        const bool nan = std::isnan(exact[static_cast<size_t>(i)]);
+        if (nan ? !std::isnan(testing::get(got, i)) : std::abs(place_of(a) - place_of(b)) > 1) ++far;
+      }
+      EXPECT_EQ(far, 0) << (hyperbolic ? "tanh " : "sigmoid ") << name(dtype);
+    }
+  }
+}
+
 TEST_F(ElementwiseCuda, DevicesDoNotMix) {
   const Tensor x = Tensor::empty({3}, float32), there = Tensor::empty({3}, float32, testing::kGpu);
   EXPECT_THROW(add(x, there), DeviceError);

@@ -1,6 +1,7 @@
-// The launch of resample_halved.
+// The launches of resample_halved, and of resample_doubled for gradients of halving.
 #pragma once
 
+#include "src/ops/interpolate/resample_doubled_launch.cuh"
 #include "src/ops/interpolate/resample_halved_cuda.cuh"
 #include "src/ops/interpolate/resample_launch.h"
 
@@ -77,6 +78,37 @@ void launch_halved(const char* op, int taps, const ResampleProblem& problem) {
   if (taps == 2) return launch_halved<T, 2>(op, problem);
   if (taps == 4) return launch_halved<T, 4>(op, problem);
   launch_halved<T, 8>(op, problem);
+}
+
+/// K, where the doubling kernel takes the gradient of halving by windows of 2 K; else 0.
+template <class T>
+int halving_gradient_taps(const ResampleProblem& p) {
+  const int taps = p.transposed ? halving_taps(p.axes[2], false) / 2 : 0;
+  const int64_t least = 2 * kDoubledEdge<4> + 1;  // with results that are at no edge
+  const bool takes = taps > 0 && halving_taps(p.axes[1], false) == 2 * taps && fits_doubling<T>(p) &&
+                     p.from.shape(3) >= least && p.from.shape(4) >= least;
+  return takes ? taps : 0;
+}
+
+template <class T, int K>
+void launch_halving_gradient(const char* op, const ResampleProblem& problem) {
+  DoubledGradient g{};
+  for (int dim = 0; dim < 2; ++dim) {
+    const HalvedAxis axis = halved_axis<2 * K>(problem.axes[1 + dim], false);
+    for (int k = 0; k < K; ++k) g.early[k] = axis.inner[2 * (K - k) - 1], g.late[k] = axis.inner[2 * (K - k) - 2];
+    for (int e = 0; e < kDoubledEdge<K>; ++e) {
+      g.first[dim][e] = axis.first[e][K - 1] / axis.inner[K - 1];
+      g.last[dim][e] = axis.last[e][K - 1] / axis.inner[K - 1];
+    }
+  }
+  launch_doubled<T, K, true>(op, problem, g);
+}
+/// `taps`: of halving_gradient_taps.
+template <class T>
+void launch_halving_gradient(const char* op, int taps, const ResampleProblem& problem) {
+  if (taps == 1) return launch_halving_gradient<T, 1>(op, problem);
+  if (taps == 2) return launch_halving_gradient<T, 2>(op, problem);
+  launch_halving_gradient<T, 4>(op, problem);
 }
 
 }  // namespace tenor::cuda

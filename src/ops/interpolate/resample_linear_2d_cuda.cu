@@ -9,7 +9,7 @@ namespace tenor::cuda {
 void resample_linear_2d(const ResampleProblem& p) {
   core::visit_float(p.from.dtype(), [&]<class T>() {
     if constexpr (sizeof(T) <= 4) {
-      if (can_double<T>(p)) return launch_doubled<T, 2>(p);
+      if (can_double<T>(p)) return launch_doubled<T, 2>("interpolate", p);
       if (can_stage<T>(p)) return launch_staged<T, 2>(p);
     }
     launch_layouts<T, false, 1, 2, 2, sizeof(T) == 8 ? 2 : 4>(p);

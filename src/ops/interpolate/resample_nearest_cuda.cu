@@ -8,7 +8,7 @@ namespace tenor::cuda {
 
 void resample_nearest(const ResampleProblem& p) {
   core::visit_size(p.from.dtype(), [&]<class T>() {
-    if (can_double<T>(p)) return launch_doubled<T, 1>(p);
+    if (can_double<T>(p)) return launch_doubled<T, 1>("interpolate", p);
     launch_layouts<T, true, 1, 1, 1, std::max<int>(1, kVector<T> / 2)>(p);
   });
 }

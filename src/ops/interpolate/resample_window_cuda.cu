@@ -54,27 +54,31 @@ void make_tables(const ResampleProblem& problem, const WindowResample& p) {
   launch(op_of(problem), resample_windows<C>, Grid{dim3(blocks, 3), dim3(kResampleThreads)}, problem.to.device(), p);
 }
 
-template <class T, bool ByChannel, int V>
-void launch_window(const ResampleProblem& problem, WindowResample& p) {
+/// Held: taps along W that a thread keeps, none with 0.
+template <class T, bool ByChannel, int V, int Held>
+void launch_held(const ResampleProblem& problem, WindowResample& p) {
   using C = core::Compute<T>;
-  const int64_t n = problem.to.shape(0), columns = p.tables[2].rows, rows = p.tables[1].rows, depth = p.tables[0].rows;
-  p.groups = ByChannel ? p.channels / V : columns;
-  p.units = n * (ByChannel ? columns : p.channels) * p.groups;
+  const int64_t rows = p.tables[1].rows, depth = p.tables[0].rows, ring = p.tables[1].width + kWindowAhead<V, Held>;
   const size_t row_bytes = sizeof(C) * kResampleThreads * V;
-  const int64_t blocks = (p.units + kResampleThreads - 1) / kResampleThreads;
-  p.strip = strip_of(rows, blocks, depth, 4, kMostStrip / 4, problem.to.device());
-  const int64_t ring = p.tables[1].width + kWindowRowsAhead;
   const size_t shared =
       strip_windows_bytes(p.strip, p.tables[1].width, sizeof(C)) + static_cast<size_t>(ring) * row_bytes;
   p.ring = shared <= kMostRing ? static_cast<int>(ring) : 0;
   const Grid grid = strips_grid(p.units, kResampleThreads, rows, p.strip, depth, p.ring > 0 ? shared : 0);
+  launch(op_of(problem), resample_window<T, ByChannel, V, Held>, grid, problem.to.device(), p);
+}
+
+template <class T, bool ByChannel, int V>
+void launch_window(const ResampleProblem& problem, WindowResample& p) {
+  const int64_t n = problem.to.shape(0), columns = p.tables[2].rows;
+  p.groups = ByChannel ? p.channels / V : columns;
+  p.units = n * (ByChannel ? columns : p.channels) * p.groups;
+  const int64_t blocks = (p.units + kResampleThreads - 1) / kResampleThreads;
+  p.strip = strip_of(p.tables[1].rows, blocks, p.tables[0].rows, 4, kMostStrip / 4, problem.to.device());
   const int64_t width = has_short_rows(problem.from) ? p.tables[2].width : INT64_MAX;
-  if (width <= 5)
-    launch(op_of(problem), resample_window<T, ByChannel, V, 5>, grid, problem.to.device(), p);
-  else if (width <= 9)
-    launch(op_of(problem), resample_window<T, ByChannel, V, 9>, grid, problem.to.device(), p);
-  else
-    launch(op_of(problem), resample_window<T, ByChannel, V, 0>, grid, problem.to.device(), p);
+  if (width <= 5) return launch_held<T, ByChannel, V, 5>(problem, p);
+  if (width <= 6) return launch_held<T, ByChannel, V, 6>(problem, p);
+  if (width <= 9) return launch_held<T, ByChannel, V, 9>(problem, p);
+  launch_held<T, ByChannel, V, 0>(problem, p);
 }
 
 /// Results of a row whose windows span kColumnSpan columns at most, from a column that four divides.
@@ -131,6 +135,8 @@ void resample_windowed(const ResampleProblem& problem) {
     constexpr int kChannels = kVector<T>;
     if constexpr (sizeof(T) <= 4) {
       if (const int taps = halved_taps<T>(problem)) return launch_halved<T>(op_of(problem), taps, problem);
+      if (const int taps = halving_gradient_taps<T>(problem))
+        return launch_halving_gradient<T>(op_of(problem), taps, problem);
     }
     Tensor memory;
     WindowResample p = window_problem(problem, sizeof(C), memory);

@@ -8,6 +8,12 @@
 namespace tenor::cuda {
 
 inline constexpr int kWindowRowsAhead = 8;  // loaded together, where a thread has one column and few taps
+/// Rows loaded together by threads of V columns or channels and up to Held taps.
+template <int V, int Held>
+inline constexpr int kWindowAhead = Held == 0 ? 1
+                                    : V == 1  ? (Held > 6 ? 2 : kWindowRowsAhead)
+                                              : (Held > 6 ? 1 : 2);
+
 /// A table of a dim's windows; weight k of row r at weight[k * rows + r], so that neighbouring rows lie side by side.
 struct WindowTable {
   int64_t* first;
@@ -238,7 +244,7 @@ __device__ void plain_strip(const WindowResample& p, const WindowRow<T, V, Held>
 template <class T, bool ByChannel, int V, int Held>
 __global__ void __launch_bounds__(kResampleThreads) resample_window(const __grid_constant__ WindowResample p) {
   using C = core::Compute<T>;
-  constexpr int kAhead = Held == 0 ? 1 : V == 1 ? (Held > 6 ? 2 : kWindowRowsAhead) : (Held > 6 ? 1 : 2);
+  constexpr int kAhead = kWindowAhead<V, Held>;
   extern __shared__ __align__(16) unsigned char memory[];
   const int64_t unit = int64_t{blockIdx.x} * kResampleThreads + threadIdx.x;
   const bool works = unit < p.units;

@@ -51,11 +51,14 @@ Tensor grouped(const Tensor& x, int64_t groups) {
 Tensor run_group_norm(const char* op, const Tensor& x, int64_t groups, const ChannelNormOptions& o) {
   Output out(op, o.out, x.shape(), x.dtype(), x, {&x, &o.gamma, &o.beta},
              {.elementwise = true, .cuda = core::kHasCuda});
-  StepScope step([&] { return Step{op, OpClass::kReduction, {x, o.gamma, o.beta}, {out.target()}, x.numel()}.with(core::recipe([op, groups, o](const auto& in, const auto& outs) {
-      ChannelNormOptions again = o;
-      again.gamma = in[1], again.beta = in[2], again.out = outs[0];
-      run_group_norm(op, in[0], groups, again);
-    })); });
+  StepScope step([&] {
+    return Step{op, OpClass::kReduction, {x, o.gamma, o.beta}, {out.target()}, x.numel()}.with(
+        core::recipe([op, groups, o](const auto& in, const auto& outs) {
+          ChannelNormOptions again = o;
+          again.gamma = in[1], again.beta = in[2], again.out = outs[0];
+          run_group_norm(op, in[0], groups, again);
+        }));
+  });
   if (step.shape_only(out.target()) || x.numel() == 0) return out.finish();
   const Tensor from = grouped(x, groups);
   if constexpr (core::kHasCuda) {
@@ -131,8 +134,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
   Output out("batch_norm", o.out, x.shape(), x.dtype(), x, {&x, &mean, &variance, &o.gamma, &o.beta},
              {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{"batch_norm", OpClass::kElementwise, {x, mean, variance, o.gamma, o.beta}, {out.target()}, x.numel()}.with(
-        core::recipe([o](const auto& in, const auto& outs) {
+    return Step{"batch_norm", OpClass::kElementwise, {x, mean, variance, o.gamma, o.beta}, {out.target()}, x.numel()}
+        .with(core::recipe([o](const auto& in, const auto& outs) {
           ChannelNormOptions again = o;
           again.gamma = in[3], again.beta = in[4], again.out = outs[0];
           batch_norm(in[0], in[1], in[2], again);

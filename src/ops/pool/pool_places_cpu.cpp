@@ -156,14 +156,17 @@ class PlaceKernel {
   HWY_INLINE void channels(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr) {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d_));
     [[maybe_unused]] const bool straight = g_.target.stride[1] == 1 && rows_.places_grid.stride[1] == 1;
+    find_rows(task, dr, hr);
     for (int64_t t = 0; t < targets_; ++t) {
-      find_sources(task, dr, hr, rows_.column(tile_, t));
+      find_sources(columns_[static_cast<size_t>(t)]);
       int64_t i = 0;
       if constexpr (std::is_same_v<T, S>) {
         const Target to = target_of(task, t);
+        for (; straight && sources_.size() > 4 && i + 4 * lanes <= lanes_; i += 4 * lanes) straight_channels<4>(to, i);
         for (; straight && !sources_.empty() && i + 2 * lanes <= lanes_; i += 2 * lanes) straight_channels<2>(to, i);
         for (; straight && !sources_.empty() && i + lanes <= lanes_; i += lanes) straight_channels<1>(to, i);
       }
+      if (i == lanes_) continue;
       for_numbers(d_, lanes_ - i, [&](int64_t k, auto io) HWY_ATTR { any_channels(t, i + k, io); });
       store(task, t, i);
     }
@@ -195,34 +198,38 @@ class PlaceKernel {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d_));
     typename Lanes::V best[N];
     typename Lanes::Vi place[N];
-    const auto first = load_number(d_, sources_[0].at + i);
-    auto odd = hn::Ne(first, first);
+    auto sum = hn::Zero(d_);  // NaN where there is one, and seldom elsewhere
     for (int j = 0; j < N; ++j) {
       best[j] = load_number(d_, sources_[0].at + i + j * lanes);
       place[j] = hn::Set(di_, sources_[0].place);
-      if constexpr (std::is_floating_point_v<C>) odd = hn::Or(odd, hn::IsNaN(best[j]));
+      if constexpr (std::is_floating_point_v<C>) sum = hn::Add(sum, best[j]);
     }
     for (size_t k = 1; k < sources_.size(); ++k) {
       const auto at = hn::Set(di_, sources_[k].place);
       for (int j = 0; j < N; ++j) {
         const auto v = load_number(d_, sources_[k].at + i + j * lanes);
         const auto more = hn::Gt(v, best[j]);
-        if constexpr (std::is_floating_point_v<C>) odd = hn::Or(odd, hn::IsNaN(v));
+        if constexpr (std::is_floating_point_v<C>) sum = hn::Add(sum, v);
         best[j] = hn::IfThenElse(more, v, best[j]);
         place[j] = hn::IfThenElse(hn::RebindMask(di_, more), at, place[j]);
       }
     }
-    if (std::is_floating_point_v<C> && !hn::AllFalse(d_, odd)) {
-      for (int j = 0; j < N; ++j) {
-        best[j] = load_number(d_, sources_[0].at + i + j * lanes), place[j] = hn::Set(di_, sources_[0].place);
-        for (size_t k = 1; k < sources_.size(); ++k)
-          Lanes::offer(best[j], place[j], load_number(d_, sources_[k].at + i + j * lanes),
-                       hn::Set(di_, sources_[k].place));
-      }
+    if constexpr (std::is_floating_point_v<C>) {
+      if (!hn::AllFalse(d_, hn::IsNaN(sum))) in_order<N>(i, best, place);
     }
     for (int j = 0; j < N; ++j) {
       WholeNumbers().store(d_, best[j], to.value + i + j * lanes);
       store_places(place[j], to.place + i + j * lanes);
+    }
+  }
+  template <int N>
+  HWY_INLINE void in_order(int64_t i, typename Lanes::V (&best)[N], typename Lanes::Vi (&place)[N]) const {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d_));
+    for (int j = 0; j < N; ++j) {
+      best[j] = load_number(d_, sources_[0].at + i + j * lanes), place[j] = hn::Set(di_, sources_[0].place);
+      for (size_t k = 1; k < sources_.size(); ++k)
+        Lanes::offer(best[j], place[j], load_number(d_, sources_[k].at + i + j * lanes),
+                     hn::Set(di_, sources_[k].place));
     }
   }
   HWY_INLINE void store_places(typename Lanes::Vi place, int64_t* to) const {
@@ -241,17 +248,21 @@ class PlaceKernel {
     }
   }
 
-  /// The places that a window reads, in order.
-  void find_sources(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr,
-                    const pool::WindowRange& wr) {
-    sources_.clear();
+  /// The rows that a task's windows read, in order.
+  void find_rows(const PoolRows::Task& task, const pool::WindowRange& dr, const pool::WindowRange& hr) {
+    lines_read_.clear();
     for (int64_t d = dr.first; d < dr.last; d += dr.step)
-      for (int64_t h = hr.first; h < hr.last; h += hr.step) {
-        const T* row = source_.row(task, d, h);
-        const I line = static_cast<I>(g_.source.flat(d, h, tile_.from));
-        for (int64_t w = wr.first; w < wr.last; w += wr.step)
-          sources_.push_back({row + w * g_.source.stride[4], static_cast<I>(line + w)});
-      }
+      for (int64_t h = hr.first; h < hr.last; h += hr.step)
+        lines_read_.push_back({source_.row(task, d, h), static_cast<I>(g_.source.flat(d, h, tile_.from))});
+  }
+  /// The places of them that a window reads, in order.
+  void find_sources(const pool::WindowRange& wr) {
+    sources_.resize(lines_read_.size() * static_cast<size_t>(wr.count()));
+    Source* to = sources_.data();
+    const int64_t step = g_.source.stride[4];
+    for (const Source& line : lines_read_)
+      for (int64_t w = wr.first; w < wr.last; w += wr.step)
+        *to++ = {line.at + w * step, static_cast<I>(line.place + w)};
   }
 
   HWY_INLINE void taps() {
@@ -371,7 +382,7 @@ class PlaceKernel {
     const T* at;
     I place;
   };
-  std::vector<Source> sources_;
+  std::vector<Source> lines_read_, sources_;
 };
 
 /// Planes whose indices a lane beside a 32-bit element cannot hold.

@@ -159,11 +159,18 @@ __global__ void __launch_bounds__(kChannelThreads)
 #pragma unroll
   for (int k = 0; k < kV; ++k) parts[threadIdx.x * kV + k] = acc.at[k];
   __syncthreads();
-  const int own = static_cast<int>(threadIdx.x);
-  const bool works = own < width && first + own < p.source.size[1];
+  // Each of `shares` threads of a channel joins as many of its rows; then one joins them.
+  const int shares = kChannelThreads / width, own = static_cast<int>(threadIdx.x) % width,
+            share = static_cast<int>(threadIdx.x) / width;
   Held sum = Op::identity();
+  if (share < shares)
+    for (int r = share; r < rows; r += shares) sum = Op::join(sum, parts[r * width + own]);
+  __syncthreads();
+  if (share < shares) parts[share * width + own] = sum;
+  __syncthreads();
+  const bool works = share == 0 && first + own < p.source.size[1];
   if (works) {
-    for (int r = 0; r < rows; ++r) sum = Op::join(sum, parts[r * width + own]);
+    for (int r = 1; r < shares; ++r) sum = Op::join(sum, parts[r * width + own]);
     sums[own] = sum;
   }
   if (blocks > 1) {

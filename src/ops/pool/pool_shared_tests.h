@@ -279,6 +279,7 @@ inline void test_gradients_of_places(const Place& place) {
       for (const auto& [size, padding, stride] :
            {std::array<int64_t, 3>{3, 1, 2}, {3, 0, 2}, {2, 0, 2}, {3, 1, 1}, {5, 2, 4}})
         for (const bool stray : {false, true}) {
+          if (dtype == float64 && shape[1] != 3) continue;
           if (shape[2] == 1 && padding == 0) continue;
           d.dims = 2, d.shape = shape, d.kernel = {size};
           const int64_t tall = shape[2] == 1 ? 1 : size;

@@ -181,6 +181,24 @@ __global__ void __launch_bounds__(256) pool_small_rows(const T* __restrict__ x, 
     if (t0 + o < targets) to[o * g.target.stride[4]] = out.at[o];
 }
 
+/// The window of one output, element by element; `nothing` where it lies outside.
+template <class T, int K>
+__device__ __forceinline__ void load_single(const T* x, const FastGather& g, const RowTarget& t, T nothing,
+                                            T (&v)[K][K], bool (&inside)[K][K]) {
+  const int h0 = t.h * g.dim[1].stride - g.dim[1].before, w0 = t.w * g.dim[2].stride - g.dim[2].before;
+  const T* at = x + t.n * g.source.stride[0] + t.c * g.source.stride[1] + h0 * g.source.stride[3] + w0;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    const bool row = row_inside(g, t.h, k);
+#pragma unroll
+    for (int l = 0; l < K; ++l) {
+      inside[k][l] = row && column_inside(g, w0 + l);
+      v[k][l] = nothing;
+      if (inside[k][l]) v[k][l] = at[k * g.source.stride[3] + l];
+    }
+  }
+}
+
 /// Rows of any length: a thread has one output, its elements one by one.
 template <class Op, class T, int K>
 __global__ void __launch_bounds__(256) pool_small_single(const T* __restrict__ x, T* __restrict__ y, SmallPlan p) {
@@ -189,18 +207,9 @@ __global__ void __launch_bounds__(256) pool_small_single(const T* __restrict__ x
   if (i >= p.total) return;
   const FastGather& g = p.g;
   const RowTarget t = row_target(p, i, 1);
-  const int h0 = t.h * g.dim[1].stride - g.dim[1].before, w0 = t.w * g.dim[2].stride - g.dim[2].before;
-  const T* at = x + t.n * g.source.stride[0] + t.c * g.source.stride[1] + h0 * g.source.stride[3] + w0;
   T v[K][K];
-#pragma unroll
-  for (int k = 0; k < K; ++k) {
-    const bool inside = row_inside(g, t.h, k);
-#pragma unroll
-    for (int l = 0; l < K; ++l) {
-      v[k][l] = Op::nothing();
-      if (inside && column_inside(g, w0 + l)) v[k][l] = at[k * g.source.stride[3] + l];
-    }
-  }
+  bool inside[K][K];
+  load_single(x, g, t, Op::nothing(), v, inside);
   Held acc = Op::identity();
 #pragma unroll
   for (int l = 0; l < K; ++l) {  // columns first, as where rows are read in vectors

@@ -120,7 +120,14 @@ __global__ void __launch_bounds__(256)
       if (e % 2 == 1) v += row[s][e / 2 + 1];
       out[e] = g.uniform != 0 ? quotient_of<T>(v, uniform) : v;
     }
-    store_pack(dx + g.target.at(t.n, t.c, 0, h, t.w), convert_pack<T>(out));
+    T* to = dx + g.target.at(t.n, t.c, 0, h, t.w);
+    const Pack<T, V> rounded = convert_pack<T>(out);
+    if (V > 2 || p.whole_stores) {
+      store_pack(to, rounded);
+    } else {
+      to[0] = rounded.at[0];
+      if (t.w + 1 < g.dim[2].input) to[1] = rounded.at[1];
+    }
   }
 }
 
@@ -186,11 +193,14 @@ bool is_square(const SmallPlan& p, int kernel) {
   return fits(p.g.dim[1]) && fits(p.g.dim[2]);
 }
 
+bool is_pairs(const SmallPlan& p) { return is_square(p, 3) && p.g.dim[1].before == 1 && p.g.dim[2].before == 1; }
+
 template <class T, int V>
 bool launch_pairs(const char* op, SmallPlan p, const Tensor& grad, const Tensor& dx) {
   constexpr int kOut = V / 2;
   if (!plan_rows_of(p, p.g.dim[1].input / 2 + 1, V)) return false;
   p.whole_loads = whole_rows(p.g.source, grad.data<T>(), kOut);
+  p.whole_stores = whole_rows(p.g.target, dx.data<T>(), V);
   launch(op, small_pairs_backward<T, V>, {dim3((p.total + 255) / 256), dim3(256)}, grad.device(), grad.data<T>(),
          dx.data<T>(), p);
   return true;
@@ -214,7 +224,7 @@ bool launch_quads(const char* op, SmallPlan p, const Tensor& grad, const Tensor&
 template <class T, int V>
 bool backward_of(const char* op, const SmallPlan& p, const Tensor& grad, const Tensor& dx) {
   const FastDim& w = p.g.dim[2];
-  if (is_square(p, 3) && w.before == 1 && p.g.dim[1].before == 1 && launch_pairs<T, V>(op, p, grad, dx)) return true;
+  if (is_pairs(p)) return launch_pairs<T, V>(op, p, grad, dx);
   if (w.kernel == 3 && w.stride == 2 && w.before == 1) return launch_backward<T, V, 3, 2, 1>(op, p, grad, dx);
   if (w.kernel == 3 && w.stride == 1 && w.before == 1) return launch_backward<T, V, 3, 1, 1>(op, p, grad, dx);
   if (w.kernel == 2 && w.stride == 2 && w.before == 0) return launch_backward<T, V, 2, 2, 0>(op, p, grad, dx);
@@ -238,7 +248,7 @@ bool backward(const pool::Problem& p, const Gather& g, const Tensor& grad, const
   if constexpr (kWhole == 8) {
     if (vector == 4) return backward_of<T, 4>(p.op, plan, grad, dx);
   }
-  return false;
+  return is_pairs(plan) && launch_pairs<T, 2>(p.op, plan, grad, dx);
 }
 
 }  // namespace

@@ -116,6 +116,38 @@ __global__ void __launch_bounds__(256)
     if (t0 + o < targets) to[o * g.target.stride[4]] = out.at[o], places_to[o * places.grid.stride[4]] = at[o];
 }
 
+/// Rows of any length: a thread has one output, its elements one by one.
+template <class T, int K>
+__global__ void __launch_bounds__(256)
+    small_single_places(const T* __restrict__ x, T* __restrict__ y, PlacesTarget places, SmallPlan p) {
+  using C = core::Compute<T>;
+  const uint32_t i = blockIdx.x * 256u + threadIdx.x;
+  if (i >= p.total) return;
+  const FastGather& g = p.g;
+  const RowTarget t = row_target(p, i, 1);
+  T v[K][K];
+  bool inside[K][K];
+  load_single<T, K>(x, g, t, T{}, v, inside);
+  C best = convert<C>(MaxOp<T>::identity());
+  int at = kNoRow;
+#pragma unroll
+  for (int k = 0; k < K; ++k)
+#pragma unroll
+    for (int l = 0; l < K; ++l)
+      if (inside[k][l]) offer_row(best, at, convert<C>(v[k][l]), 4 * k + l);
+  y[g.target.at(t.n, t.c, 0, t.h, t.w)] = convert<T>(best);
+  const int h0 = t.h * g.dim[1].stride - g.dim[1].before, w0 = t.w * g.dim[2].stride - g.dim[2].before;
+  places.data[places.grid.at(t.n, t.c, 0, t.h, t.w)] = at == kNoRow ? -1 : (h0 + at / 4) * g.dim[2].input + w0 + at % 4;
+}
+
+template <class T, int K>
+bool small_single_places_of(const GatherCall<T>& call, SmallPlan p, const PlacesTarget& places) {
+  if (!plan_rows_of(p, p.g.target.size[3], 1)) return false;
+  launch(call.op, small_single_places<T, K>, {dim3((p.total + 255) / 256), dim3(256)}, call.source.device(),
+         call.from(), call.to(), places, p);
+  return true;
+}
+
 template <class T, int K>
 bool small_channels_places_of(const GatherCall<T>& call, SmallPlan p, const PlacesTarget& places) {
   constexpr int kWhole = kVector<T>;
@@ -157,17 +189,18 @@ bool small_places(const GatherCall<T>& call, const PlacesTarget& places) {
     return w.kernel == 3 ? small_channels_places_of<T, 3>(call, *plan, places)
                          : small_channels_places_of<T, 2>(call, *plan, places);
   }
-  if (g.source.stride[4] != 1 || w.stride != 2) return false;
+  if (g.source.stride[4] != 1) return false;
   const int vector = row_vector(g, call.source);
-  if (w.kernel == 3 && w.before == 1) {
+  if (w.kernel == 3 && w.before == 1 && w.stride == 2) {
     if (vector == kWhole) return small_rows_places_of<T, kWhole, 3, 2, 1>(call, *plan, places);
     if (vector == 4) return small_rows_places_of<T, 4, 3, 2, 1>(call, *plan, places);
   }
-  if (w.kernel == 2 && w.before == 0) {
+  if (w.kernel == 2 && w.before == 0 && w.stride == 2) {
     if (vector == kWhole) return small_rows_places_of<T, kWhole, 2, 2, 0>(call, *plan, places);
     if (vector == 4) return small_rows_places_of<T, 4, 2, 2, 0>(call, *plan, places);
   }
-  return false;
+  return w.kernel == 3 ? small_single_places_of<T, 3>(call, *plan, places)
+                       : small_single_places_of<T, 2>(call, *plan, places);
 }
 
 }  // namespace tenor::cuda

@@ -191,11 +191,12 @@ Tensor run_arg(const char* name, bool largest, const Tensor& x, const ArgOptions
   check_not_empty(name, x, dims);
   Output out(name, o.out, reduced_shape(x, dims, o.keepdim), int64, x, {&x}, kRules);
   StepScope step([&] {
-    return step_of(name, x, {out.target()}, dims).with(core::recipe([name, largest, o](const auto& in, const auto& outs) {
-      ArgOptions again = o;
-      again.out = outs[0];
-      run_arg(name, largest, in[0], again);
-    }));
+    return step_of(name, x, {out.target()}, dims)
+        .with(core::recipe([name, largest, o](const auto& in, const auto& outs) {
+          ArgOptions again = o;
+          again.out = outs[0];
+          run_arg(name, largest, in[0], again);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   compute(reduce::ArgProblem{largest, x, dims, {}, out.target()});

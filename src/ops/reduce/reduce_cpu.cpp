@@ -23,7 +23,7 @@ Pass pass_of(const Problem& p) {
   switch (p.op) {
     case Op::kSum:
     case Op::kMean:
-      return Pass::kSum;
+      return p.squares ? Pass::kSumSquares : Pass::kSum;
     case Op::kProd:
       return Pass::kProd;
     case Op::kMax:
@@ -51,7 +51,9 @@ Pass pass_of(const Problem& p) {
 class Runner {
  public:
   explicit Runner(const Problem& p)
-      : p_(p), layout_(cpu::make_layout(p.x, p.ordered ? p.dims : core::in_memory_order(p.x, p.dims), p.out)), driver_(p.x, layout_) {
+      : p_(p),
+        layout_(cpu::make_layout(p.x, p.ordered ? p.dims : core::in_memory_order(p.x, p.dims), p.out)),
+        driver_(p.x, layout_) {
     const bool staged = p.op == Op::kVar || p.op == Op::kStd || p.op == Op::kLogSumExp;
     first_ = reader(pass_of(p));
     if (p.op == Op::kLogSumExp)

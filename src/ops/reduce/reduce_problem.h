@@ -14,6 +14,7 @@ struct Problem {
   DType accumulator;      ///< float32, float64, int64 or uint64: what sums and products are formed in
   double power = 2;       ///< norm
   double correction = 1;  ///< var, std
+  bool squares = false;   ///< CPU: sum and mean of x * x, as if those had been stored in the accumulator's dtype
   bool ordered = false;   ///< CPU: x is a part of a tensor whose layout decided the order
 };
 void run_cpu(const Problem& problem);

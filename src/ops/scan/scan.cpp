@@ -50,7 +50,8 @@ Tensor run(const char* name, Op op, const Tensor& x, int dim, DType result, DTyp
     Step made{name, OpClass::kReduction, {x}, {out.target()}, x.numel()};
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(result));
     if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
-    made.recipe = core::recipe([=](const auto& in, const auto& outs) { run(name, op, in[0], dim, result, accumulator, outs[0]); });
+    made.recipe = core::recipe(
+        [=](const auto& in, const auto& outs) { run(name, op, in[0], dim, result, accumulator, outs[0]); });
     return made;
   });
   if (step.shape_only(out.target())) return out.target();
@@ -80,11 +81,13 @@ ExtremeScanResult run_extreme(const char* name, Op op, const Tensor& x, int64_t 
   Output values(name, o.out, x.shape(), x.dtype(), x, {&x}, kRules),
       indices(name, o.out_indices, x.shape(), int64, x, {&x}, kRules);
   StepScope step([&] {
-    return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}.with({.as_bits = true}).with(core::recipe([=](const auto& in, const auto& outs) {
-      ExtremeScanOptions again;
-      again.out = outs[0], again.out_indices = outs[1];
-      run_extreme(name, op, in[0], dim, again);
-    }));
+    return Step{name, OpClass::kReduction, {x}, {values.target(), indices.target()}, x.numel()}
+        .with({.as_bits = true})
+        .with(core::recipe([=](const auto& in, const auto& outs) {
+          ExtremeScanOptions again;
+          again.out = outs[0], again.out_indices = outs[1];
+          run_extreme(name, op, in[0], dim, again);
+        }));
   });
   if (step.shape_only(values.target())) return {values.target(), indices.target()};
   if (values.target().strides() == indices.target().strides()) {

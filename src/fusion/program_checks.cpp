@@ -1,0 +1,83 @@
+#include "src/fusion/program_checks.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenor::fusion {
+
+using Kind = Instruction::Kind;
+
+namespace {
+
+/// Whether what is loaded is needed along more axes than it varies along, or copied as it is.
+bool read_elsewhere(const Program& p, int load) {
+  const auto& along = p.code[static_cast<size_t>(load)].varies;
+  for (const Instruction& i : p.code)
+    if (std::count(i.inputs.begin(), i.inputs.end(), load) && i.varies != along) return true;
+  return std::any_of(p.stores.begin(), p.stores.end(), [&](const Store& s) { return s.value == load; });
+}
+
+/// Arrays that are written are read at the same places only, and in kernels without reductions.
+std::string why_not_in_place(const Program& p) {
+  for (const Store& store : p.stores) {
+    for (const Store& other : p.stores)
+      if (&other != &store && other.array.argument == store.array.argument) return "two results lie in one array";
+    for (size_t i = 0; i < p.code.size(); ++i) {
+      const Instruction& read = p.code[i];
+      if (read.kind != Kind::kLoad || read.array.argument != store.array.argument) continue;
+      if (read.array.offset != store.array.offset || read.array.strides != store.array.strides || p.phases > 0 ||
+          read_elsewhere(p, static_cast<int>(i)))
+        return "an in-place step would write over what the same kernel still reads";
+    }
+  }
+  return {};
+}
+
+/// Every result varies along all kept axes, and, without reductions, some along all.
+std::string why_not_covered(const Program& p) {
+  bool whole = p.phases > 0;
+  for (const Store& store : p.stores) {
+    bool all = true;
+    for (size_t a = 0; a < p.axes.size(); ++a) {
+      const bool along = store.array.strides[a] != 0 || p.axes[a].size == 1;
+      all = all && along;
+      if (p.phases > 0 && !p.axes[a].reduced && !along) return "a result does not lie in the rows that are reduced";
+    }
+    whole = whole || all;
+  }
+  return whole ? "" : "their results have no shape in common";
+}
+
+}  // namespace
+
+/// Whether two instructions of one program give the same value.
+bool same_value(const Instruction& a, const Instruction& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype || a.inputs != b.inputs || a.varies != b.varies) return false;
+  switch (a.kind) {
+    case Kind::kLoad:
+      return a.array.argument == b.array.argument && a.array.offset == b.array.offset &&
+             a.array.strides == b.array.strides;
+    case Kind::kScalar:
+      return std::memcmp(a.element.data(), b.element.data(), item_size(a.dtype)) == 0;
+    case Kind::kMap:
+      return a.map.op == b.map.op && a.map.fn == b.map.fn && a.map.computed == b.map.computed &&
+             std::equal(a.map.compute.begin(), a.map.compute.begin() + static_cast<long>(a.inputs.size()),
+                        b.map.compute.begin()) &&
+             a.map.has_params == b.map.has_params &&
+             (!a.map.has_params || std::memcmp(a.map.params.data(), b.map.params.data(), sizeof(a.map.params)) == 0);
+    case Kind::kConvert:
+      return true;
+    case Kind::kReduce:
+      return a.reduce.op == b.reduce.op && a.reduce.accumulator == b.reduce.accumulator &&
+             a.reduce.power == b.reduce.power && a.reduce.correction == b.reduce.correction &&
+             a.reduce.axes == b.reduce.axes && a.reduce.count == b.reduce.count;
+  }
+  return false;
+}
+
+std::string why_not_safe(const Program& program) {
+  std::string why = why_not_in_place(program);
+  return why.empty() ? why_not_covered(program) : why;
+}
+
+}  // namespace tenor::fusion
