@@ -20,7 +20,7 @@ inline WeightTaps weight_taps_of(const GatherProduct& p) {
 /// Of pixel m: `source` begins at the group's channels, `weight` at the column's line [taps, channels].
 template <class T>
 __device__ __forceinline__ float window_sum(const RowShape& s, const WeightTaps& taps, int m, const T* source,
-                                         const T* weight, int channels) {
+                                            const T* weight, int channels) {
   const SourceRow row = source_row(s, m);
   float sum = 0;
   if (s.taps[0] * s.taps[1] * s.taps[2] == 0) return sum;
