@@ -104,7 +104,7 @@ std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p) {
 
 std::string cuda_vendor_why_not(const ConvProblem& p) {
   if (p.batch_invariant) return "cuDNN's order of additions may depend on the batch";
-  if (p.bias && p.bias_stride != 1 && p.out_channels > 1) return "the bias has gaps";
+  if (p.bias && p.bias_stride != 1 && written_channels(p) > 1) return "the bias has gaps";
   for (const core::WindowDim& w : p.window)
     if (core::window_outputs(w) != w.output) return "output_padding of the stride or more leaves outputs unread";
   for (const core::WindowDim& w : p.window)

@@ -1,4 +1,5 @@
 // Convolutions on the CPU: every strategy and direction, transposed ones, what has nothing to sum, threads and batches.
+#include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_shared_tests.h"
 #include "tenor/device.h"
 #include "tenor/modes.h"
@@ -19,6 +20,24 @@ TEST(Conv, WideStrides) { check_wide_stride(kCpu, {"direct", "implicit_gemm", "a
 TEST(Conv, EmptyProblemsAsOthers) { check_empty(kCpu, {"direct", "implicit_gemm", "vendor"}); }
 
 TEST(Conv, TransposedIsExactOnDraws) { check_transposed(kCpu, 5, 400, {"direct", "implicit_gemm"}); }
+
+/// The bias that cuDNN is told of is dense: one a channel of what is written, which the data direction's is the input.
+TEST(Conv, CudnnDeclinesABiasWithGaps) {
+  const auto why_not = [](const Dims& filter, conv::Direction direction, int64_t stride) {
+    static constexpr char kBias[8] = {};
+    conv::ConvProblem p = ConvCase{{1, filter[1], 5}, filter, {}}.problem();
+    p.direction = direction, p.bias = kBias, p.bias_stride = stride;
+    return conv::cuda_vendor_why_not(p);
+  };
+  const std::string gaps = "the bias has gaps";
+  for (const int64_t stride : {0, 2}) {
+    EXPECT_EQ(why_not({1, 6, 3}, conv::Direction::kDataBackward, stride), gaps);
+    EXPECT_NE(why_not({1, 6, 3}, conv::Direction::kForward, stride), gaps);
+    EXPECT_EQ(why_not({6, 1, 3}, conv::Direction::kForward, stride), gaps);
+    EXPECT_NE(why_not({6, 1, 3}, conv::Direction::kDataBackward, stride), gaps);
+  }
+  EXPECT_NE(why_not({1, 6, 3}, conv::Direction::kDataBackward, 1), gaps);
+}
 
 TEST(Conv, LargerProblemsThanATile) {
   const std::pair<ConvCase, DType> cases[] = {

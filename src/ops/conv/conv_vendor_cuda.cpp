@@ -161,7 +161,7 @@ void set_scale(CudnnDescriptor& operation, const ConvProblem& p, cudnnBackendAtt
 
 /// y = x + bias, rounded once.
 CudnnDescriptor addition(const ConvProblem& p, const CudnnDescriptor& x, const CudnnDescriptor& y) {
-  const int64_t channels = p.direction == Direction::kForward ? p.out_channels : p.channels;
+  const int64_t channels = written_channels(p);
   const Sizes ones = spatial(p, [](int) { return int64_t{1}; });
   const CudnnDescriptor bias = tensor(kBias, p.dtype, {with({1, channels}, ones), with({channels, 1}, ones), true},
                                       static_cast<int64_t>(item_size(p.dtype)));
