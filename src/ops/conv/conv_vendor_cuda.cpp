@@ -263,9 +263,18 @@ bool take_engine(Plan& plan, cudnnHandle_t handle, const ConvProblem& p, const C
       plan.plan = execution, plan.workspace = workspace;
       plan.engine = engine.value(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
       return true;
-    } catch (const cuda::CudnnError&) {  // the heuristics name engines that turn out not to take the problem
+    } catch (const cuda::CudnnError& e) {
+      if (!e.declines()) throw;  // the heuristics name engines that turn out not to take the problem
     }
   return false;
+}
+
+/// What failed, in the contract's classes.
+[[noreturn]] void fail_with(const ConvProblem& p, const cuda::CudnnError& e) {
+  constexpr const char* kOps[] = {"conv_forward", "conv_data_backward", "conv_weight_backward"};
+  const char* op = kOps[static_cast<int>(p.direction)];
+  if (e.out_of_memory()) core::fail<OutOfMemoryError>("{}: {}", op, e.what());
+  core::fail<CudaError>("{}: {}", op, e.what());
 }
 
 /// cuDNN's handle of a device, made on its first use, with what has to hold while it is used.
@@ -302,6 +311,7 @@ std::shared_ptr<const Plan> plan_of(Session& session, const ConvProblem& p) {
           "of workspace",
           kWorkspace >> 20);
   } catch (const cuda::CudnnError& e) {
+    if (!e.declines()) fail_with(p, e);  // nothing is kept: the next call may find memory
     plan->declined = std::string("cuDNN declines: ") + e.what();
   }
   if (session.plans.size() >= kMaxPlans) session.plans.clear();
@@ -330,7 +340,6 @@ std::string cudnn_note(const ConvProblem& p) {
 }
 
 void cuda_vendor_run(const ConvProblem& p) {
-  constexpr const char* kOps[] = {"conv_forward", "conv_data_backward", "conv_weight_backward"};
   const cuda::DeviceGuard guard(p.device);
   Session& session = session_of(p.device);
   {
@@ -351,7 +360,7 @@ void cuda_vendor_run(const ConvProblem& p) {
       check_cudnn(cuda::cudnn().SetStream(session.handle, current_stream(p.device).handle), "cudnnSetStream");
       check_cudnn(cuda::cudnn().BackendExecute(session.handle, plan->plan.get(), pack.get()), "cudnnBackendExecute");
     } catch (const cuda::CudnnError& e) {
-      core::fail<CudaError>("{}: {}", kOps[static_cast<int>(p.direction)], e.what());
+      fail_with(p, e);
     }
   }
   cuda_mend(p, true);
