@@ -22,6 +22,7 @@ void cuda_vendor_run(const ConvProblem&) {}
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "src/core/modes.h"
 #include "src/core/text.h"
@@ -282,6 +283,7 @@ struct Session {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
   std::map<std::vector<int64_t>, std::shared_ptr<const Plan> > plans;
+  std::set<std::shared_ptr<const Plan> > captured;  ///< kept for good: graphs launch kernels of modules that plans own
 };
 Session& session_of(Device device) {
   static std::mutex mutex;
@@ -341,11 +343,14 @@ std::string cudnn_note(const ConvProblem& p) {
 
 void cuda_vendor_run(const ConvProblem& p) {
   const cuda::DeviceGuard guard(p.device);
+  const auto plan = plan_of(p);
+  // Before the session's mutex is held: an allocator of the caller's may wait for locks of its own.
+  const Tensor workspace = plan->workspace ? Tensor::empty({plan->workspace}, uint8, p.device) : Tensor();
+  const cudaStream_t stream = current_stream(p.device).handle;
   Session& session = session_of(p.device);
   {
     const std::lock_guard lock(session.mutex);
-    const auto plan = plan_of(session, p);
-    const Tensor workspace = plan->workspace ? Tensor::empty({plan->workspace}, uint8, p.device) : Tensor();
+    if (cuda::capture_of(stream) != 0) session.captured.insert(plan);
     try {
       std::vector<int64_t> names = {kInput, kWeight, kOutput};
       std::vector<void*> data = {p.input.data, p.weight.data, p.output.data};
@@ -357,7 +362,7 @@ void cuda_vendor_run(const ConvProblem& p) {
       pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data.data());
       pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &space);
       pack.finalize();
-      check_cudnn(cuda::cudnn().SetStream(session.handle, current_stream(p.device).handle), "cudnnSetStream");
+      check_cudnn(cuda::cudnn().SetStream(session.handle, stream), "cudnnSetStream");
       check_cudnn(cuda::cudnn().BackendExecute(session.handle, plan->plan.get(), pack.get()), "cudnnBackendExecute");
     } catch (const cuda::CudnnError& e) {
       fail_with(p, e);
