@@ -4,9 +4,13 @@
 
 #include "src/core/device_traits.h"
 #include "src/core/output.h"
+#include "src/core/tuning.h"
 #include "src/cuda/testing.h"
+#include "src/ops/conv/conv_candidates.h"
 #include "src/ops/conv/conv_shared_tests.h"
+#include "tenor/autotune.h"
 #include "tenor/create.h"
+#include "tenor/modes.h"
 
 namespace tenor {
 namespace {
@@ -45,6 +49,27 @@ TEST_F(ConvCuda, TransposedBiasWithGaps) {
       else
         expect_exact(transposed(), want, core::text("bias of stride {} {}", step, strategy));
     }
+}
+
+/// A choice measured with TF32 is not in force without it.
+TEST_F(ConvCuda, TunedForEachPrecision) {
+  const ConvCase c{{1, 64, 8, 8}, {64, 64, 3, 3}, {.padding = 1}};
+  const auto placed = [](const Dims& shape) { return zeros(shape, {.dtype = float32, .device = kGpu}); };
+  const Tensor x = placed(c.image), w = placed(c.filter), y = placed(c.output());
+  constexpr auto kLayout = conv::Layout::kChannelsSecond;
+  conv::ConvProblem p = c.problem();
+  p.device = kGpu, p.input = conv::image_of(x, kLayout), p.output = conv::image_of(y, kLayout);
+  p.weight = conv::filter_of(w, kLayout);
+  const bool tuned = autotune(true);
+  const core::TuningLog log;
+  for (const bool on : {false, true}) {
+    const bool before = allow_tf32(on);
+    conv::chosen("conv_forward", p, "auto", false);
+    allow_tf32(before);
+  }
+  autotune(tuned);
+  if (log.problems.size() < 2) GTEST_SKIP() << "one candidate takes it";
+  EXPECT_NE(log.problems[0].second, log.problems[1].second);
 }
 
 /// Shapes that fill tiles, whose pixels come by TMA, in several columns and steps.

@@ -39,6 +39,23 @@ TEST(Conv, CudnnDeclinesABiasWithGaps) {
   EXPECT_NE(why_not({1, 6, 3}, conv::Direction::kDataBackward, 1), gaps);
 }
 
+/// Blocks of 32 columns are counted by a launch's second dim, which ends at 65535.
+TEST(Conv, TheDevicesGemmTakesAsManyChannelsAsALaunchHasBlocks) {
+  for (const conv::Direction direction :
+       {conv::Direction::kForward, conv::Direction::kDataBackward, conv::Direction::kWeightBackward}) {
+    const auto why_not = [&](int64_t channels, int64_t out_channels) {
+      conv::ConvProblem p = ConvCase{{1, channels, 5}, {out_channels, channels, 3}, {}}.problem();
+      p.direction = direction;
+      return conv::cuda_implicit_gemm_why_not(p);
+    };
+    constexpr int64_t kMost = 32 * 65535;
+    EXPECT_EQ(why_not(1, kMost), "");
+    EXPECT_EQ(why_not(kMost, 1), "");
+    EXPECT_EQ(why_not(1, kMost + 1), "more than 2097120 channels or 65535 groups");
+    EXPECT_EQ(why_not(kMost + 1, 1), "more than 2097120 channels or 65535 groups");
+  }
+}
+
 TEST(Conv, LargerProblemsThanATile) {
   const std::pair<ConvCase, DType> cases[] = {
       {{{2, 40, 9, 50}, {70, 40, 3, 3}, {.padding = 1}}, float32},
