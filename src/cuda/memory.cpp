@@ -4,6 +4,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,12 +14,24 @@
 namespace tenor::cuda {
 namespace {
 
+/// Devices that memory was taken of.
+struct UsedDevices {
+  std::mutex mutex;
+  std::set<int> indices;
+};
+UsedDevices& used_devices() {
+  static auto* used = new UsedDevices;
+  return *used;
+}
+
 /// Freed memory stays in the device's pool for the next operator instead of going back to the driver at each wait.
 void keep_pool_memory(int index) {
   cudaMemPool_t pool;
   check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
   uint64_t all = UINT64_MAX;
   check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
+  std::lock_guard lock(used_devices().mutex);
+  used_devices().indices.insert(index);
 }
 
 struct Block {
@@ -57,7 +70,7 @@ class FreeBlocks {
   /// Keeps it, in place of the stream's oldest where there are too many.
   void give(const Block& block) {
     std::lock_guard lock(mutex_);
-    std::vector<Block>& blocks = by_stream_[{block.device.index, block.stream_id}];
+    std::vector<Block>& blocks = list_of(block);
     while (!blocks.empty() && (blocks.size() >= kMost || held_ + block.bytes > kLimit)) {
       held_ -= blocks.front().bytes;
       free_now(blocks.front());
@@ -85,8 +98,8 @@ class FreeBlocks {
         held_ -= block.bytes;
         if (cudaFree(block.memory) != cudaSuccess) cudaGetLastError();
       }
-      blocks.clear();
     }
+    std::erase_if(by_stream_, [&](const auto& list) { return list.first.first == device.index; });
     return true;
   }
 
@@ -97,6 +110,14 @@ class FreeBlocks {
     const char* text = std::getenv("TENOR_CUDA_CACHE_BYTES");
     return text ? std::strtoull(text, nullptr, 10) : size_t{1} << 30;
   }
+  /// A stream's blocks. Those that are gone have left empty lists, which a new stream clears away.
+  std::vector<Block>& list_of(const Block& block) {
+    const std::pair key{block.device.index, block.stream_id};
+    if (const auto found = by_stream_.find(key); found != by_stream_.end()) return found->second;
+    std::erase_if(by_stream_, [](const auto& list) { return list.second.empty(); });
+    return by_stream_[key];
+  }
+
   static constexpr size_t kMost = 64;  // of a stream
   static inline const size_t kLimit = limit_from_environment();
 
@@ -176,6 +197,23 @@ std::shared_ptr<void> allocate(size_t bytes, Device device) {
   if (block.stream_id != 0) block.bytes = (bytes + kUnit - 1) / kUnit * kUnit;
   if (block.stream_id == 0 || !free_blocks().take(block)) take_from_pool(block, capture != 0);
   return {block.memory, [block, capture](void*) { give_back(block, capture); }};
+}
+
+void release_memory() {
+  std::set<int> indices;
+  {
+    std::lock_guard lock(used_devices().mutex);
+    indices = used_devices().indices;
+  }
+  for (const int index : indices) {
+    const Device device{DeviceType::kCuda, index};
+    const DeviceGuard guard(device);
+    if (capture_of(current_stream(device).handle) != 0) continue;
+    free_blocks().release(device);
+    cudaMemPool_t pool;
+    check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
+    check(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
+  }
 }
 
 }  // namespace tenor::cuda
