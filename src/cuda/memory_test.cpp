@@ -90,6 +90,7 @@ TEST_F(CudaMemory, WhatIsKeptGoesBackBeforeThereIsNone) {
 uint64_t used_bytes() {
   cudaMemPool_t pool;
   uint64_t used = 0;
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // frees have come to pass
   EXPECT_EQ(cudaDeviceGetDefaultMemPool(&pool, kGpu.index), cudaSuccess);
   EXPECT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used), cudaSuccess);
   return used;
@@ -108,6 +109,27 @@ TEST_F(CudaMemory, EmptyingTheCacheGivesBackEveryStreams) {
   empty_cache();
   EXPECT_EQ(used_bytes(), before);
   EXPECT_NE(block_on(own), nullptr);
+}
+
+/// More than is kept, by streams that are gone: the next stream's block is kept all the same, in place of theirs.
+TEST_F(CudaMemory, StreamsThatAreGoneMakeRoom) {
+  constexpr int64_t kBytes = 128 * kMiB;
+  for (int i = 0; i < 12; ++i) {
+    const OwnStream gone;
+    const StreamGuard guard(gone.handle);
+    block(kBytes);
+  }
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  {
+    const OwnStream own;
+    const StreamGuard guard(own.handle);
+    block(kBytes);
+    const uint64_t with_kept = used_bytes();
+    const Tensor taken = Tensor::empty({kBytes}, uint8, kGpu);
+    EXPECT_EQ(used_bytes(), with_kept) << "it was not the kept one";
+  }
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  empty_cache();
 }
 
 int read_int(const int* at) {
