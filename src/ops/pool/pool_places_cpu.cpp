@@ -236,6 +236,9 @@ class PlaceKernel {
     if constexpr (sizeof(I) == sizeof(int64_t)) {
       hn::StoreU(place, di_, to);
     } else {
+#if HWY_TARGET == HWY_SCALAR  // one lane has no halves
+      *to = hn::GetLane(place);
+#else
       const hn::RepartitionToWide<typename Lanes::Di> wide;
       const hn::Half<typename Lanes::Di> half;
       if (streams_ && reinterpret_cast<uintptr_t>(to) % (8 * hn::Lanes(wide)) == 0) {
@@ -245,6 +248,7 @@ class PlaceKernel {
       }
       hn::StoreU(hn::PromoteTo(wide, hn::LowerHalf(half, place)), wide, to);
       hn::StoreU(hn::PromoteTo(wide, hn::UpperHalf(half, place)), wide, to + hn::Lanes(wide));
+#endif
     }
   }
 
