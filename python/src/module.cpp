@@ -102,7 +102,8 @@ void bind_modes(nb::module_& m) {
       "count"_a, "Sets the threads of CPU operators, process-wide.");
   m.def("get_num_threads", &num_threads, "The threads of CPU operators.");
   m.def("allow_tf32", &allow_tf32, "on"_a, "Lets float32 contractions of this thread run in plain TF32. Returns the previous setting.");
-  m.def("empty_cache", &empty_cache, "Returns the freed CPU blocks kept for reuse to the system.");
+  m.def("empty_cache", &empty_cache,
+        "Returns freed memory kept for reuse to the system, the CPU's and CUDA devices'. Not while a stream is captured.");
   m.def("cached_bytes", &cached_bytes, "Bytes of freed CPU blocks kept for reuse.");
   m.def(
       "set_cache_limit",

@@ -16,6 +16,10 @@
 #include "src/core/text.h"
 #include "tenor/error.h"
 
+#if TENOR_HAS_CUDA
+#include "src/cuda/memory.h"
+#endif
+
 namespace tenor {
 namespace {
 
@@ -144,7 +148,12 @@ AllocatorGuard::AllocatorGuard(Allocator* allocator) : previous_(thread_allocato
 AllocatorGuard::~AllocatorGuard() { thread_allocator = previous_; }
 
 size_t cached_bytes() { return block_cache().held(); }
-void empty_cache() { block_cache().clear(); }
+void empty_cache() {
+  block_cache().clear();
+#if TENOR_HAS_CUDA
+  cuda::release_memory();
+#endif
+}
 void set_cache_limit(size_t bytes) { block_cache().set_limit(bytes); }
 
 }  // namespace tenor

@@ -1,5 +1,6 @@
 #include "src/core/cache_folder.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -39,11 +40,15 @@ std::string machine_key() {
   return text("{}, {} processors, {} threads", model, std::thread::hardware_concurrency(), num_threads());
 }
 
-bool replace_file(const fs::path& path, const std::string& text) {
+bool replace_file(const fs::path& path, const std::string& text, bool private_file) {
   std::error_code ignored;
   fs::create_directories(path.parent_path(), ignored);
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const fs::path draft = path.string() + "." + std::to_string(getpid()) + "." + std::to_string(now);
+  // Made before it is written to: its mode holds from the first byte.
+  const int made = open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, private_file ? 0600 : 0666);
+  if (made < 0) return false;
+  close(made);
   bool whole = false;
   {
     std::ofstream file(draft, std::ios::binary);

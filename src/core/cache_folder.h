@@ -13,6 +13,7 @@ std::filesystem::path cache_folder();
 std::string machine_key();
 
 /// Writes a file beside the path and renames it over it: readers see the old text or the new one. Whether it could.
-bool replace_file(const std::filesystem::path& path, const std::string& text);
+/// `private_file`: one that its owner alone may read and write, whatever the process's umask.
+bool replace_file(const std::filesystem::path& path, const std::string& text, bool private_file = false);
 
 }  // namespace tenor::core

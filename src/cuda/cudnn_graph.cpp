@@ -5,7 +5,8 @@
 namespace tenor::cuda {
 
 void check_cudnn(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS) throw CudnnError(std::string(what) + ": " + cudnn().GetErrorString(status));
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw CudnnError(status, std::string(what) + ": " + cudnn().GetErrorString(status));
 }
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {

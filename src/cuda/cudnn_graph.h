@@ -14,7 +14,19 @@ namespace tenor::cuda {
 
 /// A call of cuDNN's that failed: what it says.
 struct CudnnError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  CudnnError(cudnnStatus_t status_, const std::string& text) : std::runtime_error(text), status(status_) {}
+
+  /// Whether cuDNN does not do what was described (NOT_SUPPORTED, BAD_PARAM and their kinds), nor will the next time;
+  /// else the call failed.
+  bool declines() const { return category() == 2 || category() == 3; }
+  /// Whether there was no memory, of the host or the device.
+  bool out_of_memory() const { return status == kNoHostMemory || status == kNoDeviceMemory; }
+
+  cudnnStatus_t status;
+
+ private:
+  static constexpr int kNoHostMemory = 4003, kNoDeviceMemory = 4004;  // of cuDNN 9; older headers lack the names
+  int category() const { return static_cast<int>(status) / 1000; }
 };
 
 /// @throws CudnnError

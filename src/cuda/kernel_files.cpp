@@ -121,7 +121,7 @@ std::optional<std::string> KernelFiles::find(const std::string& key) const {
 }
 
 bool KernelFiles::keep(const std::string& key, const std::string& code) const {
-  return refused_.empty() && core::replace_file(path_of(key), pack(key, code));
+  return refused_.empty() && core::replace_file(path_of(key), pack(key, code), true);
 }
 
 KernelFiles::Size KernelFiles::size() const {

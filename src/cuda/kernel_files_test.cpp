@@ -64,6 +64,21 @@ TEST_F(KernelFilesTest, KeepsAndFinds) {
   EXPECT_EQ(status.st_mode & 0777, 0700u) << "made for its owner alone";
 }
 
+/// Where a user's group is his own, processes leave files to be written to by the group; these are not found then.
+TEST_F(KernelFilesTest, FindsWhatItKeptUnderAnyMask) {
+  const KernelFiles files(folder());
+  for (const mode_t mask : {0002, 0000, 0022, 0077}) {
+    const std::string key = "kept under " + std::to_string(mask);
+    const mode_t before = umask(mask);
+    const bool kept = files.keep(key, code_of(100));
+    umask(before);
+    ASSERT_TRUE(kept);
+    EXPECT_EQ(files.find(key), code_of(100)) << key;
+  }
+  for (const fs::directory_entry& file : fs::directory_iterator(folder()))
+    EXPECT_EQ(file.status().permissions(), fs::perms::owner_read | fs::perms::owner_write) << file.path();
+}
+
 TEST_F(KernelFilesTest, FindsNothingDamaged) {
   const KernelFiles files(folder());
   const std::string key = "some text", code = code_of(500);

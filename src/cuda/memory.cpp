@@ -1,9 +1,11 @@
 #include "src/cuda/memory.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,12 +15,24 @@
 namespace tenor::cuda {
 namespace {
 
+/// Devices that memory was taken of.
+struct UsedDevices {
+  std::mutex mutex;
+  std::set<int> indices;
+};
+UsedDevices& used_devices() {
+  static auto* used = new UsedDevices;
+  return *used;
+}
+
 /// Freed memory stays in the device's pool for the next operator instead of going back to the driver at each wait.
 void keep_pool_memory(int index) {
   cudaMemPool_t pool;
   check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
   uint64_t all = UINT64_MAX;
   check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "cudaMemPoolSetAttribute");
+  std::lock_guard lock(used_devices().mutex);
+  used_devices().indices.insert(index);
 }
 
 struct Block {
@@ -34,6 +48,63 @@ void free_now(const Block& block) {
   if (cudaFreeAsync(block.memory, block.stream) != cudaSuccess) cudaGetLastError();
 }
 
+/// The blocks kept for a stream, the oldest first, and an event behind everything that used the first of them: once it
+/// has come to pass any stream may have those, whether or not theirs is gone. The default stream, which cannot be, has
+/// none: an event there could break into another stream's capture.
+class StreamBlocks {
+ public:
+  StreamBlocks() = default;
+  ~StreamBlocks() {
+    if (mark_ && cudaEventDestroy(mark_) != cudaSuccess) cudaGetLastError();
+  }
+  StreamBlocks(const StreamBlocks&) = delete;
+  StreamBlocks& operator=(const StreamBlocks&) = delete;
+
+  const std::vector<Block>& all() const { return blocks_; }
+
+  Block remove(size_t i) {
+    const Block block = blocks_[i];
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (i < marked_) --marked_;
+    return block;
+  }
+
+  /// Marks each of a stream's first blocks, since it may be short-lived, and now and then later ones: an event costs
+  /// about what keeping saves.
+  void add(const Block& block) {
+    blocks_.push_back(block);
+    if (given_++ < kFirst || given_ % kFirst == 0) mark(block.stream);
+  }
+
+  /// How many of the first blocks nothing uses any more.
+  size_t unused() const {
+    if (marked_ == 0) return 0;
+    const RelaxedCapture relaxed;  // asking is forbidden to a thread that captures
+    if (cudaEventQuery(mark_) == cudaSuccess) return marked_;
+    cudaGetLastError();
+    return 0;
+  }
+
+ private:
+  static constexpr size_t kFirst = 64;
+
+  void mark(cudaStream_t stream) {
+    if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
+    if (!mark_) {
+      const RelaxedCapture relaxed;
+      if (cudaEventCreateWithFlags(&mark_, cudaEventDisableTiming) != cudaSuccess) mark_ = nullptr;
+    }
+    if (mark_ && cudaEventRecord(mark_, stream) == cudaSuccess)
+      marked_ = blocks_.size();
+    else
+      marked_ = 0, cudaGetLastError();
+  }
+
+  std::vector<Block> blocks_;
+  cudaEvent_t mark_ = nullptr;
+  size_t marked_ = 0, given_ = 0;
+};
+
 /// Freed blocks, kept for the next allocation on their stream, in whose order it takes them: the pool's own calls cost
 /// 1.2 us of the host and, between two kernels, 0.9 us of the device. The limit is on all of them together.
 class FreeBlocks {
@@ -43,28 +114,28 @@ class FreeBlocks {
     std::lock_guard lock(mutex_);
     const auto found = by_stream_.find({block.device.index, block.stream_id});
     if (found == by_stream_.end()) return false;
-    std::vector<Block>& blocks = found->second;
+    const std::vector<Block>& blocks = found->second.all();
     for (size_t i = blocks.size(); i-- > 0;) {
       if (blocks[i].bytes < block.bytes || blocks[i].bytes - block.bytes > block.bytes / 8) continue;
-      block = blocks[i];
-      blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
+      block = found->second.remove(i);
       held_ -= block.bytes;
       return true;
     }
     return false;
   }
 
-  /// Keeps it, in place of the stream's oldest where there are too many.
+  /// Keeps it, in place of the stream's oldest where there are too many, or of others' that nothing uses.
   void give(const Block& block) {
     std::lock_guard lock(mutex_);
-    std::vector<Block>& blocks = by_stream_[{block.device.index, block.stream_id}];
-    while (!blocks.empty() && (blocks.size() >= kMost || held_ + block.bytes > kLimit)) {
-      held_ -= blocks.front().bytes;
-      free_now(blocks.front());
-      blocks.erase(blocks.begin());
+    StreamBlocks& own = blocks_of(block);
+    while (!own.all().empty() && (own.all().size() >= kMost || held_ + block.bytes > kLimit)) {
+      const Block oldest = own.remove(0);
+      held_ -= oldest.bytes;
+      free_now(oldest);
     }
+    if (held_ + block.bytes > kLimit) free_unused_of_others(block);
     if (held_ + block.bytes > kLimit) return free_now(block);
-    blocks.push_back(block);
+    own.add(block);
     held_ += block.bytes;
   }
 
@@ -73,36 +144,62 @@ class FreeBlocks {
   bool release(Device device) {
     std::lock_guard lock(mutex_);
     bool any = false;
-    for (auto& [of, blocks] : by_stream_) any = any || (of.first == device.index && !blocks.empty());
+    for (auto& [of, kept] : by_stream_) any = any || (of.first == device.index && !kept.all().empty());
     if (!any) return false;
     if (cudaDeviceSynchronize() != cudaSuccess) {
       cudaGetLastError();
       return false;
     }
-    for (auto& [of, blocks] : by_stream_) {
+    for (auto& [of, kept] : by_stream_) {
       if (of.first != device.index) continue;
-      for (const Block& block : blocks) {
+      for (const Block& block : kept.all()) {
         held_ -= block.bytes;
         if (cudaFree(block.memory) != cudaSuccess) cudaGetLastError();
       }
-      blocks.clear();
     }
+    std::erase_if(by_stream_, [&](const auto& list) { return list.first.first == device.index; });
     return true;
   }
 
   static size_t limit() { return kLimit; }
 
  private:
+  using Key = std::pair<int, unsigned long long>;  // device, stream's id
+
   static size_t limit_from_environment() {
     const char* text = std::getenv("TENOR_CUDA_CACHE_BYTES");
     return text ? std::strtoull(text, nullptr, 10) : size_t{1} << 30;
   }
-  static constexpr size_t kMost = 64;  // of a stream
+  /// A stream's blocks. Those that are gone leave empty lists, which are cleared away whenever the lists'
+  /// number has doubled.
+  StreamBlocks& blocks_of(const Block& block) {
+    const Key key{block.device.index, block.stream_id};
+    if (const auto found = by_stream_.find(key); found != by_stream_.end()) return found->second;
+    if (by_stream_.size() >= most_streams_) {
+      std::erase_if(by_stream_, [](const auto& list) { return list.second.all().empty(); });
+      most_streams_ = std::max(kMost, 2 * by_stream_.size());
+    }
+    return by_stream_[key];
+  }
+  /// Makes room for a block by what other streams of its device have and nothing uses, by way of the block's stream.
+  void free_unused_of_others(const Block& block) {
+    for (auto& [of, kept] : by_stream_) {
+      if (of.first != block.device.index || of.second == block.stream_id) continue;
+      for (size_t left = kept.unused(); left > 0 && held_ + block.bytes > kLimit; --left) {
+        Block oldest = kept.remove(0);
+        held_ -= oldest.bytes;
+        oldest.stream = block.stream;
+        free_now(oldest);
+      }
+    }
+  }
+
+  static constexpr size_t kMost = 64;  // blocks of a stream, and streams before the first sweep
   static inline const size_t kLimit = limit_from_environment();
 
   std::mutex mutex_;
-  std::map<std::pair<int, unsigned long long>, std::vector<Block>> by_stream_;
-  size_t held_ = 0;
+  std::map<Key, StreamBlocks> by_stream_;
+  size_t held_ = 0, most_streams_ = kMost;
 };
 FreeBlocks& free_blocks() {
   static auto* blocks = new FreeBlocks;
@@ -176,6 +273,23 @@ std::shared_ptr<void> allocate(size_t bytes, Device device) {
   if (block.stream_id != 0) block.bytes = (bytes + kUnit - 1) / kUnit * kUnit;
   if (block.stream_id == 0 || !free_blocks().take(block)) take_from_pool(block, capture != 0);
   return {block.memory, [block, capture](void*) { give_back(block, capture); }};
+}
+
+void release_memory() {
+  std::set<int> indices;
+  {
+    std::lock_guard lock(used_devices().mutex);
+    indices = used_devices().indices;
+  }
+  for (const int index : indices) {
+    const Device device{DeviceType::kCuda, index};
+    const DeviceGuard guard(device);
+    if (capture_of(current_stream(device).handle) != 0) continue;
+    free_blocks().release(device);
+    cudaMemPool_t pool;
+    check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
+    check(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
+  }
 }
 
 }  // namespace tenor::cuda

@@ -14,4 +14,8 @@ namespace tenor::cuda {
 /// kept until a later allocation outside. @throws OutOfMemoryError
 std::shared_ptr<void> allocate(size_t bytes, Device device);
 
+/// Gives what is kept on every device back to its pool, and the pool's unused memory to the driver. Waits for the
+/// devices; one whose current stream is captured keeps its memory.
+void release_memory();
+
 }  // namespace tenor::cuda

@@ -10,6 +10,7 @@
 #include "src/cuda/counters.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/testing.h"
+#include "tenor/allocator.h"
 
 namespace tenor {
 namespace {
@@ -83,6 +84,52 @@ TEST_F(CudaMemory, WhatIsKeptGoesBackBeforeThereIsNone) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   EXPECT_THROW(Tensor::empty({static_cast<int64_t>(total) + kMiB}, uint8, kGpu), OutOfMemoryError);
   EXPECT_NO_THROW(Tensor::empty({16 * kMiB}, uint8, kGpu));
+}
+
+/// Bytes taken of the device's pool: those that tensors have, and those kept.
+uint64_t used_bytes() {
+  cudaMemPool_t pool;
+  uint64_t used = 0;
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // frees have come to pass
+  EXPECT_EQ(cudaDeviceGetDefaultMemPool(&pool, kGpu.index), cudaSuccess);
+  EXPECT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used), cudaSuccess);
+  return used;
+}
+
+TEST_F(CudaMemory, EmptyingTheCacheGivesBackEveryStreams) {
+  const OwnStream own, other;
+  const auto block_on = [](const OwnStream& stream) {
+    const StreamGuard guard(stream.handle);
+    return block(32 * kMiB);
+  };
+  empty_cache();
+  const uint64_t before = used_bytes();
+  block_on(own), block_on(other);
+  EXPECT_GE(used_bytes(), before + 64 * kMiB);
+  empty_cache();
+  EXPECT_EQ(used_bytes(), before);
+  EXPECT_NE(block_on(own), nullptr);
+}
+
+/// More than is kept, by streams that are gone: the next stream's block is kept all the same, in place of theirs.
+TEST_F(CudaMemory, StreamsThatAreGoneMakeRoom) {
+  constexpr int64_t kBytes = 128 * kMiB;
+  for (int i = 0; i < 12; ++i) {
+    const OwnStream gone;
+    const StreamGuard guard(gone.handle);
+    block(kBytes);
+  }
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  {
+    const OwnStream own;
+    const StreamGuard guard(own.handle);
+    block(kBytes);
+    const uint64_t with_kept = used_bytes();
+    const Tensor taken = Tensor::empty({kBytes}, uint8, kGpu);
+    EXPECT_EQ(used_bytes(), with_kept) << "it was not the kept one";
+  }
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  empty_cache();
 }
 
 int read_int(const int* at) {

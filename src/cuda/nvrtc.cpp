@@ -26,6 +26,12 @@ std::vector<std::string> compile_options(const CompileTarget& target) {
           "--disable-warnings"};
 }
 
+std::string why_not_version(const std::string& path, int major, int minor) {
+  constexpr int kMajor = CUDART_VERSION / 1000;
+  if (major == kMajor) return {};
+  return core::text("{} is NVRTC {}.{}, but Tenor was built with CUDA {}", path, major, minor, kMajor);
+}
+
 #if __has_include(<nvrtc.h>)
 
 namespace {
@@ -48,8 +54,6 @@ struct Nvrtc {
   decltype(&nvrtcGetCUBIN) GetCUBIN = nullptr;
 };
 
-/// Only of the CUDA version that the eager kernels were compiled with: the functions of its mathematical library are
-/// part of their bits.
 LibraryNames library_names() {
   constexpr int kMajor = CUDART_VERSION / 1000;
   return {"TENOR_NVRTC",
@@ -77,6 +81,10 @@ Nvrtc opened() {
   find("nvrtcGetProgramLog", rtc.GetProgramLog);
   find("nvrtcGetCUBINSize", rtc.GetCUBINSize);
   find("nvrtcGetCUBIN", rtc.GetCUBIN);
+  int major = 0, minor = 0;
+  if (rtc.missing.empty() && rtc.Version(&major, &minor) != NVRTC_SUCCESS)
+    rtc.missing = library.path + " has no version";
+  if (rtc.missing.empty()) rtc.missing = why_not_version(library.path, major, minor);
   return rtc;
 }
 

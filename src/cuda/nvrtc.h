@@ -1,4 +1,6 @@
-// NVRTC, NVIDIA's run-time compiler, opened at run time.
+// NVRTC, NVIDIA's run-time compiler, opened at run time: of the major version of CUDA that Tenor was built with. The
+// functions of its mathematical library are part of the bits; another minor version's may differ from the eager
+// kernels' in the last one, and what it compiled is kept apart (runtime_kernel.h).
 #pragma once
 
 #include <span>
@@ -22,6 +24,9 @@ struct CompileTarget {
 /// of that device.
 std::vector<std::string> compile_options(const CompileTarget& target);
 
+/// Why an NVRTC of that version, from that file, is not taken; empty where it is.
+std::string why_not_version(const std::string& path, int major, int minor);
+
 /// Why nothing can be compiled at run time here; empty where it can.
 std::string why_no_nvrtc();
 
@@ -29,8 +34,8 @@ std::string why_no_nvrtc();
 std::string nvrtc_version();
 
 /// Compiles CUDA C++ to a cubin. `name` stands for the text in the compiler's messages.
-/// @throws UnsupportedError where libnvrtc of the CUDA version that Tenor was built with is not found or does not know
-/// the device, CudaError with the compiler's log where the text is wrong
+/// @throws UnsupportedError where libnvrtc of the major CUDA version that Tenor was built with is not found or does not
+/// know the device, CudaError with the compiler's log where the text is wrong
 std::string compile_cubin(const std::string& name, const std::string& text, std::span<const EmbeddedHeader> headers,
                           const CompileTarget& target);
 

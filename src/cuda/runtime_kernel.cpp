@@ -45,6 +45,7 @@ const Driver& driver() {
 
 void check_driver(CUresult status, const char* what) {
   if (status == CUDA_SUCCESS) return;
+  if (status == CUDA_ERROR_OUT_OF_MEMORY) core::fail<OutOfMemoryError>("{}: out of device memory", what);
   const char* why = nullptr;
   driver().GetErrorString(status, &why);
   core::fail<CudaError>("{}: {}", what, why ? why : "unknown error");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/backend.h"
+#include "src/core/modes.h"
 #include "src/ops/conv/conv_cuda.h"
 
 namespace tenor::conv {
@@ -79,6 +80,7 @@ std::string key_of(const ConvProblem& p) {
   for (const int64_t stride : p.weight.spatial) key += core::text(",{}", stride);
   if (p.bias) key += " bias";
   if (!on_cuda(p)) return key;
+  if (p.dtype == DType::kFloat32 && core::tf32_allowed()) key += " tf32";
   const auto starts = reinterpret_cast<uintptr_t>(p.input.data) | reinterpret_cast<uintptr_t>(p.output.data) |
                       reinterpret_cast<uintptr_t>(p.weight.data);
   return starts % 16 == 0 ? key : key + " unaligned";

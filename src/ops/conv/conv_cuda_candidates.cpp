@@ -70,9 +70,9 @@ std::string cuda_implicit_gemm_why_not(const ConvProblem& p) {
   if (passes_of(p) > kMostProducts)
     return core::text("more than {} remainders modulo the stride, each a launch", kMostProducts);
   if (!fits_counts(p)) return "a size or a window's span is beyond 2^29";
-  constexpr int64_t kMostChannels = int64_t{1} << 21, kMostGroups = 65535;
+  constexpr int64_t kMostBlocks = 65535, kMostChannels = 32 * kMostBlocks, kMostGroups = kMostBlocks;  // of grid.y, .z
   if (std::max(p.channels, p.out_channels) > kMostChannels || p.groups > kMostGroups)
-    return "more than 2^21 channels or 65535 groups";
+    return core::text("more than {} channels or {} groups", kMostChannels, kMostGroups);
   RowShape rows;
   for (const GatherProduct& product : sums ? std::vector{sums_of(p, {}, nullptr, 8).gather} : products_of(p, {}))
     if (!make_row_shape(product, rows)) return "more than 31 taps in the dims that meet padding, or 2^31 pixels";
@@ -104,7 +104,7 @@ std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p) {
 
 std::string cuda_vendor_why_not(const ConvProblem& p) {
   if (p.batch_invariant) return "cuDNN's order of additions may depend on the batch";
-  if (p.bias && p.bias_stride != 1 && p.out_channels > 1) return "the bias has gaps";
+  if (p.bias && p.bias_stride != 1 && written_channels(p) > 1) return "the bias has gaps";
   for (const core::WindowDim& w : p.window)
     if (core::window_outputs(w) != w.output) return "output_padding of the stride or more leaves outputs unread";
   for (const core::WindowDim& w : p.window)

@@ -4,9 +4,13 @@
 
 #include "src/core/device_traits.h"
 #include "src/core/output.h"
+#include "src/core/tuning.h"
 #include "src/cuda/testing.h"
+#include "src/ops/conv/conv_candidates.h"
 #include "src/ops/conv/conv_shared_tests.h"
+#include "tenor/autotune.h"
 #include "tenor/create.h"
+#include "tenor/modes.h"
 
 namespace tenor {
 namespace {
@@ -22,6 +26,51 @@ TEST_F(ConvCuda, NotNumbersReachWhatReadsThem) {
 TEST_F(ConvCuda, WideStrides) { check_wide_stride(kGpu, {"auto", "direct"}); }
 TEST_F(ConvCuda, EmptyProblemsAsOthers) { check_empty(kGpu, {"direct", "implicit_gemm", "vendor"}); }
 TEST_F(ConvCuda, Transposed) { check_transposed(kGpu, 22, 100, {"auto", "direct"}); }
+
+/// Every second element of a bias, and one for all channels, of a transposed convolution of one channel.
+TEST_F(ConvCuda, TransposedBiasWithGaps) {
+  ConvDraw draw(24, kGpu);
+  const ConvCase c{{2, 6, 9, 11}, {1, 6, 3, 3}, {.padding = 1}};
+  const conv::ConvProblem p = c.problem();
+  const auto grad = draw.small(product(c.output())), weight = draw.small(product(c.filter)), bias = draw.small(12);
+  const auto sums = conv::reference::data_backward(p, grad, weight);
+  const Tensor x = on_gpu(tensor_of(c.output(), float32, grad)), w = on_gpu(tensor_of(c.filter, float32, weight)),
+               b = on_gpu(tensor_of({12}, float32, bias));
+  for (const int64_t step : {0, 1, 2})
+    for (const char* strategy : {"auto", "vendor", "implicit_gemm", "direct"}) {
+      std::vector<double> want = sums;
+      for (size_t i = 0; i < want.size(); ++i)
+        want[i] += bias[i / static_cast<size_t>(p.input_pixels()) % 6 * static_cast<size_t>(step)];
+      const auto transposed = [&] {
+        return conv_transpose(x, w, b.with_layout({6}, {step}, 0), {.padding = 1, .strategy = strategy});
+      };
+      if (step != 1 && strategy == std::string("vendor"))
+        EXPECT_THROW(transposed(), UnsupportedError);
+      else
+        expect_exact(transposed(), want, core::text("bias of stride {} {}", step, strategy));
+    }
+}
+
+/// A choice measured with TF32 is not in force without it.
+TEST_F(ConvCuda, TunedForEachPrecision) {
+  const ConvCase c{{1, 64, 8, 8}, {64, 64, 3, 3}, {.padding = 1}};
+  const auto placed = [](const Dims& shape) { return zeros(shape, {.dtype = float32, .device = kGpu}); };
+  const Tensor x = placed(c.image), w = placed(c.filter), y = placed(c.output());
+  constexpr auto kLayout = conv::Layout::kChannelsSecond;
+  conv::ConvProblem p = c.problem();
+  p.device = kGpu, p.input = conv::image_of(x, kLayout), p.output = conv::image_of(y, kLayout);
+  p.weight = conv::filter_of(w, kLayout);
+  const bool tuned = autotune(true);
+  const core::TuningLog log;
+  for (const bool on : {false, true}) {
+    const bool before = allow_tf32(on);
+    conv::chosen("conv_forward", p, "auto", false);
+    allow_tf32(before);
+  }
+  autotune(tuned);
+  if (log.problems.size() < 2) GTEST_SKIP() << "one candidate takes it";
+  EXPECT_NE(log.problems[0].second, log.problems[1].second);
+}
 
 /// Shapes that fill tiles, whose pixels come by TMA, in several columns and steps.
 TEST_F(ConvCuda, WholeTiles) {

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "src/core/device_traits.h"
+#include "src/ops/conv/conv_cuda.h"
 
 namespace tenor::conv {
 namespace {
 
 constexpr int64_t kLeastWritten = 65;  ///< channels: with fewer, the implicit GEMM's narrow tiles are faster
-constexpr int kHopper = 90;
 constexpr int64_t kPieces = 8;         ///< elements of which strides are a multiple
 
 /// Elements from a pixel to the next, where that is the same for all pixels of all images.

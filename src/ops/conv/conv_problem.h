@@ -59,6 +59,10 @@ struct ConvProblem {
 inline bool sums_nothing(const ConvProblem& p) {
   return p.batch == 0 || p.channels == 0 || p.out_channels == 0 || p.input_pixels() == 0 || p.output_pixels() == 0;
 }
+/// Channels of the image that the direction writes.
+inline int64_t written_channels(const ConvProblem& p) {
+  return p.direction == Direction::kForward ? p.out_channels : p.channels;
+}
 /// What the direction writes, when it is an image.
 inline const Image& written_image(const ConvProblem& p) {
   return p.direction == Direction::kForward ? p.output : p.input;

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "src/core/device_traits.h"
+#include "src/ops/conv/conv_cuda.h"
 
 namespace tenor::conv {
 namespace {
 
 constexpr int64_t kMost = 1 << 28, kMostGradChannels = 128, kMostChannels = 4;
-constexpr int kHopper = 90;
 
 /// floor(x / 2)
 int half(int64_t x) { return static_cast<int>(x >> 1); }

@@ -1,4 +1,5 @@
 // Convolutions on the CPU: every strategy and direction, transposed ones, what has nothing to sum, threads and batches.
+#include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_shared_tests.h"
 #include "tenor/device.h"
 #include "tenor/modes.h"
@@ -19,6 +20,41 @@ TEST(Conv, WideStrides) { check_wide_stride(kCpu, {"direct", "implicit_gemm", "a
 TEST(Conv, EmptyProblemsAsOthers) { check_empty(kCpu, {"direct", "implicit_gemm", "vendor"}); }
 
 TEST(Conv, TransposedIsExactOnDraws) { check_transposed(kCpu, 5, 400, {"direct", "implicit_gemm"}); }
+
+/// The bias that cuDNN is told of is dense: one a channel of what is written, which the data direction's is the input.
+TEST(Conv, CudnnDeclinesABiasWithGaps) {
+  const auto why_not = [](const Dims& filter, conv::Direction direction, int64_t stride) {
+    static constexpr char kBias[8] = {};
+    conv::ConvProblem p = ConvCase{{1, filter[1], 5}, filter, {}}.problem();
+    p.direction = direction, p.bias = kBias, p.bias_stride = stride;
+    return conv::cuda_vendor_why_not(p);
+  };
+  const std::string gaps = "the bias has gaps";
+  for (const int64_t stride : {0, 2}) {
+    EXPECT_EQ(why_not({1, 6, 3}, conv::Direction::kDataBackward, stride), gaps);
+    EXPECT_NE(why_not({1, 6, 3}, conv::Direction::kForward, stride), gaps);
+    EXPECT_EQ(why_not({6, 1, 3}, conv::Direction::kForward, stride), gaps);
+    EXPECT_NE(why_not({6, 1, 3}, conv::Direction::kDataBackward, stride), gaps);
+  }
+  EXPECT_NE(why_not({1, 6, 3}, conv::Direction::kDataBackward, 1), gaps);
+}
+
+/// Blocks of 32 columns are counted by a launch's second dim, which ends at 65535.
+TEST(Conv, TheDevicesGemmTakesAsManyChannelsAsALaunchHasBlocks) {
+  for (const conv::Direction direction :
+       {conv::Direction::kForward, conv::Direction::kDataBackward, conv::Direction::kWeightBackward}) {
+    const auto why_not = [&](int64_t channels, int64_t out_channels) {
+      conv::ConvProblem p = ConvCase{{1, channels, 5}, {out_channels, channels, 3}, {}}.problem();
+      p.direction = direction;
+      return conv::cuda_implicit_gemm_why_not(p);
+    };
+    constexpr int64_t kMost = 32 * 65535;
+    EXPECT_EQ(why_not(1, kMost), "");
+    EXPECT_EQ(why_not(kMost, 1), "");
+    EXPECT_EQ(why_not(1, kMost + 1), "more than 2097120 channels or 65535 groups");
+    EXPECT_EQ(why_not(kMost + 1, 1), "more than 2097120 channels or 65535 groups");
+  }
+}
 
 TEST(Conv, LargerProblemsThanATile) {
   const std::pair<ConvCase, DType> cases[] = {

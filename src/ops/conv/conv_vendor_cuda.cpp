@@ -22,6 +22,7 @@ void cuda_vendor_run(const ConvProblem&) {}
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "src/core/modes.h"
 #include "src/core/text.h"
@@ -161,7 +162,7 @@ void set_scale(CudnnDescriptor& operation, const ConvProblem& p, cudnnBackendAtt
 
 /// y = x + bias, rounded once.
 CudnnDescriptor addition(const ConvProblem& p, const CudnnDescriptor& x, const CudnnDescriptor& y) {
-  const int64_t channels = p.direction == Direction::kForward ? p.out_channels : p.channels;
+  const int64_t channels = written_channels(p);
   const Sizes ones = spatial(p, [](int) { return int64_t{1}; });
   const CudnnDescriptor bias = tensor(kBias, p.dtype, {with({1, channels}, ones), with({channels, 1}, ones), true},
                                       static_cast<int64_t>(item_size(p.dtype)));
@@ -263,9 +264,18 @@ bool take_engine(Plan& plan, cudnnHandle_t handle, const ConvProblem& p, const C
       plan.plan = execution, plan.workspace = workspace;
       plan.engine = engine.value(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
       return true;
-    } catch (const cuda::CudnnError&) {  // the heuristics name engines that turn out not to take the problem
+    } catch (const cuda::CudnnError& e) {
+      if (!e.declines()) throw;  // the heuristics name engines that turn out not to take the problem
     }
   return false;
+}
+
+/// What failed, in the contract's classes.
+[[noreturn]] void fail_with(const ConvProblem& p, const cuda::CudnnError& e) {
+  constexpr const char* kOps[] = {"conv_forward", "conv_data_backward", "conv_weight_backward"};
+  const char* op = kOps[static_cast<int>(p.direction)];
+  if (e.out_of_memory()) core::fail<OutOfMemoryError>("{}: {}", op, e.what());
+  core::fail<CudaError>("{}: {}", op, e.what());
 }
 
 /// cuDNN's handle of a device, made on its first use, with what has to hold while it is used.
@@ -273,6 +283,7 @@ struct Session {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
   std::map<std::vector<int64_t>, std::shared_ptr<const Plan> > plans;
+  std::set<std::shared_ptr<const Plan> > captured;  ///< kept for good: graphs launch kernels of modules that plans own
 };
 Session& session_of(Device device) {
   static std::mutex mutex;
@@ -302,6 +313,7 @@ std::shared_ptr<const Plan> plan_of(Session& session, const ConvProblem& p) {
           "of workspace",
           kWorkspace >> 20);
   } catch (const cuda::CudnnError& e) {
+    if (!e.declines()) fail_with(p, e);  // nothing is kept: the next call may find memory
     plan->declined = std::string("cuDNN declines: ") + e.what();
   }
   if (session.plans.size() >= kMaxPlans) session.plans.clear();
@@ -330,13 +342,15 @@ std::string cudnn_note(const ConvProblem& p) {
 }
 
 void cuda_vendor_run(const ConvProblem& p) {
-  constexpr const char* kOps[] = {"conv_forward", "conv_data_backward", "conv_weight_backward"};
   const cuda::DeviceGuard guard(p.device);
+  const auto plan = plan_of(p);
+  // Before the session's mutex is held: an allocator of the caller's may wait for locks of its own.
+  const Tensor workspace = plan->workspace ? Tensor::empty({plan->workspace}, uint8, p.device) : Tensor();
+  const cudaStream_t stream = current_stream(p.device).handle;
   Session& session = session_of(p.device);
   {
     const std::lock_guard lock(session.mutex);
-    const auto plan = plan_of(session, p);
-    const Tensor workspace = plan->workspace ? Tensor::empty({plan->workspace}, uint8, p.device) : Tensor();
+    if (cuda::capture_of(stream) != 0) session.captured.insert(plan);
     try {
       std::vector<int64_t> names = {kInput, kWeight, kOutput};
       std::vector<void*> data = {p.input.data, p.weight.data, p.output.data};
@@ -348,10 +362,10 @@ void cuda_vendor_run(const ConvProblem& p) {
       pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data.data());
       pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &space);
       pack.finalize();
-      check_cudnn(cuda::cudnn().SetStream(session.handle, current_stream(p.device).handle), "cudnnSetStream");
+      check_cudnn(cuda::cudnn().SetStream(session.handle, stream), "cudnnSetStream");
       check_cudnn(cuda::cudnn().BackendExecute(session.handle, plan->plan.get(), pack.get()), "cudnnBackendExecute");
     } catch (const cuda::CudnnError& e) {
-      core::fail<CudaError>("{}: {}", kOps[static_cast<int>(p.direction)], e.what());
+      fail_with(p, e);
     }
   }
   cuda_mend(p, true);
