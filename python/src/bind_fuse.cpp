@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "call.h"
+#include "src/core/read_observer.h"
 #include "src/fusion/backend.h"
 #include "src/fusion/entry.h"
 #include "src/fusion/explanation.h"
@@ -13,15 +15,17 @@ namespace tenor::python {
 namespace {
 
 /// Keeps steps, and the user's line that stated each.
-class SourceRecorder final : public core::Tracer {
+class SourceRecorder final : public core::Tracer, public core::ReadObserver {
  public:
   explicit SourceRecorder(Device device) { shapes_of = device; }
   void record(const core::Step& step) override {
+    fusion::refuse_held(step);
     recorder.record(step);
     const nb::gil_scoped_acquire locked;
     sources.push_back(nb::cast<std::string>(nb::module_::import_("tenor._fuse").attr("source_line")()));
   }
   void done() override { recorder.done(); }
+  void reads(const Tensor& x) override { fusion::refuse_held_value(x); }
 
   fusion::Recorder recorder;
   std::vector<std::string> sources;
@@ -30,15 +34,16 @@ class SourceRecorder final : public core::Tracer {
 /// What one function is for Python arguments of one kind: by the arrays' layouts.
 class FuseTable {
  public:
-  /// (structure, results), a text that says why the function runs as it is written, or None: not traced yet.
+  /// ((structure,) or None of a bare result, results), a text that says why the function runs as it is written, or
+  /// None: not traced yet.
   nb::object run(const nb::list& arrays);
   /// Of Tensors alone, and a function of one result: that; None where it is anything else.
   nb::object run_plain(const nb::args& arrays);
-  /// `call` is given the arrays' shapes; it returns the tensors that the function returned, their structure, and
-  /// (array, shape) of each array that the function captured.
+  /// `call` is given the arrays' shapes; it returns the tensors that the function returned, a tuple of their structure
+  /// or None of a bare one, and (array, shape) of each array that the function captured.
   void trace(const nb::list& arrays, const nb::object& call);
-  /// Where the operator that failed last in this thread was called.
-  static std::string failed_at() { return failed_source(); }
+  /// Where the operator that failed in this thread's last run was called; empty where none did. Forgets it.
+  static std::string failed_at() { return std::exchange(failed_source(), {}); }
   /// Why such arrays run the function as it is written; None where they run kernels. Traces where it must.
   nb::object why_not(const nb::list& arrays, const nb::object& call);
   int kernels(const nb::list& arrays) const;
@@ -46,7 +51,7 @@ class FuseTable {
  private:
   struct Known {
     fusion::Entry entry;
-    nb::object structure;  // None: the one result itself
+    nb::object structure;  // None: the one result itself; else a tuple of the structure
     std::vector<Tensor> captured;
     std::vector<std::string> sources;
   };
@@ -84,6 +89,7 @@ class FuseTable {
 };
 
 nb::object FuseTable::run_plain(const nb::args& arrays) {
+  failed_source().clear();
   std::vector<Tensor> tensors;
   tensors.reserve(arrays.size());
   if (core::current_tracer) return nb::none();
@@ -111,6 +117,7 @@ std::vector<Tensor> FuseTable::run(Call& call, const Known& known, const std::ve
 }
 
 nb::object FuseTable::run(const nb::list& arrays) {
+  failed_source().clear();
   Call call("fuse");
   std::vector<Tensor> tensors = convert(call, arrays);
   if (is_traced(tensors)) return nb::cast("it is traced by another function");
@@ -155,6 +162,7 @@ void FuseTable::trace(const nb::list& arrays, const nb::object& call) {
     nb::gil_scoped_release unlocked;
     known->entry = fusion::compile([&] { return std::move(trace); }, tensors);
   } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;  // KeyboardInterrupt and the like
     known->entry.reason = nb::cast<std::string>(nb::str(error.value()));
     if (known->entry.reason.empty()) known->entry.reason = "it cannot be traced";
   }

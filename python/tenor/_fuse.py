@@ -3,8 +3,11 @@
 Keys, tracing and running are C++ (src/fusion/); here are the arguments and results: which of them are arrays, and what
 structure they stand in.
 """
+import dataclasses
 import functools
+import numbers
 import sys
+import threading
 
 from tenor import _tenor
 from tenor._explain import _without_data, is_array
@@ -42,6 +45,18 @@ def _is_number(value):
     return numpy is not None and isinstance(value, numpy.generic)
 
 
+def _with_items(value, items):
+    """A dict of value's type, and what else it holds (a defaultdict's factory), with other items."""
+    if type(value) is dict:
+        return items
+    import copy
+
+    made = copy.copy(value)
+    for k, v in items.items():
+        made[k] = v
+    return made
+
+
 def _flatten(value, arrays):
     """`value` with a _Slot for each array, which goes to `arrays`."""
     if isinstance(value, Tensor) or is_array(value) and not _is_number(value):
@@ -51,7 +66,7 @@ def _flatten(value, arrays):
         made = [_flatten(v, arrays) for v in value]
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     if isinstance(value, dict):
-        return type(value)((k, _flatten(v, arrays)) for k, v in value.items())
+        return _with_items(value, {k: _flatten(v, arrays) for k, v in value.items()})
     return value
 
 
@@ -63,50 +78,59 @@ def _rebuild(value, arrays):
         made = [_rebuild(v, arrays) for v in value]
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     if isinstance(value, dict):
-        return type(value)((k, _rebuild(v, arrays)) for k, v in value.items())
+        return _with_items(value, {k: _rebuild(v, arrays) for k, v in value.items()})
     return value
 
 
-class _Same:
-    """A key for what cannot be hashed: the object itself, which the key keeps alive."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-    def __hash__(self):
-        return id(self.value)
-
-    def __eq__(self, other):
-        return isinstance(other, _Same) and other.value is self.value
+class _NoKey(Exception):
+    """Says why a call cannot be told from others."""
 
 
 def _key(value):
-    """What tells a structure of Python arguments from another: 1, 1.0 and True are three, 0.0 and -0.0 two."""
-    if isinstance(value, _Slot):
+    """What tells a structure of Python arguments from another: 1, 1.0 and True are three, 0.0 and -0.0 two. Raises _NoKey for
+    what can change and has no contents that are known."""
+    kind = type(value)
+    if kind is _Slot:
         return _Slot
-    if hasattr(value, "__float__") and not isinstance(value, int):
-        return type(value), repr(value)
-    if isinstance(value, (list, tuple)):
-        return (type(value), *map(_key, value))
+    if kind in (int, bool, str, type(None)):
+        return kind, value
+    if isinstance(value, numbers.Number) and not isinstance(value, int) and kind.__repr__ is not object.__repr__:
+        return kind, repr(value)
+    if isinstance(value, (list, tuple, set, frozenset)):  # sets in their order, which the function may go by
+        return (kind, *map(_key, value))
     if isinstance(value, dict):
-        return (type(value), *((k, _key(v)) for k, v in value.items()))
+        return (kind, getattr(value, "default_factory", None), *((_key(k), _key(v)) for k, v in value.items()))
+    if isinstance(value, slice):
+        return kind, _key(value.start), _key(value.stop), _key(value.step)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+        return (kind, *((k, _key(v)) for k, v in {**fields, **getattr(value, "__dict__", {})}.items()))
     try:
         hash(value)
     except TypeError:
-        return _Same(value)
-    return type(value), value
+        raise _NoKey(f"an argument holds {kind.__name__!r}, whose contents are not known") from None
+    return kind, value
+
+
+def _key_of(value):
+    """_key, or _NoKey also for structures that hold themselves."""
+    try:
+        return _key(value)
+    except RecursionError:
+        raise _NoKey("an argument holds itself") from None
 
 
 class _Fused:
     """What tenor.fuse() returns."""
 
+    _MOST_TABLES = 1024  # of Python arguments' values: with more, the oldest goes
+
     def __init__(self, fn):
         self._fn = fn
         self._tables = {}
         self._plain = {}  # tables of calls with arrays alone, by how many
-        functools.update_wrapper(self, fn)
+        self._lock = threading.Lock()
+        functools.update_wrapper(self, fn, updated=())  # a callable object's own attributes are not this one's
 
     def __call__(self, *args, **kwargs):
         if not kwargs and (table := self._plain.get(len(args))) is not None and _tenor._fuse_enabled():
@@ -120,12 +144,12 @@ class _Fused:
         given = _flatten((args, kwargs), arrays)
         if not _tenor._fuse_enabled():
             return self._as_written(given, arrays)
-        key = _key(given)
-        table = self._tables.get(key)
-        if table is None:
-            table = self._tables.setdefault(key, _tenor._FuseTable())
-            if not kwargs and len(arrays) == len(args) and all(type(x) is _Slot for x in given[0]):
-                self._plain[len(args)] = table
+        try:
+            table = self._table(_key_of(given))
+        except _NoKey:
+            return self._as_written(given, arrays)
+        if not kwargs and len(arrays) == len(args) and all(type(x) is _Slot for x in given[0]):
+            self._plain[len(args)] = table
         try:
             result = table.run(arrays)
             if result is None:
@@ -136,7 +160,17 @@ class _Fused:
         if isinstance(result, str):
             return self._as_written(given, arrays)
         structure, results = result
-        return results[0] if structure is None else _rebuild(structure, results)
+        return results[0] if structure is None else _rebuild(structure[0], results)
+
+    def _table(self, key):
+        """The compilations for that key of Python arguments."""
+        table = self._tables.get(key)
+        if table is not None:
+            return table
+        with self._lock:
+            while len(self._tables) >= self._MOST_TABLES:
+                del self._tables[next(iter(self._tables))]
+            return self._tables.setdefault(key, _tenor._FuseTable())
 
     @staticmethod
     def _located(error, table):
@@ -150,12 +184,15 @@ class _Fused:
         given = _flatten((args, kwargs), arrays)
         if not _tenor._fuse_enabled():
             return "TENOR_FUSE=0 is set"
-        table = self._tables.setdefault(_key(given), _tenor._FuseTable())
+        try:
+            table = self._table(_key_of(given))
+        except _NoKey as error:
+            return str(error)
         return table.why_not(arrays, lambda shapes: self._trace(given, shapes))
 
     def kernels(self, *args, **kwargs):
         """How many kernels of several steps a call with such arguments runs."""
-        return 0 if self.why_not(*args, **kwargs) else self._tables[_key(_flatten((args, kwargs), arrays := []))].kernels(arrays)
+        return 0 if self.why_not(*args, **kwargs) else self._table(_key_of(_flatten((args, kwargs), arrays := []))).kernels(arrays)
 
     def _trace(self, given, shapes):
         captured, made = [], {}
@@ -171,7 +208,7 @@ class _Fused:
         for x in outputs:
             if not isinstance(x, Tensor) or x.device != "meta":
                 raise _tenor.UnsupportedError("a result does not come from the arguments")
-        return outputs, None if isinstance(structure, _Slot) else structure, captured
+        return outputs, None if isinstance(structure, _Slot) else (structure,), captured
 
     def _as_written(self, given, arrays):
         """The function itself, on Tensors."""
@@ -194,12 +231,15 @@ def fuse(fn=None, /, *, fast=False):
 
     The first call for each combination of the arrays' shapes, strides, dtypes, devices and alignments and of the other
     arguments' values traces fn: it is called with tenor.Tensors that have no data. What tenor.explain() plans for it then runs:
-    chains of views, elementwise steps and reductions as one kernel each, every other operator as it is. Later calls run that,
-    without fn. Arrays may stand in lists, tuples and dicts; arrays that fn captures are read once, at the trace (their contents
+    chains of views, elementwise steps and reductions as one kernel each; a gather has a kernel of its own, and a contraction,
+    attention or norm runs as the operator it is. Later calls run that, without fn. One step of an operator that cannot be run
+    again from a trace (convolution, pooling, sort, scatter, mixture of experts, paged attention, sampling) makes all of fn run
+    as it is written. Arrays may stand in lists, tuples and dicts; arrays that fn captures are read once, at the trace (their contents
     at each call). Arguments reach fn as tenor.Tensors; results are arrays of the first one's library, in fn's structure.
 
     Results, and what fn writes to its arguments, equal fn's own bit for bit. Where fn cannot be traced (it reads values, holds
-    arrays in objects, calls operators that need data), where an array that it writes to shares memory with another, and under
+    arrays in objects, calls operators that need data or are named above), where an argument that is no array can change and
+    has no contents that are known (a list's, dict's, set's, slice's and dataclass's are), where an array that it writes to shares memory with another, and under
     TENOR_FUSE=0, fn runs as it is written: `fused.why_not(*args)` says so, None where kernels run, and `fused.kernels(*args)`
     counts kernels of several steps.
 

@@ -1,5 +1,6 @@
 """tenor.fuse: keys, structures, closures, in-place writes, fallbacks and errors; bits are those of the function itself."""
 import collections
+import dataclasses
 import os
 import subprocess
 import sys
@@ -318,3 +319,158 @@ def test_torch_in_torch_out():
     fused = tn.fuse(softmax)
     got = fused(x)
     assert isinstance(got, torch.Tensor) and bits(got.numpy()) == bits(softmax(tn.asarray(x.numpy())))
+
+
+def test_functions_of_writes_alone_return_none():
+    @tn.fuse
+    def step(x, g):
+        x.sub_(g * 0.5)
+        x.mul_(2)
+
+    for wrap in (np.array, tn.asarray):  # Tensors take the shorter way
+        x, g = wrap(normal(4, 5)), wrap(normal(4, 5))
+        want = tn.asarray(np.array(x if wrap is np.array else x.numpy()))
+        assert step.why_not(x, g) is None
+        for _ in range(3):
+            assert step(x, g) is None
+            step._fn(want, tn.asarray(g))
+            assert bits(x) == bits(want)
+    assert tn.fuse(lambda x: None)(normal(3)) is None
+    empty = tn.fuse(lambda x: [])
+    assert empty(normal(3)) == [] and empty(tn.ones(3)) == [] and empty(tn.ones(3)) == []
+
+
+def test_arrays_in_objects_are_not_frozen_at_the_trace():
+    class Layer:
+        def __init__(self):
+            self.steps, self.scale = tn.zeros((1,)), tn.ones((2,))
+
+        @tn.fuse
+        def forward(self, x):
+            self.steps.add_(1)
+            return x * 2
+
+        @tn.fuse
+        def scaled(self, x):
+            return x * float(self.scale[0])
+
+        @tn.fuse
+        def whole(self, x):
+            return x * self.steps.item()
+
+        @tn.fuse
+        def held(self, x):
+            return x + 1, self.scale
+
+    layer, x = Layer(), normal(3, 4)
+    assert "holds an array of its own" in Layer.forward.why_not(layer, x)
+    for i in range(1, 4):
+        assert bits(layer.forward(x)) == bits(x * 2) and float(layer.steps[0]) == i
+        assert bits(layer.whole(x)) == bits(tn.asarray(x) * float(i))
+        layer.scale.fill_(i)
+        assert bits(layer.scaled(x)) == bits(tn.asarray(x) * float(i))
+        assert bits(layer.held(x)[1]) == bits(layer.scale)
+
+
+def test_interrupts_of_a_trace_go_on():
+    kinds = iter((KeyboardInterrupt, SystemExit, MemoryError))
+
+    @tn.fuse
+    def fn(x):
+        if kind := next(kinds, None):
+            raise kind
+        return (x + 1).tanh()
+
+    x = normal(3, 4)
+    for kind in (KeyboardInterrupt, SystemExit, MemoryError):
+        with pytest.raises(kind):
+            fn(x)
+    assert fn.why_not(x) is None and fn.kernels(x) == 1
+
+
+def test_an_error_names_no_line_of_another():
+    take = tn.fuse(lambda x, i: tn.index_select(x * 2, 0, i))
+    take(normal(4, 3), np.array([1, 3]))
+    table = next(iter(take._tables.values()))
+    with pytest.raises(tn.IndexError):
+        table.run([normal(4, 3), np.array([1, 9])])  # nobody asks where
+    with pytest.raises(tn.DTypeError) as error:
+        tn.fuse(lambda x: x * 2)(np.array(["text"]))
+    assert "take = " not in str(error.value)
+    with pytest.raises(tn.IndexError, match="take = "):
+        take(normal(4, 3), np.array([1, 9]))
+    assert table.failed_at() == ""
+
+
+def test_keys_by_contents():
+    @dataclasses.dataclass
+    class Options:
+        by: float
+        parts: list
+
+    x = normal(6, 4)
+    fused = tn.fuse(lambda x, o: x[o.parts[0]] * o.by)
+    options = Options(2.0, [slice(0, 2)])
+    assert bits(fused(x, options)) == bits(x[:2] * np.float32(2))
+    options.by = 3.0
+    assert bits(fused(x, options)) == bits(x[:2] * np.float32(3))
+    options.parts[0] = slice(1, 3)
+    assert bits(fused(x, options)) == bits(x[1:3] * np.float32(3))
+    assert len(fused._tables) == 3
+    cut = tn.fuse(lambda x, s, names: x[s] + len(names))
+    for _ in range(5):
+        assert bits(cut(x, slice(1, 3), {"a", "b"})) == bits(x[1:3] + np.float32(2))
+    assert len(cut._tables) == 1
+    assert bits(cut(x, slice(1, 3), {"a"})) == bits(x[1:3] + np.float32(1)) and len(cut._tables) == 2
+
+    by = bytearray(b"\x02")  # it can change, and nothing is known of it
+    scaled = tn.fuse(lambda x, b: x * b[0])
+    assert bits(scaled(x, by)) == bits(x * np.float32(2)) and "bytearray" in scaled.why_not(x, by)
+    by[0] = 3
+    assert bits(scaled(x, by)) == bits(x * np.float32(3)) and scaled.kernels(x, by) == 0 and not scaled._tables
+
+
+def test_objects_that_look_like_numbers_are_told_apart():
+    class Number:
+        def __init__(self, value):
+            self.value = value
+
+        def __float__(self):
+            return self.value
+
+        def __repr__(self):
+            return "a number"
+
+    fused, x = tn.fuse(lambda x, n: x * float(n)), normal(3)
+    for value in (2.0, 3.0):
+        assert bits(fused(x, Number(value))) == bits(x * np.float32(value))
+
+
+def test_tables_are_bounded():
+    fused, x = tn.fuse(lambda x, s: x * s), normal(3)
+    fused._MOST_TABLES = 4
+    for i in range(10):
+        assert bits(fused(x, float(i))) == bits(x * np.float32(i))
+    assert len(fused._tables) == 4 and bits(fused(x, 0.0)) == bits(x * np.float32(0))
+
+
+def test_dicts_of_other_types():
+    x = normal(3, 4)
+    given = collections.defaultdict(list, w=x)
+    fused = tn.fuse(lambda d: collections.OrderedDict(y=d["w"] * 2 + 1, none=len(d["missing"])))
+    for _ in range(2):
+        got = fused(given)
+        assert type(got) is collections.OrderedDict and got["none"] == 0 and bits(got["y"]) == bits(x * 2 + 1)
+    assert fused.why_not(given) is None and list(given) == ["w"] and given["w"] is x
+
+
+def test_a_callable_object_keeps_its_attributes_to_itself():
+    class Scale:
+        def __init__(self):
+            self._tables, self.kernels, self._fn, self.by = "mine", 3, None, 2.0
+
+        def __call__(self, x):
+            return (x + 1) * self.by
+
+    x, fused = normal(3, 4), tn.fuse(Scale())
+    assert bits(fused(x)) == bits((tn.asarray(x) + 1) * 2.0) and fused.kernels(x) == 1

@@ -3,6 +3,8 @@
 #include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/numeric.h"
+#include "src/core/read_observer.h"
+#include "src/core/step.h"
 #include "src/core/tensor_allocator.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
@@ -29,6 +31,7 @@ void check_sizes(const Dims& shape, DType dtype) {
 /// The tensor on the host, if it has one element.
 Tensor one_element(const Tensor& x) {
   if (x.numel() != 1) core::fail<ShapeError>("item: expected one element, got shape {}", x.shape());
+  if (auto* observer = dynamic_cast<core::ReadObserver*>(core::current_tracer)) observer->reads(x);
   return x.to(kCpu);
 }
 

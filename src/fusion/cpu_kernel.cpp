@@ -10,7 +10,9 @@
 namespace tenor::fusion {
 namespace {
 
-/// A thread's scratch for blocks.
+constexpr int64_t kMostHeld = int64_t{4} << 20;  // bytes of scratch that a thread keeps
+
+/// A thread's scratch for blocks of kMostHeld bytes at most.
 char* thread_scratch(int64_t bytes) {
   struct Free {
     void operator()(char* p) const { std::free(p); }
@@ -18,6 +20,7 @@ char* thread_scratch(int64_t bytes) {
   thread_local std::unique_ptr<char, Free> memory;
   thread_local int64_t held = 0;
   if (held < bytes) {
+    held = 0;  // also where there is no memory for more
     memory.reset(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64))));
     if (!memory) throw OutOfMemoryError("fuse: no memory for a block of rows");
     held = bytes;
@@ -56,7 +59,8 @@ class CpuKernel final : public Executable {
     }
     cpu::parallel_for(layout_.blocks, cpu::grain_of(layout_.block_cost), [&](int64_t first, int64_t last) {
       Frame own = frame;
-      own.block = thread_scratch(layout_.block_bytes);
+      const Tensor large = layout_.block_bytes > kMostHeld ? Tensor::empty({layout_.block_bytes}, uint8) : Tensor();
+      own.block = large.defined() ? large.data<char>() : thread_scratch(layout_.block_bytes);
       run_blocks(first, last, own);
     });
   }

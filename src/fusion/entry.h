@@ -16,6 +16,14 @@ bool enabled();
 /// Shapes, strides, dtypes, devices and alignments.
 std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs);
 
+/// Refuses a step that runs on memory: of arrays that the function holds itself, whose next values no trace knows.
+/// Called as the step is stated, so nothing is written. @throws UnsupportedError
+void refuse_held(const core::Step& step);
+/// The same for a result. @throws UnsupportedError
+void refuse_held_result(const Tensor& x);
+/// The same for reading an element. @throws UnsupportedError
+void refuse_held_value(const Tensor& x);
+
 /// Keys that are kept of one function: with more, all are made again.
 inline constexpr size_t kMaxEntries = 1024;
 
@@ -28,7 +36,8 @@ struct Entry {
   std::string why_not(const std::vector<Tensor>& inputs) const;
 };
 
-/// Traces and compiles. Errors become the entry's reason.
+/// Traces and compiles. What the function throws while it is traced becomes the entry's reason, and so does what cannot
+/// be compiled (UnsupportedError); a compiler or a device that fails does not. @throws OutOfMemoryError; CudaError
 Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs);
 
 }  // namespace tenor::fusion

@@ -3,11 +3,13 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <string_view>
 
 #include "src/core/check.h"
 #include "src/core/layout.h"
+#include "src/core/read_observer.h"
 #include "src/fusion/compiled.h"
 #include "src/fusion/entry.h"
 #include "src/fusion/explanation.h"
@@ -22,15 +24,29 @@ Device device_of(const std::vector<Tensor>& inputs) {
   return kCpu;
 }
 
+/// Keeps steps, and refuses those on tensors that the function holds.
+class FuseRecorder final : public core::Tracer, public core::ReadObserver {
+ public:
+  void record(const core::Step& step) override {
+    fusion::refuse_held(step);
+    recorder.record(step);
+  }
+  void done() override { recorder.done(); }
+  void reads(const Tensor& x) override { fusion::refuse_held_value(x); }
+
+  fusion::Recorder recorder;
+};
+
 fusion::Trace trace(const FusedFunction::Function& fn, const std::vector<Tensor>& inputs) {
   fusion::Trace made;
   for (const Tensor& x : inputs) made.inputs.push_back(fusion::traced(x));
-  fusion::Recorder recorder;
+  FuseRecorder recorder;
   recorder.shapes_of = device_of(inputs);
   core::TracerGuard guard(&recorder);
   made.outputs = fn(made.inputs);
-  made.steps = std::move(recorder.steps);
-  made.same_modes = recorder.same_modes;
+  for (const Tensor& x : made.outputs) fusion::refuse_held_result(x);
+  made.steps = std::move(recorder.recorder.steps);
+  made.same_modes = recorder.recorder.same_modes;
   return made;
 }
 
@@ -57,6 +73,23 @@ std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs) {
   return key;
 }
 
+void refuse_held(const core::Step& step) {
+  for (const auto* tensors : {&step.inputs, &step.outputs})
+    for (const Tensor& x : *tensors)
+      if (x.defined() && x.device().type != DeviceType::kMeta)
+        core::fail<UnsupportedError>("fuse: the function holds an array of its own, which {} takes", step.op);
+}
+
+void refuse_held_result(const Tensor& x) {
+  if (!x.defined() || x.device().type != DeviceType::kMeta)
+    core::fail<UnsupportedError>("fuse: a result does not come from the arguments");
+}
+
+void refuse_held_value(const Tensor& x) {
+  if (x.device().type != DeviceType::kMeta)
+    core::fail<UnsupportedError>("fuse: the function holds an array of its own, whose value it reads");
+}
+
 std::string Entry::why_not(const std::vector<Tensor>& inputs) const {
   if (!enabled()) return "TENOR_FUSE=0 is set";
   if (!compiled) return reason;
@@ -72,9 +105,19 @@ std::string Entry::why_not(const std::vector<Tensor>& inputs) const {
 Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs) {
   for (const Tensor& x : inputs)
     if (x.device() != inputs[0].device()) return {nullptr, "the inputs are on several devices"};
+  Trace made;
   try {
-    return {std::make_shared<Compiled>(trace(), inputs), {}};
+    made = trace();
+  } catch (const OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {  // the function itself says what is wrong, if anything is
+    return {nullptr, error.what()};
+  }
+  try {
+    return {std::make_shared<Compiled>(std::move(made), inputs), {}};
+  } catch (const UnsupportedError& error) {
     return {nullptr, error.what()};
   }
 }

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "src/core/testing.h"
+#include "src/fusion/backend.h"
 #include "tenor/tenor.h"
 
 namespace tenor {
@@ -123,6 +126,82 @@ TEST(Fuse, OverlappingViewsAreNotMixedUp) {
   const Tensor x = random({1000}, float32, 9), a = x.clone(), b = x.clone();
   EXPECT_TRUE(same(fused(a), shift(b)));
   EXPECT_TRUE(same(a, b));
+}
+
+TEST(Fuse, HeldTensorsRunAsWritten) {
+  const Tensor x = random({3, 40}, float32, 10), w = random({3, 40}, float32, 11);
+  const auto gives = fuse([w](Tensor x) { return std::vector{add(x, 1), w}; });
+  EXPECT_NE(gives.function().why_not({x}), "");
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(same(gives(x)[1], w));
+  // Steps on held tensors alone: as often as the function is called, and not at the trace.
+  const Tensor steps = Tensor::empty({1}, float32);
+  *steps.data<float>() = 0;
+  const auto counts = fuse([steps](Tensor x) {
+    add_(steps, 1);
+    return mul(x, 2);
+  });
+  EXPECT_NE(counts.function().why_not({x}).find("holds an array of its own"), std::string::npos);
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_TRUE(same(counts(x), mul(x, 2)));
+    EXPECT_EQ(*steps.data<float>(), static_cast<float>(i));
+  }
+  const auto reads = fuse([steps](Tensor x) { return mul(x, steps.item_double()); });
+  for (int i = 1; i < 4; ++i) {
+    *steps.data<float>() = static_cast<float>(i);
+    EXPECT_TRUE(same(reads(x), mul(x, i)));
+  }
+}
+
+TEST(Fuse, AFailedCompilerIsAnError) {
+  const Tensor x = random({3, 40}, float32, 12);
+  const auto fused = fuse([](Tensor x) { return tanh(add(x, 1)); });
+  const fusion::FusionBackend before = *fusion::fusion_backend(DeviceType::kCpu);
+  fusion::register_fusion_backend(
+      DeviceType::kCpu,
+      {before.decline, [](const fusion::Program&, Device) -> std::shared_ptr<const fusion::Executable> {
+         throw CudaError("no compiler");
+       }});
+  EXPECT_THROW(fused(x), CudaError);
+  EXPECT_THROW(fused(x), CudaError);  // not kept as a reason
+  fusion::register_fusion_backend(DeviceType::kCpu, before);
+  EXPECT_EQ(fused.function().why_not({x}), "");
+  EXPECT_TRUE(same(fused(x), tanh(add(x, 1))));
+  bool full = true;
+  const auto traced = fuse([&full](Tensor x) {
+    if (full && x.device().type == DeviceType::kMeta) throw std::bad_alloc();
+    return tanh(add(x, 1));
+  });
+  EXPECT_THROW(traced(x), std::bad_alloc);
+  full = false;
+  EXPECT_EQ(traced.function().kernels({x}), 1);
+}
+
+/// Counts the largest block that is asked for.
+struct Watched final : Allocator {
+  std::shared_ptr<void> allocate(size_t bytes, Device device) override {
+    most = std::max(most, bytes);
+    return default_allocator().allocate(bytes, device);
+  }
+  size_t most = 0;
+};
+
+TEST(Fuse, LargeScratchIsNotKeptByAThread) {
+  const int before = num_threads();
+  set_num_threads(1);
+  const auto over_first = [](Tensor x) {
+    const Tensor e = exp(x);
+    return sum(mul(e, div(e, sum(e, {.dim = Dims{0}, .keepdim = true}))), {.dim = Dims{0}});
+  };
+  const Tensor x = random({2000, 1200}, float32, 13), want = over_first(x);
+  const auto fused = fuse(over_first);
+  EXPECT_EQ(fused.function().kernels({x}), 1);
+  Watched watched;
+  {
+    const AllocatorGuard guard(&watched);
+    EXPECT_TRUE(same(fused(x), want));
+  }
+  EXPECT_GE(watched.most, size_t{4} * 2000 * 1200);
+  set_num_threads(before);
 }
 
 TEST(Fuse, FastIsRefused) {
