@@ -48,6 +48,15 @@ TEST_F(FusedTextTest, RandomProgramsCompile) {
   }
 }
 
+TEST_F(FusedTextTest, SingleElementsCompile) {
+  for (const Dims& shape : {Dims{}, Dims{1, 1}}) {
+    Beside b(shape, 0);
+    const int x = b.load(Tensor::empty(shape, float32));
+    b.store(b.map(Op::kMul, {x, x}), Tensor::empty(shape, float32));
+    expect_compiles(b.program);
+  }
+}
+
 /// x of [rows, n] divided by its rows' sums.
 Beside shares(int64_t rows, int64_t n, DType dtype) {
   Beside b({rows, n}, 1);

@@ -54,7 +54,7 @@ class LoopKernel {
     const std::string place = joined(writer_.pointer(a), " + at", a), pack = joined("spread<V>(v", value, ")");
     switch (inner_stride(a)) {
       case 0:
-        return joined("if (first", a, ") store(", place, ", v", value, ")");
+        return joined(is_partial(a) ? joined("if (first", a, ") ") : std::string(), "store(", place, ", v", value, ")");
       case 1:
         return joined("store(", place, ", ", pack, ")");
       default:
