@@ -117,7 +117,4 @@ class Executable {
   virtual void run(const std::vector<void*>& arguments) const = 0;
 };
 
-/// A readable listing.
-std::string to_string(const Program& program);
-
 }  // namespace tenor::fusion

@@ -146,7 +146,8 @@ def cache_folder():
 
 def settings():
     """The environment variables that change what Tenor does, where they are set."""
-    names = ("TENOR_CPU_CACHE_BYTES", "TENOR_CUDA_CACHE_BYTES", "TENOR_AUTOTUNE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+    names = ("TENOR_CPU_CACHE_BYTES", "TENOR_CUDA_CACHE_BYTES", "TENOR_CACHE_DIR", "TENOR_AUTOTUNE", "TENOR_FUSE", "TENOR_CUBLASLT", "TENOR_CUDNN",
+             "TENOR_NVRTC", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
