@@ -39,8 +39,7 @@ class AllocatorGuard {
 
 /// Bytes that the default CPU allocator keeps for reuse.
 size_t cached_bytes();
-/// Returns those to the system, and on CUDA what is kept for reuse to the driver; waits for devices where there is
-/// some. Not while another thread captures a stream.
+/// Returns those to the system, and what CUDA keeps to the driver; waits for it, so not while a stream is captured.
 void empty_cache();
 /// The most that it keeps (default 1 GiB, or TENOR_CPU_CACHE_BYTES).
 void set_cache_limit(size_t bytes);

@@ -152,11 +152,13 @@ class FreeBlocks {
     }
     for (auto& [of, kept] : by_stream_) {
       if (of.first != device.index) continue;
-      for (const Block& block : kept.all()) {
+      for (Block block : kept.all()) {
         held_ -= block.bytes;
-        if (cudaFree(block.memory) != cudaSuccess) cudaGetLastError();
+        block.stream = nullptr;
+        free_now(block);
       }
     }
+    if (cudaStreamSynchronize(nullptr) != cudaSuccess) cudaGetLastError();  // now the pool has them
     std::erase_if(by_stream_, [&](const auto& list) { return list.first.first == device.index; });
     return true;
   }
