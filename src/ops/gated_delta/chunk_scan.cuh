@@ -80,22 +80,25 @@ __device__ __forceinline__ void subtract_from_value(Steps& x, F&& weight, const 
 
 /// The warp's columns of a state, from memory or to it.
 template <int kKeyDim>
-__device__ __forceinline__ void read_state(float (&state)[kKeyDim / 8][4], const States& x, const float* from) {
+__device__ __forceinline__ void read_state(float (&state)[kKeyDim / 8][4], const Columns& from) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int n = 0; n < kKeyDim / 8; ++n)
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      state[n][c] = from ? from[(8 * n + lane % 4 * 2 + c % 2) * x.row + (lane / 4 + c / 2 * 8) * x.column] : 0.0f;
+      state[n][c] = from.data
+                        ? from.data[(8 * n + lane % 4 * 2 + c % 2) * from.row + (lane / 4 + c / 2 * 8) * from.column]
+                        : 0.0f;
 }
 template <int kKeyDim>
-__device__ __forceinline__ void write_state(const float (&state)[kKeyDim / 8][4], const States& x, float* to) {
+__device__ __forceinline__ void write_state(const float (&state)[kKeyDim / 8][4], const Columns& to) {
   const int lane = threadIdx.x % 32;
+  if (!to.data) return;
 #pragma unroll
   for (int n = 0; n < kKeyDim / 8; ++n)
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      to[(8 * n + lane % 4 * 2 + c % 2) * x.row + (lane / 4 + c / 2 * 8) * x.column] = state[n][c];
+      to.data[(8 * n + lane % 4 * 2 + c % 2) * to.row + (lane / 4 + c / 2 * 8) * to.column] = state[n][c];
 }
 
 /// What K S is weighed by at steps i and i + 1: nothing where the keys come decayed.
@@ -125,21 +128,12 @@ __device__ __forceinline__ void decay_state(float (&state)[Config::kKeyDim / 8][
   }
 }
 
-/// A computing warpgroup's pass over a sequence.
-template <class Config>
-__device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, const DeviceProblem& p, const ScanTask& t,
-                                            const ChunkSlice& slice) {
+/// A computing warpgroup's pass of a state over a task's chunks. Without outputs only the state is passed on; a map's
+/// task has no values.
+template <class Config, bool kOutputs>
+__device__ __forceinline__ void scan_chunks(float (&state)[Config::kKeyDim / 8][4], typename Config::Shared& shared,
+                                            const ScanTask& t) {
   const int group = threadIdx.x / 128;
-  const int64_t column = t.first + 16 * (threadIdx.x / 32);
-  float state[Config::kKeyDim / 8][4];
-  // A later slice goes on from what the one before has left in the result.
-  const bool goes_on = slice.first > 0;
-  const States& first = goes_on ? p.last : p.first;
-  if (goes_on) ptx::wait_for_previous();
-  read_state<Config::kKeyDim>(state, first,
-                              goes_on || starts_from_state(p.sequences, t.n)
-                                  ? state_of(first, t.place, t.head) + column * first.column
-                                  : nullptr);
   Steps output, work;
   StepFactor rest, fine, late;  // a factor and what rounding left of it; N for the state
   int first_bad[2];             // of chunk c, where has_bad
@@ -168,27 +162,32 @@ __device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, con
     ptx::mbarrier_wait(&shared.full[c % Config::kStages], (c / Config::kStages) & 1);
     ptx::wgmma_fence();
     multiply_state<Config>(work, rounded, stage.key);
-    if (c > 0) {
-      ptx::wgmma_wait<1>();
-      ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
-      round_output();
-      ptx::wgmma_fence();
+    if constexpr (kOutputs) {
+      if (c > 0) {
+        ptx::wgmma_wait<1>();
+        ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
+        round_output();
+        ptx::wgmma_fence();
+      }
+      multiply_state<Config>(output, rounded, stage.query);
+      if (c > 0) give_output(c - 1);
     }
-    multiply_state<Config>(output, rounded, stage.query);
-    if (c > 0) give_output(c - 1);
-    ptx::wgmma_wait<1>();
+    ptx::wgmma_wait<kOutputs ? 1 : 0>();
     ptx::wgmma_pin(reinterpret_cast<Flat<32>>(work));
     subtract_from_value(
-        work, [&](int i) { return key_weight<Config>(stage, i); }, stage.value[group]);
+        work, [&](int i) { return key_weight<Config>(stage, i); },
+        !kOutputs && t.is_map ? shared.output[group][0] : stage.value[group]);  // zeros
     round_steps(work, rest);
     round_rest(work, rest, fine);
     ptx::wgmma_fence();
     multiply_square(work, fine, stage.factors.solve, false);
     multiply_square(work, rest, stage.factors.solve, true);
     decay_state<Config>(state, shared, static_cast<int>(c % Config::kStages));
-    ptx::wgmma_wait<2>();
-    ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
-    if constexpr (!Config::kByChannel) weigh_steps(output, stage.factors.weights[1]);
+    if constexpr (kOutputs) {
+      ptx::wgmma_wait<2>();
+      ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
+      if constexpr (!Config::kByChannel) weigh_steps(output, stage.factors.weights[1]);
+    }
     ptx::wgmma_wait<0>();
     ptx::wgmma_pin(reinterpret_cast<Flat<32>>(work));
     // A step of R that is no number has made every element of its column one: zeros times it.
@@ -200,22 +199,35 @@ __device__ __forceinline__ void scan_chunks(typename Config::Shared& shared, con
       round_weighed_steps(work, stage.factors.weights[2], late);
     ptx::wgmma_fence();
     update_state<Config>(state, late, stage.update());
-    round_steps(work, rest);
-    round_rest(work, rest, fine);
-    ptx::wgmma_fence();
-    multiply_square(output, fine, stage.factors.attend, true);
-    multiply_square(output, rest, stage.factors.attend, true);
-    ptx::wgmma_wait<2>();
+    if constexpr (kOutputs) {
+      round_steps(work, rest);
+      round_rest(work, rest, fine);
+      ptx::wgmma_fence();
+      multiply_square(output, fine, stage.factors.attend, true);
+      multiply_square(output, rest, stage.factors.attend, true);
+    }
+    ptx::wgmma_wait<kOutputs ? 2 : 0>();
     ptx::wgmma_pin(reinterpret_cast<Flat<Config::kKeyDim / 2>>(state));
     if (has_bad) {
       const int whole[2] = {first_bad[0] < kChunk ? 0 : Config::kKeyDim, first_bad[1] < kChunk ? 0 : Config::kKeyDim};
       poison(state, whole);
     }
+    if constexpr (!kOutputs) ptx::mbarrier_arrive(&shared.empty[c % Config::kStages]);
   }
-  ptx::wgmma_wait<0>();
-  ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
-  if (t.chunks > 0) round_output(), give_output(t.chunks - 1);
-  write_state<Config::kKeyDim>(state, p.last, state_of(p.last, t.place, t.head) + column * p.last.column);
+  if constexpr (kOutputs) {
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_pin(reinterpret_cast<Flat<32>>(output));
+    if (t.chunks > 0) round_output(), give_output(t.chunks - 1);
+  }
+}
+
+/// The columns of `x` that the warp holds, from the block's first one on.
+__device__ __forceinline__ Columns warp_columns(const Columns& x) {
+  return {x.data ? x.data + 16 * (threadIdx.x / 32) * x.column : nullptr, x.row, x.column};
+}
+/// A task's first column of a state.
+__device__ __forceinline__ Columns columns_of(const States& x, const ScanTask& t) {
+  return {state_of(x, t.place, t.head) + t.first * x.column, x.row, x.column};
 }
 
 template <class Config>
@@ -227,6 +239,28 @@ __device__ __forceinline__ void init_scan(typename Config::Shared& shared) {
       ptx::mbarrier_init(&shared.output_full[g][i], 4), ptx::mbarrier_init(&shared.output_empty[g][i], 1);
   ptx::mbarrier_init(&shared.tail, 1);
   ptx::mbarrier_init_fence();
+}
+
+template <class Config>
+__device__ __forceinline__ void begin_scan(typename Config::Shared& shared, const ChunkMaps& maps) {
+  if (threadIdx.x == 0) {
+    init_scan<Config>(shared);
+    ptx::tma_prefetch_map(&maps.query), ptx::tma_prefetch_map(&maps.key), ptx::tma_prefetch_map(&maps.value);
+    ptx::tma_prefetch_map(&maps.output);
+  }
+  __syncthreads();
+}
+
+/// What the warps do that do not compute.
+template <class Config, bool kOutputs>
+__device__ __forceinline__ void move_chunks(typename Config::Shared& shared, const DeviceProblem& p,
+                                            const typename Config::Factors* factors, const ChunkMaps& maps,
+                                            const ScanTask& t) {
+  ptx::registers_decrease<40>();
+  const int warp = threadIdx.x / 32 - 4 * Config::kGroups;
+  if (warp == 0) load_chunks<Config>(shared, p, factors, maps, t);
+  if constexpr (kOutputs)
+    if (warp >= 1 && warp <= Config::kGroups) store_outputs<Config>(shared, p, maps, t, warp - 1);
 }
 
 /// Blocks: column blocks fastest, then value heads, then sequences. Dynamic shared memory: Config::Shared.
@@ -247,21 +281,17 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (!slice.is_last()) t.s.length = min(t.s.length, int64_t{slice.count} * kChunk);
   t.chunks = (t.s.length + kChunk - 1) / kChunk;
   t.first = int64_t{blockIdx.x % column_blocks} * Config::kColumns;
-  if (threadIdx.x == 0) {
-    init_scan<Config>(shared);
-    ptx::tma_prefetch_map(&maps.query), ptx::tma_prefetch_map(&maps.key), ptx::tma_prefetch_map(&maps.value);
-    ptx::tma_prefetch_map(&maps.output);
-  }
-  __syncthreads();
-  if (threadIdx.x >= 128 * Config::kGroups) {
-    ptx::registers_decrease<40>();
-    const int warp = threadIdx.x / 32 - 4 * Config::kGroups;
-    if (warp == 0) load_chunks<Config>(shared, p, factors, maps, t);
-    if (warp >= 1 && warp <= Config::kGroups) store_outputs<Config>(shared, p, maps, t, warp - 1);
-  } else {
-    ptx::registers_increase<232>();
-    scan_chunks<Config>(shared, p, t, slice);
-  }
+  begin_scan<Config>(shared, maps);
+  if (threadIdx.x >= 128 * Config::kGroups) return move_chunks<Config, true>(shared, p, factors, maps, t);
+  ptx::registers_increase<232>();
+  // A later slice goes on from what the one before has left in the result.
+  const bool goes_on = slice.first > 0;
+  if (goes_on) ptx::wait_for_previous();
+  float state[Config::kKeyDim / 8][4];
+  const bool reads = goes_on || starts_from_state(p.sequences, t.n);
+  read_state<Config::kKeyDim>(state, reads ? warp_columns(columns_of(goes_on ? p.last : p.first, t)) : Columns{});
+  scan_chunks<Config, true>(state, shared, t);
+  write_state<Config::kKeyDim>(state, warp_columns(columns_of(p.last, t)));
 }
 
 }  // namespace tenor::delta

@@ -1,7 +1,11 @@
 // "tensorcore": the chunk form's two kernels, and what they need of memory.
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/modes.h"
 #include "src/cuda/tensor_map.h"
 #include "src/ops/gated_delta/chunk_prepare.cuh"
-#include "src/ops/gated_delta/chunk_scan.cuh"
+#include "src/ops/gated_delta/chunk_segments.cuh"
 #include "src/ops/gated_delta/gated_delta_launch.h"
 
 namespace tenor::delta {
@@ -55,6 +59,51 @@ void launch_scan(const Launch& l, const ChunkSlice& slice) {
       static_cast<unsigned>(l.p.value_dim / Config::kColumns), slice);
 }
 
+/// How a call's sequences are cut where their columns leave a third of the multiprocessors idle; a count of 0: not at
+/// all. Times are in a chunk's with outputs: one without takes 0.7 of it, a step from end to end two. Bits depend on
+/// it, so batch_invariant() has none of it.
+Segments choose_segments(const DeviceProblem& p, int64_t chunks, Device device) {
+  if (core::batch_invariant()) return {};
+  const double fits = cuda::multiprocessors(device), all = static_cast<double>(chunks);
+  const int64_t heads = p.sequences.count * p.value_heads;
+  if (3 * heads * (p.value_dim / 64) > 2 * cuda::multiprocessors(device)) return {};
+  constexpr int64_t kLeast = 16, kMost = 64;  // chunks of a segment, and segments
+  Segments best{};
+  double least = 0.8 * all;
+  for (int64_t wanted = 3; wanted <= std::min(chunks / kLeast, kMost); ++wanted) {
+    const auto each = static_cast<unsigned>((chunks + wanted - 1) / wanted),
+               count = static_cast<unsigned>((chunks + each - 1) / each);
+    if (count < 3) continue;
+    const auto waves = [&](unsigned units) { return std::ceil(static_cast<double>(units * heads) / fits); };
+    const double time =
+        each * (0.7 * waves(first_pass_units(p, count)) + waves(second_pass_units(p, count))) + 2 * count;
+    if (time < least) least = time, best = {count, each, nullptr, nullptr};
+  }
+  return best;
+}
+
+template <class Config>
+void launch_segments(const Launch& l, Segments s) {
+  const DeviceProblem& p = l.p;
+  const int64_t heads = p.sequences.count * p.value_heads, each = p.key_dim * p.value_dim;
+  const Tensor ends = Tensor::empty({core::count_product((s.count - 1) * heads, each)}, float32, l.device),
+               maps = Tensor::empty({core::count_product((s.count - 2) * heads, p.key_dim * p.key_dim)}, float32,
+                                    l.device);
+  s.ends = ends.data<float>(), s.maps = maps.data<float>();
+  const auto pass = [&](auto* kernel, unsigned units, bool early) {
+    cuda::launch(l.op, kernel,
+                 {dim3(blocks_of(l.op, units, p.value_heads, p.sequences.count)), dim3(Config::kThreads),
+                  sizeof(typename Config::Shared), 1, early},
+                 l.device, p, static_cast<const typename Config::Factors*>(l.factors), l.maps, s);
+  };
+  pass(segments_kernel<Config, false>, first_pass_units(p, s.count), true);
+  cuda::launch(
+      l.op, join_segments_kernel<Config::kKeyDim>,
+      {dim3(blocks_of(l.op, p.value_dim / kJoinColumns, p.value_heads, p.sequences.count)), dim3(kJoinThreads)},
+      l.device, p, s);
+  pass(segments_kernel<Config, true>, second_pass_units(p, s.count), false);
+}
+
 /// In slices where the second kernel leaves a third of the multiprocessors to the first one of the next. Not a bit
 /// depends on it.
 template <class Config>
@@ -62,6 +111,13 @@ void launch_kernels(const Launch& l) {
   const int64_t slots = chunk_slots(l.p.sequences);
   const bool packed = l.p.sequences.starts.data;
   const auto each = static_cast<unsigned>(packed ? slots : slots / std::max<int64_t>(l.p.sequences.count, 1));
+  if (l.factors) {
+    using Narrow = typename Config::Narrow;
+    if (const Segments s = choose_segments(l.p, each, l.device); s.count > 0) {
+      launch_prepare<Config::kKeyDim>(l, {0, each, each});
+      return launch_segments<Narrow>(l, s);
+    }
+  }
   if (!l.factors || packed || 3 * int64_t{scan_blocks<Config>(l)} > 2 * cuda::multiprocessors(l.device)) {
     if (l.factors) launch_prepare<Config::kKeyDim>(l, {0, each, each});
     return launch_scan<Config>(l, {0, each, each});

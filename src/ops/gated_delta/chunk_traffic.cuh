@@ -10,6 +10,7 @@ struct Scan {
   static constexpr bool kByChannel = false;
   static constexpr int kKeyDim = kKeyDim_, kGroups = kGroups_;  // warpgroups that compute, 64 columns each
   using Factors = ChunkFactors;
+  using Narrow = Scan<kKeyDim, 1>;  // of 64 columns
   static constexpr int kColumns = 64 * kGroups, kThreads = 128 * (kGroups + 1), kStages = 3;
   static constexpr int kHalves = kKeyDim / 64;           // tiles of 64 key channels
   static constexpr int kOutputs = kGroups == 1 ? 2 : 1;  // tiles a group's outputs pass through
@@ -34,6 +35,7 @@ struct ChannelScan {
   static constexpr int kKeyDim = kKeyDim_, kGroups = 1, kColumns = 64, kThreads = 256, kStages = 3, kOutputs = 1;
   static constexpr int kHalves = kKeyDim / 64;
   using Factors = ChannelFactors<kKeyDim>;
+  using Narrow = ChannelScan;
   struct Squares {
     unsigned char attend[kSquareBytes], solve[kSquareBytes];
   };
@@ -57,6 +59,13 @@ struct ChannelScan {
 struct ScanTask {
   DeviceSequence s;
   int64_t n, place, head, slot, chunks, first;  // first: column of the value
+  bool is_map = false;                          ///< whose columns are the identity's and which has no values
+};
+
+/// Columns of a float32 matrix, from one on.
+struct Columns {
+  float* data = nullptr;  ///< null: zeros, or nowhere
+  int64_t row = 0, column = 0;
 };
 
 /// Zeros in the rows of a stage's tiles from `valid` on, which are steps of the next sequence; a warp's work.

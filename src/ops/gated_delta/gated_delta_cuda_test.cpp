@@ -1,6 +1,7 @@
 // The family on CUDA against the float64 reference, and its rows alone, again and in other company bit for bit.
 #include "src/cuda/testing.h"
 #include "src/ops/gated_delta/gated_delta_testing.h"
+#include "tenor/modes.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -179,6 +180,64 @@ TEST_F(GatedDeltaCuda, LongSequencesStayWithinTheBound) {
     EXPECT_LE(relative_error(s, want.final_state), 0x1p-8) << chunk;
     EXPECT_LE(root_mean_square(s, want.final_state), 0x1p-8) << chunk;
   }
+}
+
+/// Long enough for a sequence of few heads to be computed in segments.
+TEST_F(GatedDeltaCuda, SegmentsOfALongSequence) {
+  Draw draw(10);
+  for (bool by_channel : {false, true})
+    for (int64_t K : {64, 128})
+      for (int64_t steps : {3072, 3200, 4133}) {
+        DeltaCase c = random_delta(draw, {1, 1, 2, steps, K, 128, by_channel, false, 0.05}, bfloat16);
+        const std::string what = "K " + std::to_string(K) + " T " + std::to_string(steps);
+        if (steps != 3200) c.options.initial_state = draw.dense({1, 2, K, 128}, float32);
+        check(draw, c, what, {64});
+        const GatedDeltaResult got = run_delta(moved(c), 64), again = run_delta(moved(c), 64);
+        EXPECT_TRUE(same_bits(on_cpu(got.output), on_cpu(again.output))) << what;
+        EXPECT_TRUE(same_bits(on_cpu(got.final_state), on_cpu(again.final_state))) << what;
+      }
+}
+
+TEST_F(GatedDeltaCuda, SegmentsOfPackedSequences) {
+  Draw draw(11);
+  DeltaCase c = random_delta(draw, {1, 1, 1, 9000, 128, 64, false, false, 0.05}, bfloat16);
+  c.options.cu_seqlens = list({0, 0, 4100, 4101, 4165, 4165, 7999, 8990}, int64);  // ends below T
+  const Tensor pool = draw.dense({9, 1, 128, 64}, float32);
+  c.options.state = pool;
+  c.options.state_indices = list({8, 1, -1, 0, 5, 3, 2}, int32);
+  c.options.has_initial_state = list({1, 1, 1, 1, 1, 0, 1}, boolean);
+  const auto want = delta_wanted(c);
+  const DeltaCase gpu = moved(c);
+  const GatedDeltaResult got = run_delta(gpu, 64);
+  EXPECT_LE(relative_error(values(on_cpu(got.output)), want.output), delta_tolerance(bfloat16, true));
+  const Tensor after = on_cpu(gpu.options.state);
+  const int64_t n = 128 * 64;
+  for (const auto& [slot, sequence] : {std::pair{8, 0}, {1, 1}, {0, 3}, {5, 4}, {3, 5}, {2, 6}})
+    EXPECT_LE(relative_error(values(select(after, 0, slot)),
+                             {want.final_state.begin() + sequence * n, want.final_state.begin() + (sequence + 1) * n}),
+              0x1p-7)
+        << slot;
+  for (int64_t slot : {4, 6, 7}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+}
+
+TEST_F(GatedDeltaCuda, SegmentsLetNothingLaterReachWhatIsBefore) {
+  Draw draw(12);
+  const DeltaCase a = random_delta(draw, {1, 1, 1, 4000, 128, 64, false, false, 0.05}, bfloat16);
+  for (int64_t at : {41, 1500, 3990}) {
+    const DeltaCase b = testing::poisoned_after(a, at);
+    const Tensor before = on_cpu(run_delta(moved(a), 64).output), after = on_cpu(run_delta(moved(b), 64).output);
+    EXPECT_TRUE(same_bits(slice(before, 2, 0, at), slice(after, 2, 0, at))) << at;
+    for (double v : values(slice(after, 2, at, 4000))) ASSERT_TRUE(std::isnan(v)) << at;
+  }
+}
+
+TEST_F(GatedDeltaCuda, NoSegmentsWhereRowsMustNotDependOnTheBatch) {
+  Draw draw(13);
+  const DeltaCase all = moved(random_delta(draw, {5, 4, 2, 3100, 64, 64, false, false, 0.05}, bfloat16));
+  const BatchInvariantGuard guard;
+  const GatedDeltaResult got = run_delta(all, 64), one = run_delta(rows(all, 3, 4), 64);
+  EXPECT_TRUE(same_bits(on_cpu(one.output), on_cpu(slice(got.output, 0, 3, 4))));
+  EXPECT_TRUE(same_bits(on_cpu(one.final_state), on_cpu(slice(got.final_state, 0, 3, 4))));
 }
 
 /// The next wait reports a bad entry of that argument.

@@ -1,0 +1,154 @@
+// One long sequence of few heads in segments that are computed side by side. What a segment does to the state is
+// affine: S' = M S + b. The first pass finds b, the state that a segment makes of zeros (the first one: of the state it
+// starts from), and M, what it makes of the identity with no values; the states at the segments' ends follow from those
+// one after the other; the second pass computes all outputs from them.
+#pragma once
+
+#include "src/ops/gated_delta/chunk_scan.cuh"
+
+namespace tenor::delta {
+
+/// The segments of a call: `chunks` chunks each, of a sequence `count` at most, at least three.
+struct Segments {
+  unsigned count, chunks;
+  float* ends;  ///< [sequence][segment but the last][value head][K][V]: b, then the states at the segments' ends
+  float* maps;  ///< [sequence][segment between first and last][value head]: M transposed, [K][K]
+
+  __host__ __device__ int64_t end_at(int64_t n, int64_t segment, const DeviceProblem& p, int64_t head) const {
+    return ((n * (count - 1) + segment) * p.value_heads + head) * p.key_dim * p.value_dim;
+  }
+  __host__ __device__ int64_t map_at(int64_t n, int64_t segment, const DeviceProblem& p, int64_t head) const {
+    return ((n * (count - 2) + segment - 1) * p.value_heads + head) * p.key_dim * p.key_dim;
+  }
+};
+
+/// Segments of a sequence of so many steps; one without a step is a segment of none.
+__device__ __forceinline__ int64_t segments_of(int64_t steps, const Segments& s) {
+  const int64_t each = int64_t{s.chunks} * kChunk;
+  return steps <= each ? 1 : (steps + each - 1) / each;
+}
+
+/// A block's part of a pass: a segment's columns, of the value or of the map.
+struct Part {
+  int64_t segment, first;
+  bool is_map;
+};
+/// The units of a pass, of 64 columns each.
+__host__ __device__ inline unsigned first_pass_units(const DeviceProblem& p, unsigned segments) {
+  return static_cast<unsigned>(p.value_dim / 64 + (segments - 2) * ((p.value_dim + p.key_dim) / 64));
+}
+__host__ __device__ inline unsigned second_pass_units(const DeviceProblem& p, unsigned segments) {
+  return static_cast<unsigned>(segments * (p.value_dim / 64));
+}
+template <bool kOutputs>
+__device__ __forceinline__ Part part_of(unsigned unit, const DeviceProblem& p) {
+  const unsigned values = static_cast<unsigned>(p.value_dim / 64), keys = static_cast<unsigned>(p.key_dim / 64);
+  if (kOutputs || unit < values) return {unit / values, 64 * int64_t{unit % values}, false};
+  const unsigned at = (unit - values) % (values + keys), segment = 1 + (unit - values) / (values + keys);
+  if (at < values) return {segment, 64 * int64_t{at}, false};
+  return {segment, 64 * int64_t{at - values}, true};
+}
+
+template <int kKeyDim>
+__device__ __forceinline__ void add_identity(float (&state)[kKeyDim / 8][4], int64_t first) {
+  const int lane = threadIdx.x % 32, column = static_cast<int>(first) + 16 * (threadIdx.x / 32) + lane / 4;
+#pragma unroll
+  for (int n = 0; n < kKeyDim / 8; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) state[n][c] = 8 * n + lane % 4 * 2 + c % 2 == column + c / 2 * 8 ? 1.0f : state[n][c];
+}
+
+/// The second pass where it makes outputs, else the first. Blocks: value heads fastest, then sequences, then units.
+/// Dynamic shared memory: Config::Shared.
+template <class Config, bool kOutputs>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    segments_kernel(const __grid_constant__ DeviceProblem p, const typename Config::Factors* factors,
+                    const __grid_constant__ ChunkMaps maps, Segments segments) {
+  if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
+  static_assert(Config::kGroups == 1);
+  extern __shared__ __align__(1024) unsigned char segment_memory[];
+  auto& shared = *reinterpret_cast<typename Config::Shared*>(segment_memory);
+  const unsigned heads = static_cast<unsigned>(p.value_heads), rest = blockIdx.x / heads;
+  const int64_t n = rest % static_cast<unsigned>(p.sequences.count);
+  const Part part = part_of<kOutputs>(rest / static_cast<unsigned>(p.sequences.count), p);
+  ScanTask t{DeviceSequence(p.sequences, n), n, place_of(p.sequences, n), blockIdx.x % heads};
+  const int64_t count = segments_of(t.s.length, segments), before = part.segment * segments.chunks;
+  const bool is_last = part.segment + 1 == count;
+  if (t.place < 0 || part.segment >= count || (!kOutputs && is_last)) return ptx::wait_for_previous();
+  t.slot = first_slot(p.sequences, n) + before;
+  t.s.begin += before * kChunk;
+  t.s.length = min(t.s.length - before * kChunk, int64_t{segments.chunks} * kChunk);
+  t.chunks = (t.s.length + kChunk - 1) / kChunk;
+  t.first = part.is_map ? 0 : part.first, t.is_map = part.is_map;
+  if (part.is_map)
+    for (int at = threadIdx.x; at < kSquareBytes / 16; at += Config::kThreads)
+      reinterpret_cast<uint4*>(shared.output[0][0])[at] = make_uint4(0, 0, 0, 0);
+  begin_scan<Config>(shared, maps);
+  if (threadIdx.x >= 128) return move_chunks<Config, kOutputs>(shared, p, factors, maps, t);
+  ptx::registers_increase<232>();
+  const auto end_of = [&](int64_t segment) {
+    return Columns{segments.ends + segments.end_at(n, segment, p, t.head) + part.first, p.value_dim, 1};
+  };
+  Columns from, to;
+  if (part.segment == 0 && starts_from_state(p.sequences, n)) from = columns_of(p.first, t);
+  if (kOutputs && part.segment > 0) from = end_of(part.segment - 1);
+  if (!kOutputs) to = end_of(part.segment);
+  if (part.is_map)
+    to = {segments.maps + segments.map_at(n, part.segment, p, t.head) + part.first * p.key_dim, 1, p.key_dim};
+  if (kOutputs && is_last) to = columns_of(p.last, t);
+  float state[Config::kKeyDim / 8][4];
+  read_state<Config::kKeyDim>(state, warp_columns(from));
+  if (part.is_map) add_identity<Config::kKeyDim>(state, part.first);
+  scan_chunks<Config, kOutputs>(state, shared, t);
+  write_state<Config::kKeyDim>(state, warp_columns(to));
+}
+
+inline constexpr int kJoinThreads = 256, kJoinColumns = 16;
+
+/// The states at the segments' ends, one after the other in float32: blocks of 16 columns fastest, then value heads,
+/// then sequences. A thread has a row and some of the columns.
+template <int kKeyDim>
+__global__ void __launch_bounds__(kJoinThreads)
+    join_segments_kernel(const __grid_constant__ DeviceProblem p, Segments segments) {
+  constexpr int kEach = kJoinColumns * kKeyDim / kJoinThreads, kAhead = 32;
+  __shared__ alignas(16) float state[kKeyDim][kJoinColumns];
+  const unsigned blocks = static_cast<unsigned>(p.value_dim / kJoinColumns), rest = blockIdx.x / blocks;
+  const int64_t head = rest % static_cast<unsigned>(p.value_heads), n = rest / static_cast<unsigned>(p.value_heads);
+  const int64_t count = segments_of(DeviceSequence(p.sequences, n).length, segments);
+  const int row = threadIdx.x % kKeyDim, column = threadIdx.x / kKeyDim * kEach;
+  const int64_t own = row * p.value_dim + blockIdx.x % blocks * kJoinColumns + column;
+  if (place_of(p.sequences, n) < 0) return;
+  const auto load = [&](int64_t segment, float(&x)[kEach]) {
+    const float* from = segments.ends + segments.end_at(n, segment, p, head) + own;
+#pragma unroll
+    for (int i = 0; i < kEach; i += 4) reinterpret_cast<float4&>(x[i]) = *reinterpret_cast<const float4*>(from + i);
+  };
+  const auto share = [&](const float(&x)[kEach]) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) state[row][column + i] = x[i];
+    __syncthreads();
+  };
+  alignas(16) float end[kEach];
+  if (count > 2) load(0, end), share(end);
+  for (int64_t segment = 1; segment + 1 < count; ++segment) {
+    const float* map = segments.maps + segments.map_at(n, segment, p, head) + row;
+    load(segment, end);
+#pragma unroll 1
+    for (int first = 0; first < kKeyDim; first += kAhead) {
+      float ahead[kAhead];
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) ahead[j] = map[(first + j) * kKeyDim];
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j)
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) end[i] = fmaf(ahead[j], state[first + j][column + i], end[i]);
+    }
+    __syncthreads();  // all have read
+    share(end);
+    float* to = segments.ends + segments.end_at(n, segment, p, head) + own;
+#pragma unroll
+    for (int i = 0; i < kEach; i += 4) *reinterpret_cast<float4*>(to + i) = reinterpret_cast<const float4&>(end[i]);
+  }
+}
+
+}  // namespace tenor::delta
