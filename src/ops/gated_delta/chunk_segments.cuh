@@ -103,51 +103,74 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   write_state<Config::kKeyDim>(state, warp_columns(to));
 }
 
-inline constexpr int kJoinThreads = 256, kJoinColumns = 16;
+inline constexpr int kJoinThreads = 256, kJoinColumns = 4;
 
-/// The states at the segments' ends, one after the other in float32: blocks of 16 columns fastest, then value heads,
-/// then sequences. A thread has a row and some of the columns.
+template <int kKeyDim>
+struct JoinShared {
+  static constexpr int kParts = kJoinThreads / (kKeyDim / 2);  // of a product's inner dimension
+  alignas(128) float map[2][kKeyDim][kKeyDim];
+  float4 state[kKeyDim], parts[kParts][kKeyDim];
+  uint64_t full[2];
+};
+
+__device__ __forceinline__ void add_scaled(float4& to, float x, float4 y) {
+  to.x = fmaf(x, y.x, to.x), to.y = fmaf(x, y.y, to.y), to.z = fmaf(x, y.z, to.z), to.w = fmaf(x, y.w, to.w);
+}
+
+/// The states at the segments' ends, one after the other in float32: blocks of four columns fastest, then value heads,
+/// then sequences. The next map is on its way while one is applied; a thread multiplies two of its rows by a part of
+/// the state. Dynamic shared memory: JoinShared.
 template <int kKeyDim>
 __global__ void __launch_bounds__(kJoinThreads)
     join_segments_kernel(const __grid_constant__ DeviceProblem p, Segments segments) {
-  constexpr int kEach = kJoinColumns * kKeyDim / kJoinThreads, kAhead = 32;
-  __shared__ alignas(16) float state[kKeyDim][kJoinColumns];
+  if constexpr (!ptx::kIsHopper) return;
+  using Shared = JoinShared<kKeyDim>;
+  extern __shared__ __align__(128) unsigned char join_memory[];
+  auto& shared = *reinterpret_cast<Shared*>(join_memory);
   const unsigned blocks = static_cast<unsigned>(p.value_dim / kJoinColumns), rest = blockIdx.x / blocks;
   const int64_t head = rest % static_cast<unsigned>(p.value_heads), n = rest / static_cast<unsigned>(p.value_heads);
   const int64_t count = segments_of(DeviceSequence(p.sequences, n).length, segments);
-  const int row = threadIdx.x % kKeyDim, column = threadIdx.x / kKeyDim * kEach;
-  const int64_t own = row * p.value_dim + blockIdx.x % blocks * kJoinColumns + column;
-  if (place_of(p.sequences, n) < 0) return;
-  const auto load = [&](int64_t segment, float(&x)[kEach]) {
-    const float* from = segments.ends + segments.end_at(n, segment, p, head) + own;
-#pragma unroll
-    for (int i = 0; i < kEach; i += 4) reinterpret_cast<float4&>(x[i]) = *reinterpret_cast<const float4*>(from + i);
+  if (place_of(p.sequences, n) < 0 || count < 3) return;
+  const int t = threadIdx.x;
+  const int row = t % (kKeyDim / 2) * 2, part = t / (kKeyDim / 2);
+  const auto end_of = [&](int64_t segment) {
+    return reinterpret_cast<float4*>(segments.ends + segments.end_at(n, segment, p, head) + t * p.value_dim +
+                                     blockIdx.x % blocks * kJoinColumns);
   };
-  const auto share = [&](const float(&x)[kEach]) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) state[row][column + i] = x[i];
-    __syncthreads();
+  const auto load_map = [&](int64_t segment) {
+    uint64_t* full = &shared.full[segment % 2];
+    ptx::mbarrier_arrive_expect(full, sizeof(shared.map[0]));
+    ptx::bulk_load(shared.map[segment % 2], segments.maps + segments.map_at(n, segment, p, head), sizeof(shared.map[0]),
+                   full);
   };
-  alignas(16) float end[kEach];
-  if (count > 2) load(0, end), share(end);
+  if (t == 0) {
+    ptx::mbarrier_init(&shared.full[0], 1), ptx::mbarrier_init(&shared.full[1], 1);
+    ptx::mbarrier_init_fence();
+    load_map(1);
+  }
+  const bool owns = t < kKeyDim;  // a row of the sum
+  if (owns) shared.state[t] = *end_of(0);
+  __syncthreads();
   for (int64_t segment = 1; segment + 1 < count; ++segment) {
-    const float* map = segments.maps + segments.map_at(n, segment, p, head) + row;
-    load(segment, end);
-#pragma unroll 1
-    for (int first = 0; first < kKeyDim; first += kAhead) {
-      float ahead[kAhead];
+    if (t == 0 && segment + 2 < count) load_map(segment + 1);  // over a map that all have read
+    float4 sum = owns ? *end_of(segment) : float4{};
+    ptx::mbarrier_wait(&shared.full[segment % 2], (segment - 1) / 2 & 1);
+    float4 own[2] = {};
 #pragma unroll
-      for (int j = 0; j < kAhead; ++j) ahead[j] = map[(first + j) * kKeyDim];
-#pragma unroll
-      for (int j = 0; j < kAhead; ++j)
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) end[i] = fmaf(ahead[j], state[first + j][column + i], end[i]);
+    for (int i = 0; i < kKeyDim / Shared::kParts; ++i) {
+      const int j = part * (kKeyDim / Shared::kParts) + i;
+      const float2 m = *reinterpret_cast<const float2*>(&shared.map[segment % 2][j][row]);
+      const float4 s = shared.state[j];
+      add_scaled(own[0], m.x, s), add_scaled(own[1], m.y, s);
     }
-    __syncthreads();  // all have read
-    share(end);
-    float* to = segments.ends + segments.end_at(n, segment, p, head) + own;
+    shared.parts[part][row] = own[0], shared.parts[part][row + 1] = own[1];
+    __syncthreads();
+    if (owns) {
 #pragma unroll
-    for (int i = 0; i < kEach; i += 4) *reinterpret_cast<float4*>(to + i) = reinterpret_cast<const float4&>(end[i]);
+      for (int i = 0; i < Shared::kParts; ++i) add_scaled(sum, 1.0f, shared.parts[i][t]);
+      shared.state[t] = sum, *end_of(segment) = sum;
+    }
+    __syncthreads();
   }
 }
 

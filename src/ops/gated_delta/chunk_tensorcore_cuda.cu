@@ -59,17 +59,25 @@ void launch_scan(const Launch& l, const ChunkSlice& slice) {
       static_cast<unsigned>(l.p.value_dim / Config::kColumns), slice);
 }
 
+/// The most chunks that a sequence may have.
+unsigned most_chunks(const DeviceProblem& p) {
+  const int64_t slots = chunk_slots(p.sequences);
+  return static_cast<unsigned>(p.sequences.starts.data ? slots : slots / std::max<int64_t>(p.sequences.count, 1));
+}
+
 /// How a call's sequences are cut where their columns leave a third of the multiprocessors idle; a count of 0: not at
 /// all. Times are in a chunk's with outputs: one without takes 0.7 of it, a step from end to end two. Bits depend on
 /// it, so batch_invariant() has none of it.
-Segments choose_segments(const DeviceProblem& p, int64_t chunks, Device device) {
-  if (core::batch_invariant()) return {};
-  const double fits = cuda::multiprocessors(device), all = static_cast<double>(chunks);
+Segments choose_segments(const Launch& l) {
+  if (!l.factors || core::batch_invariant()) return {};
+  const DeviceProblem& p = l.p;
+  const double fits = cuda::multiprocessors(l.device);
+  const int64_t chunks = most_chunks(p);
   const int64_t heads = p.sequences.count * p.value_heads;
-  if (3 * heads * (p.value_dim / 64) > 2 * cuda::multiprocessors(device)) return {};
+  if (3 * heads * (p.value_dim / 64) > 2 * cuda::multiprocessors(l.device)) return {};
   constexpr int64_t kLeast = 16, kMost = 64;  // chunks of a segment, and segments
   Segments best{};
-  double least = 0.8 * all;
+  double least = (p.by_channel ? 0.4 : 0.8) * static_cast<double>(chunks);  // a slow first kernel had better run beside
   for (int64_t wanted = 3; wanted <= std::min(chunks / kLeast, kMost); ++wanted) {
     const auto each = static_cast<unsigned>((chunks + wanted - 1) / wanted),
                count = static_cast<unsigned>((chunks + each - 1) / each);
@@ -97,27 +105,26 @@ void launch_segments(const Launch& l, Segments s) {
                  l.device, p, static_cast<const typename Config::Factors*>(l.factors), l.maps, s);
   };
   pass(segments_kernel<Config, false>, first_pass_units(p, s.count), true);
-  cuda::launch(
-      l.op, join_segments_kernel<Config::kKeyDim>,
-      {dim3(blocks_of(l.op, p.value_dim / kJoinColumns, p.value_heads, p.sequences.count)), dim3(kJoinThreads)},
-      l.device, p, s);
+  cuda::launch(l.op, join_segments_kernel<Config::kKeyDim>,
+               {dim3(blocks_of(l.op, p.value_dim / kJoinColumns, p.value_heads, p.sequences.count)), dim3(kJoinThreads),
+                sizeof(JoinShared<Config::kKeyDim>)},
+               l.device, p, s);
   pass(segments_kernel<Config, true>, second_pass_units(p, s.count), false);
+}
+
+template <int kKeyDim>
+void launch_cut(const Launch& l, const Segments& s) {
+  const unsigned each = most_chunks(l.p);
+  launch_prepare<kKeyDim>(l, {0, each, each});
+  l.p.by_channel ? launch_segments<ChannelScan<kKeyDim>>(l, s) : launch_segments<Scan<kKeyDim, 1>>(l, s);
 }
 
 /// In slices where the second kernel leaves a third of the multiprocessors to the first one of the next. Not a bit
 /// depends on it.
 template <class Config>
 void launch_kernels(const Launch& l) {
-  const int64_t slots = chunk_slots(l.p.sequences);
   const bool packed = l.p.sequences.starts.data;
-  const auto each = static_cast<unsigned>(packed ? slots : slots / std::max<int64_t>(l.p.sequences.count, 1));
-  if (l.factors) {
-    using Narrow = typename Config::Narrow;
-    if (const Segments s = choose_segments(l.p, each, l.device); s.count > 0) {
-      launch_prepare<Config::kKeyDim>(l, {0, each, each});
-      return launch_segments<Narrow>(l, s);
-    }
-  }
+  const unsigned each = most_chunks(l.p);
   if (!l.factors || packed || 3 * int64_t{scan_blocks<Config>(l)} > 2 * cuda::multiprocessors(l.device)) {
     if (l.factors) launch_prepare<Config::kKeyDim>(l, {0, each, each});
     return launch_scan<Config>(l, {0, each, each});
@@ -135,6 +142,7 @@ void launch_kernels(const Launch& l) {
 /// depends on it.
 template <int kKeyDim>
 void launch_both(const Launch& l) {
+  if (const Segments s = choose_segments(l); s.count > 0) return launch_cut<kKeyDim>(l, s);
   if (l.p.by_channel) return launch_kernels<ChannelScan<kKeyDim>>(l);
   const int64_t groups = l.p.value_dim / 64 * l.p.value_heads * l.p.sequences.count;
   if (l.p.value_dim % 128 == 0 && groups > cuda::multiprocessors(l.device)) return launch_kernels<Scan<kKeyDim, 2>>(l);

@@ -10,7 +10,6 @@ struct Scan {
   static constexpr bool kByChannel = false;
   static constexpr int kKeyDim = kKeyDim_, kGroups = kGroups_;  // warpgroups that compute, 64 columns each
   using Factors = ChunkFactors;
-  using Narrow = Scan<kKeyDim, 1>;  // of 64 columns
   static constexpr int kColumns = 64 * kGroups, kThreads = 128 * (kGroups + 1), kStages = 3;
   static constexpr int kHalves = kKeyDim / 64;           // tiles of 64 key channels
   static constexpr int kOutputs = kGroups == 1 ? 2 : 1;  // tiles a group's outputs pass through
@@ -35,7 +34,6 @@ struct ChannelScan {
   static constexpr int kKeyDim = kKeyDim_, kGroups = 1, kColumns = 64, kThreads = 256, kStages = 3, kOutputs = 1;
   static constexpr int kHalves = kKeyDim / 64;
   using Factors = ChannelFactors<kKeyDim>;
-  using Narrow = ChannelScan;
   struct Squares {
     unsigned char attend[kSquareBytes], solve[kSquareBytes];
   };
