@@ -233,7 +233,7 @@ __device__ __forceinline__ Columns columns_of(const States& x, const ScanTask& t
 template <class Config>
 __device__ __forceinline__ void init_scan(typename Config::Shared& shared) {
   for (int i = 0; i < Config::kStages; ++i)
-    ptx::mbarrier_init(&shared.full[i], 1), ptx::mbarrier_init(&shared.empty[i], 128 * Config::kGroups);
+    ptx::mbarrier_init(&shared.full[i], 32), ptx::mbarrier_init(&shared.empty[i], 128 * Config::kGroups);
   for (int g = 0; g < Config::kGroups; ++g)
     for (int i = 0; i < Config::kOutputs; ++i)
       ptx::mbarrier_init(&shared.output_full[g][i], 4), ptx::mbarrier_init(&shared.output_empty[g][i], 1);

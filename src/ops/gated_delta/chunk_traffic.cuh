@@ -124,12 +124,14 @@ __device__ void load_chunks(typename Config::Shared& shared, const DeviceProblem
       for (int g = 0; g < Config::kGroups; ++g)
         ptx::tma_load_4d(stage.value[g], &maps.value, static_cast<int>(t.first) + 64 * g, step, value_head, batch,
                          barrier);
+    } else if (!cut) {
+      ptx::mbarrier_arrive(barrier);
     }
     __syncwarp();
     if (!cut) continue;
     ptx::mbarrier_wait(&shared.tail, 0);
     clear_tail<Config>(stage, valid);
-    if (speaks) ptx::mbarrier_arrive(&shared.full[i]);
+    ptx::mbarrier_arrive(&shared.full[i]);  // every lane, for what it has cleared
   }
 }
 
