@@ -205,8 +205,11 @@ def test_ops_lists_everything():
     listed = run("ops", "--json").json
     assert {o["name"] for o in listed} == {o[0] for o in tenor._tenor._operators()}
     assert {o["family"] for o in run("ops", "--family=norm", "--json").json} == {"norm"}
-    text = run("ops").out
-    assert len(text.splitlines()) == len(listed) + 1
+    lines = run("ops").out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == [o["name"] for o in listed]
+    for formula in (o["formula"] for o in listed):  # what has no room goes on below, nothing is cut
+        assert formula.replace(" ", "") in "".join(lines).replace(" ", "")
 
 
 @pytest.mark.parametrize("name", [o[0] for o in tenor._tenor._operators()])
@@ -214,6 +217,9 @@ def test_ops_describes_every_operator(name):
     facts = run("ops", name, "--json").json
     assert facts["name"] == name and facts["formula"] and facts["doc"] and facts["source"]
     assert facts["signature"].startswith(name + "(")
+    text = run("ops", name).out
+    assert max(map(len, text.splitlines())) <= 100
+    assert "".join(facts["doc"].split()) in "".join(text.split())
 
 
 def test_ops_of_one():

@@ -2,7 +2,7 @@
 
 The cost is what the operator states of itself when it is called: tenor explain shows it for your shapes."""
 from tenor._cli.arguments import UsageError, add_json, operator_info
-from tenor._cli.output import paint, print_json, table
+from tenor._cli.output import paint, print_json, prose, readable, table, wrapped
 from tenor._cli.signature import signature
 
 EXAMPLES = [
@@ -41,7 +41,7 @@ def execute(args):
     listed = everything(args.family)
     if args.json:
         return print_json(listed)
-    table([(o["name"], o["family"], o["class"], o["formula"]) for o in listed], ("operator", "family", "class", "formula"))
+    table([(o["name"], o["family"], o["class"], o["formula"]) for o in listed], ("operator", "family", "class", "formula"), wrap=True)
 
 
 def everything(family=None):
@@ -103,20 +103,21 @@ def _strategies(facts):
 
 def show(facts):
     """The description as text."""
-    print(paint(_wrapped(facts["signature"]), "1"))
-    print(f"\n{facts['doc']}\n")
+    room = readable()
+    print(paint(_wrapped(facts["signature"], room), "1"))
+    print(f"\n{prose(facts['doc'], room)}\n")
     rows = [("formula", facts["formula"]), ("class", f"{facts['class']}: {facts['depends']}"), ("cost", facts["cost"])]
     rows += [("dtypes", ", ".join(facts["dtypes"]))] if facts["dtypes"] else []
     rows += [("strategies", _strategies(facts))]
     rows += [("source", f"{facts['source']} (declared in {facts['header']})")]
     for head, text in rows:
-        print(f"{head:11} {text}")
+        print(wrapped(f"{head:11} {text}", room, 12))
     return 0
 
 
-def _wrapped(text):
+def _wrapped(text, room):
     """A long signature with its parameters on lines of their own."""
-    if len(text) <= 100:
+    if len(text) <= room:
         return text
     name, _, inside = text.partition("(")
     parts, depth, start = [], 0, 0

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 import threading
 import time
 
@@ -41,18 +42,43 @@ def width():
     return max(shutil.get_terminal_size().columns, 20)
 
 
-def table(rows, heads=None, right=()):
-    """Rows of strings in aligned columns; the last column is cut to fit the terminal. `right`: columns aligned right."""
+def readable():
+    """Columns of text that is to be read, wherever it goes: the terminal's, or 100."""
+    return min(width(), 100) if not sys.stdout.isatty() else width()
+
+
+def wrapped(text, room, indent=0):
+    """The text in lines of at most `room` columns, all but the first indented; what has no space to break at stays whole."""
+    lines = textwrap.wrap(text, max(room, indent + 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def prose(text, room):
+    """A docstring's paragraphs, those with lines beyond `room` filled anew. Lines that are indented, as an example is, stay as they are."""
+    filled = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        lines = paragraph.splitlines()
+        keep = max(map(len, lines), default=0) <= room or any(line.startswith(" ") for line in lines)
+        filled.append(paragraph if keep else wrapped(" ".join(lines), room))
+    return "\n\n".join(filled)
+
+
+def table(rows, heads=None, right=(), wrap=False):
+    """Rows of strings in aligned columns. `right`: columns aligned right. `wrap`: what the last column has no room for goes on below,
+    else it is cut to fit the terminal."""
     rows = [[str(cell) for cell in row] for row in rows]
     every = ([list(heads)] if heads else []) + rows
     if not every:
         return
     sizes = [max(len(row[i]) for row in every) for i in range(len(every[0]))]
-    room = width()
+    start = sum(sizes[:-1]) + 2 * (len(sizes) - 1)
+    room = readable() if wrap else width()
     for number, row in enumerate(every):
         cells = [c.rjust(s) if i in right else c.ljust(s) for i, (c, s) in enumerate(zip(row, sizes))]
         line = "  ".join(cells).rstrip()
-        line = line if len(line) <= room else line[: room - 1] + "…"
+        if len(line) > room:
+            fits = wrap and room - start >= 24
+            line = line[:start] + wrapped(" " * start + row[-1], room, start).lstrip() if fits else line[: room - 1] + "…"
         print(paint(line, "1") if heads and number == 0 else line)
 
 
