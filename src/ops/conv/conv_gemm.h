@@ -1,5 +1,5 @@
-// The implicit GEMM's single-threaded parts, compiled once per instruction set (conv_gemm_cpu.cpp), and what
-// conv_gemm.cpp needs to know to cut a problem into tiles for them.
+// The implicit GEMM's single-threaded parts, compiled once per instruction set (conv_gemm_cpu.cpp,
+// conv_panels_cpu.cpp), and what conv_gemm.cpp needs to know to cut a problem into tiles for them.
 //
 // A convolution is a product with the matrix of patches: row (n, q) holds, for every tap and channel, what output q of
 // image n reads there. The matrix is never formed: pieces that fit the caches are gathered as a tile needs them,
@@ -33,7 +33,6 @@ enum class Along : uint8_t { kOutputs, kPixels };
 struct ForwardTile {
   const TapProblem* problem;
   const Pass* pass;
-  Along along;
   int64_t group, row, rows, col, cols;
   const void* weight;  ///< the group's filter, packed
 };
@@ -55,6 +54,8 @@ inline int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 int64_t packed_filter_elements(const GemmShape& shape, Along along, int64_t outs, int64_t cols);
 /// Elements of workspace for a tile of that many register rows and columns.
 int64_t workspace_elements(const GemmShape& shape, int64_t rows, int64_t cols);
+/// Those of a tile along pixels, whose patches have `cols` columns.
+int64_t pixel_workspace_elements(const GemmShape& shape, int64_t pixels, int64_t cols);
 
 Patches patches_of(const TapProblem& p, const Pass& pass, int64_t group);
 
@@ -64,10 +65,15 @@ namespace tenor::cpu {
 
 conv::GemmShape conv_gemm_shape(DType compute);
 /// The filter of outputs [first, first + count) of a group; `first` and, but for the last, `count` are whole tiles.
-void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, conv::Along along, int64_t group,
-                      int64_t first, int64_t count, void* to);
-/// Whether one of its results is not a finite number.
+void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, int64_t first, int64_t count,
+                      void* to);
+/// The same for tiles along pixels.
+void conv_pack_filter_rows(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, int64_t first,
+                           int64_t count, void* to);
+/// Along outputs. Whether one of its results is not a finite number.
 bool conv_forward_tile(const conv::ForwardTile& tile, void* workspace);
+/// Along pixels.
+bool conv_pixel_tile(const conv::ForwardTile& tile, void* workspace);
 void conv_weight_tile(const conv::WeightTile& tile, void* workspace);
 
 }  // namespace tenor::cpu
