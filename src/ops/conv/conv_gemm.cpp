@@ -66,18 +66,23 @@ Along along_of(const TapProblem& p, const Pass& pass, const GemmShape& shape) {
   return p.batch * pass.pixels() * 2 >= shape.cols ? Along::kPixels : Along::kOutputs;
 }
 
-Tensor packed_filter(const TapProblem& p, const Pass& pass, Along along, const GemmShape& shape, DType compute) {
-  const int64_t cols = static_cast<int64_t>(pass.taps.size()) * p.in;
-  const int64_t group = packed_filter_elements(shape, along, p.out, cols);
+Tensor packed_filter(const TapProblem& p, std::span<const Pass> joint, Along along, const GemmShape& shape,
+                     DType compute) {
+  const int64_t cols = static_cast<int64_t>(joint[0].taps.size()) * p.in;
+  const int64_t outs = p.out * static_cast<int64_t>(joint.size());
+  const int64_t group = packed_filter_elements(shape, along, outs, cols);
   const Tensor packed = Tensor::empty({p.groups * group}, compute);
-  const int64_t unit = along == Along::kOutputs ? shape.cols : shape.rows, blocks = pieces(p.out, unit);
+  const int64_t unit = along == Along::kOutputs ? shape.cols : shape.rows, blocks = pieces(outs, unit);
   const auto item = static_cast<int64_t>(item_size(compute));
   cpu::parallel_for(p.groups * blocks, cpu::grain_of(unit * cols * item), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t o = i % blocks * unit;
-      const auto pack = along == Along::kOutputs ? cpu::conv_pack_filter : cpu::conv_pack_filter_rows;
-      pack(p, pass, i / blocks, o, std::min(unit, p.out - o),
-           static_cast<char*>(packed.raw()) + i / blocks * group * item);
+      const int64_t g = i / blocks, count = std::min(unit, outs - o);
+      char* to = static_cast<char*>(packed.raw()) + g * group * item;
+      if (along == Along::kOutputs)
+        cpu::conv_pack_filter(p, joint[0], g, o, count, to);
+      else
+        cpu::conv_pack_filter_rows(p, joint, g, o, count, to);
     }
   });
   return packed;
@@ -100,21 +105,24 @@ void join_dims(TapProblem& p, Pass& pass) {
   }
 }
 
-void run_pass(const TapProblem& p, const Pass& pass) {
+/// One pass, or several that are joint.
+void run_passes(const TapProblem& p, std::span<const Pass> joint) {
+  const Pass& pass = joint[0];
   if (pass.pixels() == 0) return;
   const DType compute = compute_dtype(p.dtype);
   const GemmShape shape = cpu::conv_gemm_shape(compute);
-  const Along along = along_of(p, pass, shape);
+  const Along along = joint.size() > 1 ? Along::kPixels : along_of(p, pass, shape);
   const bool outputs = along == Along::kOutputs;
+  const int64_t outs = p.out * static_cast<int64_t>(joint.size());
   const int64_t pixels = p.batch * pass.pixels(), cols = static_cast<int64_t>(pass.taps.size()) * p.in;
-  const Tensor weight = packed_filter(p, pass, along, shape, compute);
+  const Tensor weight = packed_filter(p, joint, along, shape, compute);
   const Cut c =
-      outputs ? cut(pixels, p.out, shape.rows, shape.cols, p.groups) : cut_pixels(pixels, p.out, cols, shape, p.groups);
+      outputs ? cut(pixels, outs, shape.rows, shape.cols, p.groups) : cut_pixels(pixels, outs, cols, shape, p.groups);
   const int64_t tile_pixels = c.rows, tile_outs = c.cols;
   const int64_t elements =
       outputs ? workspace_elements(shape, c.rows, c.cols) : pixel_workspace_elements(shape, c.rows, cols);
-  const int64_t down = pieces(pixels, tile_pixels), across = pieces(p.out, tile_outs);
-  const int64_t group = packed_filter_elements(shape, along, p.out, cols) * static_cast<int64_t>(item_size(compute));
+  const int64_t down = pieces(pixels, tile_pixels), across = pieces(outs, tile_outs);
+  const int64_t group = packed_filter_elements(shape, along, outs, cols) * static_cast<int64_t>(item_size(compute));
   const int64_t work = c.rows * c.cols * std::max<int64_t>(cols, 1);
   std::atomic<bool> not_numbers = false;
   cpu::parallel_for(p.groups * down * across, std::max<int64_t>(1, 65536 / work), [&](int64_t first, int64_t last) {
@@ -122,18 +130,19 @@ void run_pass(const TapProblem& p, const Pass& pass) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t g = i / (down * across), row = i % down * tile_pixels, col = i / down % across * tile_outs;
       const ForwardTile tile{&p,
-                             &pass,
+                             joint,
                              g,
                              row,
                              std::min(tile_pixels, pixels - row),
                              col,
-                             std::min(tile_outs, p.out - col),
+                             std::min(tile_outs, outs - col),
                              static_cast<char*>(weight.raw()) + g * group};
       if (outputs ? cpu::conv_forward_tile(tile, workspace.raw()) : cpu::conv_pixel_tile(tile, workspace.raw()))
         not_numbers.store(true, std::memory_order_relaxed);
     }
   });
-  if (not_numbers) mend_pass(p, pass);
+  for (const Pass& of : joint)
+    if (not_numbers) mend_pass(p, of);
 }
 
 /// grad_weight = the sum of the splits' sums [split][O][taps * channels], in their order, rounded once.
@@ -221,6 +230,14 @@ int64_t pixel_workspace_elements(const GemmShape& shape, int64_t pixels, int64_t
   return (shape.rows + 1) * shape.cols + round_up(pixels, shape.cols) * cols;
 }
 
+bool are_joint(std::span<const Pass> passes) {
+  const auto same = [&](const Pass& pass) {
+    return pass.taps.size() == 1 && std::ranges::equal(pass.taps[0].offset, passes[0].taps[0].offset) &&
+           std::ranges::equal(pass.size, passes[0].size);
+  };
+  return passes.size() > 1 && std::ranges::all_of(passes, same);
+}
+
 Patches patches_of(const TapProblem& p, const Pass& pass, int64_t group) {
   Patches patches{p.dtype, p.source, {}, p.in, &pass};
   patches.image.data += group * p.in * p.source.channel * static_cast<int64_t>(item_size(p.dtype));
@@ -238,7 +255,8 @@ void gemm_run(const ConvProblem& p) {
   TapProblem taps = taps_of(p);
   std::vector<Pass> passes = std::move(taps.passes);
   if (passes.size() == 1) join_dims(taps, passes[0]);
-  for (const Pass& pass : passes) run_pass(taps, pass);
+  if (taps.target.spatial[2] == 1 && are_joint(passes)) return run_passes(taps, passes);
+  for (const Pass& pass : passes) run_passes(taps, {&pass, 1});
 }
 
 }  // namespace tenor::conv

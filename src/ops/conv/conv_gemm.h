@@ -6,6 +6,8 @@
 // widened to the compute type, with zeros on padding.
 #pragma once
 
+#include <span>
+
 #include "src/ops/conv/conv_taps.h"
 
 namespace tenor::conv {
@@ -29,10 +31,11 @@ struct GemmShape {
 /// Which operand runs along the vectors of a register tile: the filter's outputs, or the image's pixels.
 enum class Along : uint8_t { kOutputs, kPixels };
 
-/// Rows [row, row + rows) of patches and outputs [col, col + cols) of a group.
+/// Rows [row, row + rows) of patches and outputs [col, col + cols) of a group. Several passes whose patches are the
+/// same are joint: their outputs are o * passes + pass.
 struct ForwardTile {
   const TapProblem* problem;
-  const Pass* pass;
+  std::span<const Pass> joint;
   int64_t group, row, rows, col, cols;
   const void* weight;  ///< the group's filter, packed
 };
@@ -57,6 +60,10 @@ int64_t workspace_elements(const GemmShape& shape, int64_t rows, int64_t cols);
 /// Those of a tile along pixels, whose patches have `cols` columns.
 int64_t pixel_workspace_elements(const GemmShape& shape, int64_t pixels, int64_t cols);
 
+/// Whether the passes of a data direction read the same patches: each is one tap, and that at the same place, as where
+/// the stride is as long as the kernel. Then an image with rows is written by one product, not a pass at a time.
+bool are_joint(std::span<const Pass> passes);
+
 Patches patches_of(const TapProblem& p, const Pass& pass, int64_t group);
 
 }  // namespace tenor::conv
@@ -68,7 +75,7 @@ conv::GemmShape conv_gemm_shape(DType compute);
 void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, int64_t first, int64_t count,
                       void* to);
 /// The same for tiles along pixels.
-void conv_pack_filter_rows(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, int64_t first,
+void conv_pack_filter_rows(const conv::TapProblem& p, std::span<const conv::Pass> joint, int64_t group, int64_t first,
                            int64_t count, void* to);
 /// Along outputs. Whether one of its results is not a finite number.
 bool conv_forward_tile(const conv::ForwardTile& tile, void* workspace);

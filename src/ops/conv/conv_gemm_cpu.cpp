@@ -117,9 +117,9 @@ bool store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t 
   const int64_t channel = t.group * p.out + t.col + j;
   for (int64_t o = 0; o < cols && bias; ++o) added[o] = core::cast<T>(bias[(channel + o) * p.bias_stride]);
   auto odd = hn::Zero(d);  // NaN once such a one was met
-  for_each_run(*t.pass, t.row + i, rows, [&](const PixelRun& run, int64_t r) HWY_ATTR {
-    S* to = reinterpret_cast<S*>(p.target.data) + channel * p.target.channel + place_of(run, *t.pass, p.target);
-    for (int64_t w = 0; w < run.count; ++w, to += t.pass->step[2] * p.target.spatial[2]) {
+  for_each_run(t.joint[0], t.row + i, rows, [&](const PixelRun& run, int64_t r) HWY_ATTR {
+    S* to = reinterpret_cast<S*>(p.target.data) + channel * p.target.channel + place_of(run, t.joint[0], p.target);
+    for (int64_t w = 0; w < run.count; ++w, to += t.joint[0].step[2] * p.target.spatial[2]) {
       for (int64_t v = 0; v < width; v += lanes) {
         const auto sum = hn::Load(d, sums + (r + w) * width + v);
         odd = hn::MulAdd(sum, hn::Zero(d), odd);
@@ -133,7 +133,7 @@ bool store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t 
 
 template <class T>
 bool forward_tile(const conv::ForwardTile& t, void* memory) {
-  const conv::Patches patches = conv::patches_of(*t.problem, *t.pass, t.group);
+  const conv::Patches patches = conv::patches_of(*t.problem, t.joint[0], t.group);
   const int64_t width = panel_width<T>(), depth_total = patches.cols();
   Workspace<T> w(memory, t.rows, t.cols);
   w.clear_ends();
