@@ -27,19 +27,26 @@ HWY_NOINLINE void multiply_tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT p
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   hn::Vec<decltype(d)> sums[Rows][kVectors];
+  // Unrolled, every loop over the sums: an array of which one place is not known at compile time lives in memory.
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sums[r][v] = first ? hn::Zero(d) : hn::Load(d, acc + (r * kVectors + v) * lanes);
   for (int64_t k = 0; k < depth; ++k) {
     hn::Vec<decltype(d)> column[kVectors];
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) column[v] = hn::Load(d, panel + v * lanes);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const auto x = hn::Set(d, a[r * RowStep]);
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(x, column[v], sums[r][v]);
     }
     a += DepthStep, panel += kVectors * lanes;
   }
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, acc + (r * kVectors + v) * lanes);
 }
 

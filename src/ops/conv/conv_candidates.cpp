@@ -17,6 +17,32 @@ constexpr ConvCandidate kVendor{"vendor", vendor_why_not, vendor_run};
 constexpr ConvCandidate kVendorGemm[] = {kVendor, kGemm, kDirect};
 constexpr ConvCandidate kVendorDirect[] = {kVendor, kDirect, kGemm};
 constexpr ConvCandidate kDirectFirst[] = {kDirect, kVendor, kGemm};
+constexpr ConvCandidate kGemmFirst[] = {kGemm, kVendor, kDirect};
+
+/// Whether windows lie side by side: a data direction is one product, whose columns are the places of a window.
+bool tiles_image(const ConvProblem& p) {
+  for (const core::WindowDim& w : p.window)
+    if (w.before != 0 || w.kernel != w.stride || w.input != w.output * w.stride || (w.kernel > 1 && w.dilation > 1))
+      return false;
+  return true;
+}
+
+/// Of float32 images with planes, which oneDNN turns over and back: the order, or none where that is worth it. What the
+/// products along pixels read in place are rows of many pixels; of narrower ones they gather copies.
+std::span<const ConvCandidate> plane_candidates(const ConvProblem& p) {
+  constexpr int64_t kManyPixels = 256, kLongRow = 160, kBlock = 16;  // oneDNN's block of channels on AVX-512
+  bool strided = false, padded = false;
+  for (const core::WindowDim& w : p.window)
+    strided = strided || w.stride > 1, padded = padded || w.before > 0 || w.after > 0;
+  if (p.direction == Direction::kDataBackward && tiles_image(p)) return kGemmFirst;
+  if (strided && p.direction == Direction::kDataBackward) return {};
+  if (!strided && !padded && p.taps() == 1)
+    return p.output_pixels() >= kManyPixels ? kGemmFirst : std::span<const ConvCandidate>();
+  if (std::min(p.channels, p.out_channels) < kBlock) return kDirectFirst;
+  const int64_t written = written_channels(p);
+  if (strided) return written % kBlock != 0 && written < 2 * kBlock ? kDirectFirst : std::span<const ConvCandidate>();
+  return p.window[kSpatial - 1].output >= kLongRow ? kGemmFirst : std::span<const ConvCandidate>();
+}
 
 /// By what was measured (README.md): oneDNN turns images with planes over, and its gradients of depthwise filters and
 /// of images with few channels are slow; register tiles are half empty where a group has few channels.
@@ -25,6 +51,9 @@ std::span<const ConvCandidate> cpu_candidates(const ConvProblem& p) {
   bool strided = false;
   for (const core::WindowDim& w : p.window) strided = strided || w.stride > 1;
   if (p.depthwise() && (weight || (!p.channels_last() && !strided))) return kDirectFirst;
+  const bool planes = p.input.spatial[kSpatial - 1] == 1 && p.output.spatial[kSpatial - 1] == 1 && !p.channels_last();
+  if (planes && !weight && p.groups == 1 && p.dtype == DType::kFloat32)
+    if (const auto order = plane_candidates(p); !order.empty()) return order;
   if (p.direction == Direction::kDataBackward && p.group_channels() <= 4) return kDirectFirst;
   const bool narrow = std::min(p.group_channels(), p.group_outputs()) < 16;
   if (narrow && !weight) return kVendorDirect;

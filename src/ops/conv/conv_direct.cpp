@@ -33,6 +33,21 @@ bool fit(RowPlan& plan, const Pass& pass, const int64_t* most, int64_t channels,
   return core::count_product(plan.channel, channels) <= limit;
 }
 
+/// Finds the grid of taps in a plan that is complete but for it.
+void find_grid(RowPlan& plan, const Pass& pass) {
+  const auto taps = static_cast<int64_t>(plan.taps.size());
+  int64_t width = 1;
+  while (width < taps && pass.taps[width].offset[0] == pass.taps[0].offset[0] &&
+         pass.taps[width].offset[1] == pass.taps[0].offset[1])
+    ++width;
+  if (width == taps) return;
+  const int64_t next = plan.taps[width] - plan.taps[0];
+  if (taps % width != 0 || std::abs(next) != plan.row) return;
+  for (int64_t t = width; t < taps; ++t)
+    if (plan.taps[t] != plan.taps[t - width] + next) return;
+  plan.grid_height = taps / width, plan.grid_width = width, plan.grid_next = next;
+}
+
 /// Whether channels are innermost and each is a group of its own.
 bool by_channels(int64_t in, int64_t out, int64_t groups, const Image& source, const Image& target) {
   return in == 1 && out == 1 && groups > 1 && source.channel == 1 && target.channel == 1;
@@ -170,6 +185,7 @@ RowPlan plan_rows(const Pass& pass, int64_t channels, int64_t lanes) {
     plan.taps.push_back(((tap.offset[0] - plan.least[0]) * plan.height + tap.offset[1] - plan.least[1]) * plan.row +
                         column % pass.scale[2] * plan.phase + column / pass.scale[2]);
   }
+  find_grid(plan, pass);
   return plan;
 }
 

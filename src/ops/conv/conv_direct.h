@@ -21,6 +21,9 @@ struct RowPlan {
   int64_t row = 0, channel = 0;              ///< elements between scratch rows, between channels
   std::vector<int64_t> taps;                 ///< where each tap reads, from the scratch's start of an output row
   int64_t row_step = 0;                      ///< from one output row's reads to the next one's
+  /// Where the taps are rows of grid_width that read the same columns of scratch rows one behind the other: how many,
+  /// and from one to the next (upwards in a data direction). Height 0: no such grid.
+  int64_t grid_height = 0, grid_width = 0, grid_next = 0;
   int64_t bands(const Pass& pass) const {
     return pass.size[0] * pieces(pass.size[1], band_rows) * pieces(pass.size[2], band_width);
   }

@@ -16,6 +16,7 @@ namespace tenor::conv {
 namespace {
 
 constexpr int64_t kMostRows = 96, kMostCols = 256;  // of a tile: its sums and panels stay in the L2 cache
+constexpr int64_t kMostPatches = int64_t{1} << 16, kMostPanels = 16;  // elements and panels of a tile along pixels
 constexpr int64_t kMostSplits = 32;
 constexpr int64_t kLeastSplit = 1536;                // pixels
 constexpr int64_t kMostPartials = int64_t{1} << 22;  // elements of all splits' sums
@@ -41,60 +42,107 @@ Cut cut(int64_t rows, int64_t cols, int64_t row_unit, int64_t col_unit, int64_t 
   return c;
 }
 
+/// Rows are pixels, all outputs at once: a stretch of pixels whose patches stay in the L2 cache, long enough for memory
+/// to be written in long runs.
+Cut cut_pixels(int64_t pixels, int64_t outs, int64_t cols, const GemmShape& shape, int64_t others) {
+  const int64_t panel = shape.cols * std::max<int64_t>(cols, 1);
+  const int64_t panels = std::clamp<int64_t>(kMostPatches / panel, 1, kMostPanels);
+  Cut c{std::min(round_up(pixels, shape.cols), panels * shape.cols), round_up(outs, shape.rows)};
+  const int64_t wanted = num_threads() == 1 ? 1 : 3 * num_threads();
+  while (others * pieces(pixels, c.rows) * pieces(outs, c.cols) < wanted) {
+    if (c.rows > shape.cols)
+      c.rows = round_up(c.rows / 2, shape.cols);
+    else if (c.cols > shape.rows)
+      c.cols = round_up(c.cols / 2, shape.rows);
+    else
+      break;
+  }
+  return c;
+}
+
 Along along_of(const TapProblem& p, const Pass& pass, const GemmShape& shape) {
   const bool channels = p.target.channel == 1 || pass.step[2] * p.target.spatial[2] != 1;
   if (channels && p.out * 2 >= shape.cols) return Along::kOutputs;
   return p.batch * pass.pixels() * 2 >= shape.cols ? Along::kPixels : Along::kOutputs;
 }
 
-Tensor packed_filter(const TapProblem& p, const Pass& pass, Along along, const GemmShape& shape, DType compute) {
-  const int64_t cols = static_cast<int64_t>(pass.taps.size()) * p.in;
-  const int64_t group = packed_filter_elements(shape, along, p.out, cols);
+Tensor packed_filter(const TapProblem& p, std::span<const Pass> joint, Along along, const GemmShape& shape,
+                     DType compute) {
+  const int64_t cols = static_cast<int64_t>(joint[0].taps.size()) * p.in;
+  const int64_t outs = p.out * static_cast<int64_t>(joint.size());
+  const int64_t group = packed_filter_elements(shape, along, outs, cols);
   const Tensor packed = Tensor::empty({p.groups * group}, compute);
-  const int64_t unit = along == Along::kOutputs ? shape.cols : shape.rows, blocks = pieces(p.out, unit);
+  const int64_t unit = along == Along::kOutputs ? shape.cols : shape.rows, blocks = pieces(outs, unit);
   const auto item = static_cast<int64_t>(item_size(compute));
   cpu::parallel_for(p.groups * blocks, cpu::grain_of(unit * cols * item), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t o = i % blocks * unit;
-      cpu::conv_pack_filter(p, pass, along, i / blocks, o, std::min(unit, p.out - o),
-                            static_cast<char*>(packed.raw()) + i / blocks * group * item);
+      const int64_t g = i / blocks, count = std::min(unit, outs - o);
+      char* to = static_cast<char*>(packed.raw()) + g * group * item;
+      if (along == Along::kOutputs)
+        cpu::conv_pack_filter(p, joint[0], g, o, count, to);
+      else
+        cpu::conv_pack_filter_rows(p, joint, g, o, count, to);
     }
   });
   return packed;
 }
 
-void run_pass(const TapProblem& p, const Pass& pass) {
+/// Makes one row of all pixels of an image where a pass reads and writes each at its own place, in dims that follow one
+/// another densely: rows that end within a tile cost.
+void join_dims(TapProblem& p, Pass& pass) {
+  if (pass.taps.size() != 1) return;
+  for (int d = 0; d < kSpatial; ++d)
+    if (pass.taps[0].offset[d] != 0 || pass.scale[d] != 1 || pass.step[d] != 1 || pass.base[d] != 0 ||
+        pass.size[d] != p.source_size[d])
+      return;
+  for (int d = kSpatial - 2; d >= 0; --d) {
+    const int64_t row = pass.size[2];
+    if (pass.size[d] == 1) continue;
+    if (p.source.spatial[d] != row * p.source.spatial[2] || p.target.spatial[d] != row * p.target.spatial[2]) return;
+    pass.size[2] *= pass.size[d], pass.size[d] = 1;
+    p.source_size[2] = pass.size[2], p.source_size[d] = 1;
+  }
+}
+
+/// One pass, or several that are joint.
+void run_passes(const TapProblem& p, std::span<const Pass> joint) {
+  const Pass& pass = joint[0];
   if (pass.pixels() == 0) return;
   const DType compute = compute_dtype(p.dtype);
   const GemmShape shape = cpu::conv_gemm_shape(compute);
-  const Along along = along_of(p, pass, shape);
+  const Along along = joint.size() > 1 ? Along::kPixels : along_of(p, pass, shape);
   const bool outputs = along == Along::kOutputs;
+  const int64_t outs = p.out * static_cast<int64_t>(joint.size());
   const int64_t pixels = p.batch * pass.pixels(), cols = static_cast<int64_t>(pass.taps.size()) * p.in;
-  const Tensor weight = packed_filter(p, pass, along, shape, compute);
-  // Register rows and columns: pixels and outputs, or the other way round.
-  const Cut c = cut(outputs ? pixels : p.out, outputs ? p.out : pixels, shape.rows, shape.cols, p.groups);
-  const int64_t tile_pixels = outputs ? c.rows : c.cols, tile_outs = outputs ? c.cols : c.rows;
-  const int64_t down = pieces(pixels, tile_pixels), across = pieces(p.out, tile_outs);
-  const int64_t group = packed_filter_elements(shape, along, p.out, cols) * static_cast<int64_t>(item_size(compute));
+  const Tensor weight = packed_filter(p, joint, along, shape, compute);
+  const Cut c =
+      outputs ? cut(pixels, outs, shape.rows, shape.cols, p.groups) : cut_pixels(pixels, outs, cols, shape, p.groups);
+  const int64_t tile_pixels = c.rows, tile_outs = c.cols;
+  const int64_t elements =
+      outputs ? workspace_elements(shape, c.rows, c.cols) : pixel_workspace_elements(shape, c.rows, cols);
+  const int64_t down = pieces(pixels, tile_pixels), across = pieces(outs, tile_outs);
+  const int64_t group = packed_filter_elements(shape, along, outs, cols) * static_cast<int64_t>(item_size(compute));
   const int64_t work = c.rows * c.cols * std::max<int64_t>(cols, 1);
   std::atomic<bool> not_numbers = false;
   cpu::parallel_for(p.groups * down * across, std::max<int64_t>(1, 65536 / work), [&](int64_t first, int64_t last) {
-    const Tensor workspace = Tensor::empty({workspace_elements(shape, c.rows, c.cols)}, compute);
+    const Tensor workspace = Tensor::empty({elements}, compute);
     for (int64_t i = first; i < last; ++i) {
       const int64_t g = i / (down * across), row = i % down * tile_pixels, col = i / down % across * tile_outs;
       const ForwardTile tile{&p,
-                             &pass,
-                             along,
+                             joint,
                              g,
                              row,
                              std::min(tile_pixels, pixels - row),
                              col,
-                             std::min(tile_outs, p.out - col),
+                             std::min(tile_outs, outs - col),
                              static_cast<char*>(weight.raw()) + g * group};
-      if (cpu::conv_forward_tile(tile, workspace.raw())) not_numbers.store(true, std::memory_order_relaxed);
+      if (outputs ? cpu::conv_forward_tile(tile, workspace.raw()) : cpu::conv_pixel_tile(tile, workspace.raw()))
+        not_numbers.store(true, std::memory_order_relaxed);
     }
   });
-  if (not_numbers) mend_pass(p, pass);
+  for (const Pass& of : joint)
+    if (not_numbers) mend_pass(p, of);
 }
 
 /// grad_weight = the sum of the splits' sums [split][O][taps * channels], in their order, rounded once.
@@ -170,12 +218,24 @@ void weight_run(const ConvProblem& p) {
 
 int64_t packed_filter_elements(const GemmShape& shape, Along along, int64_t outs, int64_t cols) {
   if (along == Along::kOutputs) return round_up(outs, shape.cols) * cols;
-  return pieces(cols, shape.depth) * round_up(outs, shape.rows) * shape.pitch;
+  return round_up(outs, shape.rows) * cols;
 }
 
 int64_t workspace_elements(const GemmShape& shape, int64_t rows, int64_t cols) {
   const int64_t r = round_up(rows, shape.rows), c = round_up(cols, shape.cols);
   return r * shape.pitch + c * shape.depth + r * c;
+}
+
+int64_t pixel_workspace_elements(const GemmShape& shape, int64_t pixels, int64_t cols) {
+  return (shape.rows + 1) * shape.cols + round_up(pixels, shape.cols) * cols;
+}
+
+bool are_joint(std::span<const Pass> passes) {
+  const auto same = [&](const Pass& pass) {
+    return pass.taps.size() == 1 && std::ranges::equal(pass.taps[0].offset, passes[0].taps[0].offset) &&
+           std::ranges::equal(pass.size, passes[0].size);
+  };
+  return passes.size() > 1 && std::ranges::all_of(passes, same);
 }
 
 Patches patches_of(const TapProblem& p, const Pass& pass, int64_t group) {
@@ -192,8 +252,11 @@ std::string gemm_why_not(const ConvProblem& p) {
 
 void gemm_run(const ConvProblem& p) {
   if (p.direction == Direction::kWeightBackward) return weight_run(p);
-  const TapProblem taps = taps_of(p);
-  for (const Pass& pass : taps.passes) run_pass(taps, pass);
+  TapProblem taps = taps_of(p);
+  std::vector<Pass> passes = std::move(taps.passes);
+  if (passes.size() == 1) join_dims(taps, passes[0]);
+  if (taps.target.spatial[2] == 1 && are_joint(passes)) return run_passes(taps, passes);
+  for (const Pass& pass : passes) run_passes(taps, {&pass, 1});
 }
 
 }  // namespace tenor::conv

@@ -1,5 +1,7 @@
 // The implicit GEMM's tiles: one operand as rows whose elements are broadcast, the other in panels of whole vectors.
 //
+// Those of pixels are conv_panels_cpu.cpp's, of a forward or data direction; here vectors run over output channels.
+//
 // An output is one chain of FMAs over the taps and, within one, the channels, whatever the tile: a slice starts from
 // the sums that the slice before left in the workspace. So tiles may be cut to suit the machine.
 #undef HWY_TARGET_INCLUDE
@@ -70,33 +72,27 @@ void gather_rows(const conv::Patches& p, int64_t row, int64_t rows, int64_t k, i
   gather_patches(p, row, rows, k, depth, PatchTarget<T>{to, kPitch, 1});
 }
 
-template <class T>
-void pack_filter(const conv::TapProblem& p, const conv::Pass& pass, conv::Along along, int64_t group, int64_t first,
-                 int64_t count, T* to) {
-  const int64_t cols = static_cast<int64_t>(pass.taps.size()) * p.in;
-  const auto pack = [&]<class S>() {
-    const S* weight = reinterpret_cast<const S*>(p.weight) + group * p.weight_group;
-    // Vectors over outputs: [panel][column][width]. Over pixels: [slice][output][pitch].
-    const int64_t unit = along == conv::Along::kOutputs ? panel_width<T>() : kRows;
-    for (int64_t o = 0; o < conv::round_up(count, unit); ++o)
-      for (int64_t t = 0, k = 0; t < static_cast<int64_t>(pass.taps.size()); ++t)
-        for (int64_t c = 0; c < p.in; ++c, ++k) {
-          const int64_t out = first + o;
-          T* place = along == conv::Along::kOutputs
-                         ? to + (out / unit * cols + k) * unit + out % unit
-                         : to + (k / kDepth * conv::round_up(p.out, kRows) + out) * kPitch + k % kDepth;
-          *place = o < count ? core::cast<T>(weight[out * p.weight_out + c * p.weight_in + pass.taps[t].weight]) : T(0);
-        }
-  };
-  core::visit_float(p.dtype, [&]<class S>() {
-    if constexpr (std::is_same_v<core::Compute<S>, T>) pack.template operator()<S>();
-  });
+/// Outputs [first, first + count) of a group as [panel][column][width], zeros past the last output.
+template <class S, class T>
+void pack_panels(const conv::TapProblem& p, const conv::Pass& pass, const S* weight, int64_t count, T* to) {
+  const int64_t width = panel_width<T>(), cols = static_cast<int64_t>(pass.taps.size()) * p.in;
+  for (int64_t o = 0; o < conv::round_up(count, width); ++o) {
+    T* place = to + o / width * width * cols + o % width;
+    for (const conv::Tap& tap : pass.taps)
+      for (int64_t c = 0; c < p.in; ++c, place += width)
+        *place = o < count ? core::cast<T>(weight[o * p.weight_out + c * p.weight_in + tap.weight]) : T(0);
+  }
 }
 
-void pack_filter_of(const conv::TapProblem& p, const conv::Pass& pass, conv::Along along, int64_t group, int64_t first,
-                    int64_t count, void* to) {
-  if (p.dtype == DType::kFloat64) return pack_filter(p, pass, along, group, first, count, static_cast<double*>(to));
-  pack_filter(p, pass, along, group, first, count, static_cast<float*>(to));
+void pack_filter_of(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, int64_t first, int64_t count,
+                    void* to) {
+  const int64_t cols = static_cast<int64_t>(pass.taps.size()) * p.in;
+  with_compute(p.dtype, [&]<class T>() {
+    with_storage<T>(p.dtype, [&]<class S>() {
+      const S* weight = reinterpret_cast<const S*>(p.weight) + group * p.weight_group + first * p.weight_out;
+      pack_panels(p, pass, weight, count, static_cast<T*>(to) + first * cols);
+    });
+  });
 }
 
 /// Elements of a target, `cols` of them from `rounded`, to data[j * step].
@@ -109,98 +105,53 @@ HWY_INLINE void scatter(const S* rounded, int64_t cols, S* data, int64_t step) {
   }
 }
 
-/// A register tile of sums to the target. Its rows are pixels (along outputs) or outputs (along pixels). Whether one is
-/// not a finite number.
-template <class T, class S>
+/// A register tile of sums, whose rows are pixels, to the target. Whether one is not a finite number.
+template <class S, class T>
 bool store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t j, int64_t cols, const T* sums) {
   const conv::TapProblem& p = *t.problem;
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = panel_width<T>();
   const S* bias = reinterpret_cast<const S*>(p.bias);
-  const auto bias_of = [&](int64_t o) {
-    return bias ? core::cast<T>(bias[(t.group * p.out + o) * p.bias_stride]) : T(0);
-  };
   HWY_ALIGN T added[kVectors * HWY_MAX_BYTES / sizeof(T)] = {};
   HWY_ALIGN S rounded[kVectors * HWY_MAX_BYTES / sizeof(T)];
+  const int64_t channel = t.group * p.out + t.col + j;
+  for (int64_t o = 0; o < cols && bias; ++o) added[o] = core::cast<T>(bias[(channel + o) * p.bias_stride]);
   auto odd = hn::Zero(d);  // NaN once such a one was met
-  const auto round = [&](const T* from) HWY_ATTR {
-    for (int64_t v = 0; v < width; v += lanes) {
-      const auto sum = hn::Load(d, from + v);
-      odd = hn::MulAdd(sum, hn::Zero(d), odd);
-      store(d, hn::Add(sum, hn::Load(d, added + v)), rounded + v);
-    }
-  };
-  S* data = reinterpret_cast<S*>(p.target.data) + t.group * p.out * p.target.channel;
-  const auto place = [&](const PixelRun& run) {
-    int64_t at = run.image * p.target.batch;
-    for (int s = 0; s < conv::kSpatial; ++s)
-      at += (run.at[s] * t.pass->step[s] + t.pass->base[s]) * p.target.spatial[s];
-    return at;
-  };
-  const int64_t pixel_step = t.pass->step[2] * p.target.spatial[2];
-  if (t.along == conv::Along::kOutputs) {
-    for (int64_t o = 0; o < cols; ++o) added[o] = bias_of(t.col + j + o);
-    for_each_run(*t.pass, t.row + i, rows, [&](const PixelRun& run, int64_t r) HWY_ATTR {
-      const int64_t at = place(run) + (t.col + j) * p.target.channel;
-      for (int64_t w = 0; w < run.count; ++w) {
-        round(sums + (r + w) * width);
-        scatter(rounded, cols, data + at + w * pixel_step, p.target.channel);
+  for_each_run(t.joint[0], t.row + i, rows, [&](const PixelRun& run, int64_t r) HWY_ATTR {
+    S* to = reinterpret_cast<S*>(p.target.data) + channel * p.target.channel + place_of(run, t.joint[0], p.target);
+    for (int64_t w = 0; w < run.count; ++w, to += t.joint[0].step[2] * p.target.spatial[2]) {
+      for (int64_t v = 0; v < width; v += lanes) {
+        const auto sum = hn::Load(d, sums + (r + w) * width + v);
+        odd = hn::MulAdd(sum, hn::Zero(d), odd);
+        store(d, hn::Add(sum, hn::Load(d, added + v)), rounded + v);
       }
-    });
-    return !hn::AllTrue(d, hn::Eq(odd, odd));
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t o = t.col + i + r;
-    std::fill_n(added, width, bias_of(o));
-    round(sums + r * width);
-    for_each_run(*t.pass, t.row + j, cols, [&](const PixelRun& run, int64_t w) HWY_ATTR {
-      scatter(rounded + w, run.count, data + place(run) + o * p.target.channel, pixel_step);
-    });
-  }
+      scatter(rounded, cols, to, p.target.channel);
+    }
+  });
   return !hn::AllTrue(d, hn::Eq(odd, odd));
 }
 
 template <class T>
-bool store_forward(const conv::ForwardTile& t, int64_t i, int64_t rows, int64_t j, int64_t cols, const T* sums) {
-  return core::visit_float(t.problem->dtype, [&]<class S>() {
-    if constexpr (std::is_same_v<core::Compute<S>, T>) return store_forward<T, S>(t, i, rows, j, cols, sums);
-    return false;
-  });
-}
-
-template <class T>
 bool forward_tile(const conv::ForwardTile& t, void* memory) {
-  const conv::Patches patches = conv::patches_of(*t.problem, *t.pass, t.group);
-  const bool outputs = t.along == conv::Along::kOutputs;
+  const conv::Patches patches = conv::patches_of(*t.problem, t.joint[0], t.group);
   const int64_t width = panel_width<T>(), depth_total = patches.cols();
-  Workspace<T> w(memory, outputs ? t.rows : t.cols, outputs ? t.cols : t.rows);
-  if (outputs) w.clear_ends();
+  Workspace<T> w(memory, t.rows, t.cols);
+  w.clear_ends();
   const T* weight = static_cast<const T*>(t.weight);
   for (int64_t k = 0; k < depth_total; k += kDepth) {
     const int64_t depth = std::min(kDepth, depth_total - k);
-    if (outputs) {
-      gather_rows(patches, t.row, t.rows, k, depth, w.rows);
-    } else {
-      w.clear_last_panel(depth);
-      for (int64_t j = 0; j < t.rows; j += width)
-        gather_patches(patches, t.row + j, std::min(width, t.rows - j), k, depth,
-                       PatchTarget<T>{w.panels + j * depth, 1, width});
-    }
+    gather_rows(patches, t.row, t.rows, k, depth, w.rows);
     w.each_tile([&](int64_t i, int64_t j, T* sums) {
-      const int64_t rows = std::min(kRows, w.row_count - i);
-      if (outputs) {
-        multiply(rows, w.rows + i * kPitch, weight + ((t.col + j) / width * depth_total + k) * width, sums, depth,
-                 k == 0);
-      } else {
-        const T* slice = weight + k / kDepth * conv::round_up(t.problem->out, kRows) * kPitch;
-        multiply(rows, slice + (t.col + i) * kPitch, w.panels + j * depth, sums, depth, k == 0);
-      }
+      multiply(std::min(kRows, w.row_count - i), w.rows + i * kPitch,
+               weight + ((t.col + j) / width * depth_total + k) * width, sums, depth, k == 0);
     });
   }
   bool odd = false;
   w.each_tile([&](int64_t i, int64_t j, T* sums) {
     if (depth_total == 0) std::fill_n(sums, kRows * width, T(0));
-    odd |= store_forward(t, i, std::min(kRows, w.row_count - i), j, std::min(width, w.col_count - j), sums);
+    with_storage<T>(t.problem->dtype, [&]<class S>() {
+      odd |= store_forward<S>(t, i, std::min(kRows, w.row_count - i), j, std::min(width, w.col_count - j), sums);
+    });
   });
   return odd;
 }
@@ -259,9 +210,9 @@ HWY_EXPORT(forward_tile_of);
 HWY_EXPORT(weight_tile_of);
 
 conv::GemmShape conv_gemm_shape(DType compute) { return HWY_DYNAMIC_DISPATCH(gemm_shape_of)(compute); }
-void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, conv::Along along, int64_t group,
-                      int64_t first, int64_t count, void* to) {
-  HWY_DYNAMIC_DISPATCH(pack_filter_of)(p, pass, along, group, first, count, to);
+void conv_pack_filter(const conv::TapProblem& p, const conv::Pass& pass, int64_t group, int64_t first, int64_t count,
+                      void* to) {
+  HWY_DYNAMIC_DISPATCH(pack_filter_of)(p, pass, group, first, count, to);
 }
 bool conv_forward_tile(const conv::ForwardTile& tile, void* workspace) {
   return HWY_DYNAMIC_DISPATCH(forward_tile_of)(tile, workspace);

@@ -41,7 +41,7 @@ TEST(ConvErrors, Options) {
                            "conv_forward: padding 'same' takes stride 1, got (2, 1)");
   expect_error<ValueError>(
       forward({.strategy = "fft"}),
-      "conv_forward: strategy must be one of 'auto', 'vendor', 'direct', 'implicit_gemm', got 'fft'");
+      "conv_forward: strategy must be one of 'auto', 'direct', 'vendor', 'implicit_gemm', got 'fft'");
   expect_error<ValueError>(forward({.dilation = {int64_t{1} << 31}}),
                            "conv_forward: weight makes a window of (3 - 1) * 2147483648 + 1 inputs, more than 2^31");
 }

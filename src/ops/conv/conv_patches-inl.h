@@ -46,6 +46,7 @@ struct PatchTarget {
   T* data;
   int64_t pixel, column;
   HWY_INLINE T* at(int64_t i, int64_t k) const { return data + i * pixel + k * column; }
+  HWY_INLINE PatchTarget from(int64_t i, int64_t k) const { return {at(i, k), pixel, column}; }
 };
 
 template <class T>
@@ -75,6 +76,25 @@ HWY_INLINE void turn_run(const S* src, T* to, int64_t step, int64_t n) {
   }
 }
 
+/// to[i] = from[2 i] for i < n. Reads from[0] to from[2 n - 2] and nothing else.
+template <class S, class T>
+HWY_INLINE void widen_every_second(const S* from, T* to, int64_t n) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = lanes_of<T>();
+  for (; i + lanes < n; i += lanes)
+    hn::StoreU(hn::ConcatEven(d, load(d, from + 2 * i + lanes), load(d, from + 2 * i)), d, to + i);
+  // Of the last ones the element before them is read, not the one behind.
+  if (i > 0 && i + lanes == n) {
+    from += 2 * i - 1;
+    hn::StoreU(hn::ConcatOdd(d, load(d, from + lanes), load(d, from)), d, to + i);
+    return;
+  }
+#endif
+  for (; i < n; ++i) to[i] = core::cast<T>(from[2 * i]);
+}
+
 /// A block that lies inside of the image: `pixel` and `channel` are the source's strides.
 template <class S, class T>
 HWY_INLINE void copy_block(const S* src, int64_t pixel, int64_t channel, PatchTarget<T> to, int64_t pixels,
@@ -84,6 +104,8 @@ HWY_INLINE void copy_block(const S* src, int64_t pixel, int64_t channel, PatchTa
     for (int64_t i = 0; i < pixels; ++i) widen_run(src + i * pixel, to.at(i, 0), channels);
   } else if (to.pixel == 1 && (pixel == 1 || pixels == 1)) {
     for (int64_t c = 0; c < channels; ++c) widen_run(src + c * channel, to.at(0, c), pixels);
+  } else if (to.pixel == 1 && pixel == 2) {
+    for (int64_t c = 0; c < channels; ++c) widen_every_second(src + c * channel, to.at(0, c), pixels);
   } else if (channel == 1) {
     for (int64_t i = 0; i < pixels; ++i) turn_run(src + i * pixel, to.at(i, 0), to.column, channels);
   } else if (pixel == 1) {
@@ -114,6 +136,13 @@ HWY_INLINE void for_each_run(const conv::Pass& pass, int64_t first, int64_t coun
   }
 }
 
+/// Where the first pixel of a run lies in the target, in elements.
+HWY_INLINE int64_t place_of(const PixelRun& run, const conv::Pass& pass, const conv::Image& target) {
+  int64_t at = run.image * target.batch;
+  for (int s = 0; s < conv::kSpatial; ++s) at += (run.at[s] * pass.step[s] + pass.base[s]) * target.spatial[s];
+  return at;
+}
+
 /// One tap of a run, channels [channel, channel + channels).
 template <class S, class T>
 HWY_INLINE void gather_tap(const conv::Patches& p, const S* data, const PixelRun& run, const conv::Tap& tap,
@@ -130,9 +159,8 @@ HWY_INLINE void gather_tap(const conv::Patches& p, const S* data, const PixelRun
   const conv::Image& image = p.image;
   const int64_t offset = run.image * image.batch + channel * image.channel + at[0] * image.spatial[0] +
                          at[1] * image.spatial[1] + (at[2] + first * scale) * image.spatial[2];
-  copy_block(data + offset, scale * image.spatial[2], image.channel,
-             PatchTarget<T>{to.at(first, 0), to.pixel, to.column}, last - first, channels);
-  zero_block(PatchTarget<T>{to.at(last, 0), to.pixel, to.column}, run.count - last, channels);
+  copy_block(data + offset, scale * image.spatial[2], image.channel, to.from(first, 0), last - first, channels);
+  zero_block(to.from(last, 0), run.count - last, channels);
 }
 
 /// Rows [row, row + rows) and columns [col, col + cols) of the patches.
@@ -144,7 +172,7 @@ void gather_patches(const conv::Patches& p, int64_t row, int64_t rows, int64_t c
       for (int64_t k = 0; k < cols;) {
         const int64_t channel = (col + k) % p.channels, channels = std::min(p.channels - channel, cols - k);
         gather_tap(p, data, run, p.pass->taps[static_cast<size_t>((col + k) / p.channels)], channel, channels,
-                   PatchTarget<T>{to.at(i, k), to.pixel, to.column});
+                   to.from(i, k));
         k += channels;
       }
     });
@@ -158,6 +186,34 @@ void gather_patches(const conv::Patches& p, int64_t row, int64_t rows, int64_t c
   } else {
     gather.template operator()<Float16>();
   }
+}
+
+/// n sums plus bias, rounded, `step` apart. `odd` turns NaN where one is not a finite number. Reads whole vectors of
+/// sums.
+template <class D, class T, class S>
+HWY_INLINE void store_run(D d, const T* sums, int64_t n, T bias, S* to, int64_t step, hn::Vec<D>& odd) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (step != 1) {
+    T met = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      met += sums[i] * T(0);
+      to[i * step] = core::cast<S>(sums[i] + bias);
+    }
+    odd = hn::Add(odd, hn::Set(d, met));
+    return;
+  }
+  const auto add = hn::Set(d, bias);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto sum = hn::LoadU(d, sums + i);
+    odd = hn::MulAdd(sum, hn::Zero(d), odd);
+    store(d, hn::Add(sum, add), to + i);
+  }
+  if (i == n) return;
+  const auto left = static_cast<size_t>(n - i);
+  const auto sum = hn::IfThenElseZero(hn::FirstN(d, left), hn::LoadU(d, sums + i));
+  odd = hn::MulAdd(sum, hn::Zero(d), odd);
+  store_n(d, hn::Add(sum, add), to + i, left);
 }
 
 }  // namespace tenor::cpu::HWY_NAMESPACE

@@ -137,30 +137,60 @@ void slide_row(const conv::RowPlan& plan, int64_t channels, const T* row, const 
   }
 }
 
-/// n sums plus bias, rounded, `step` apart. Whether one is not a finite number.
-template <class T, class S>
-bool store_run(const T* sums, int64_t n, T bias, S* to, int64_t step) {
+// Rows of one channel that are computed at once, so that a source row is read once for all of them.
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kDown = 4, kDownVectors = 4;
+#else
+inline constexpr int kDown = 4, kDownVectors = 2;
+#endif
+
+/// sums [kDown][pitch] = kDownVectors vectors of as many output rows of one channel. `next`: from one row of taps to
+/// the one that is added after it; of output rows, whose order is that of their taps, too. Same bits as slide.
+template <int Height, int Step, class T>
+HWY_INLINE void slide_down(const conv::RowPlan& plan, const T* HWY_RESTRICT row, int64_t next,
+                           const T* HWY_RESTRICT filter, T* HWY_RESTRICT sums, int64_t pitch) {
   const hn::ScalableTag<T> d;
-  const int64_t lanes = lanes_of<T>();
-  T odd = 0;  // NaN once one was met
-  if (step != 1) {
-    for (int64_t i = 0; i < n; ++i) {
-      odd += sums[i] * T(0);
-      to[i * step] = core::cast<S>(sums[i] + bias);
+  const int64_t lanes = lanes_of<T>(), width = plan.grid_width;
+  hn::Vec<decltype(d)> acc[kDown][kDownVectors];
+  for (auto& of_row : acc)
+    for (auto& a : of_row) a = hn::Zero(d);
+#pragma GCC unroll 16
+  for (int i = 0; i < (kDown - 1) * Step + Height; ++i)
+    for (int64_t x = 0; x < width; ++x) {
+      hn::Vec<decltype(d)> source[kDownVectors];
+      for (int v = 0; v < kDownVectors; ++v) source[v] = hn::LoadU(d, row + i * next + plan.taps[x] + v * lanes);
+#pragma GCC unroll 4
+      for (int r = 0; r < kDown; ++r) {
+        const int y = i - r * Step;
+        if (y < 0 || y >= Height) continue;
+        const auto w = hn::Set(d, filter[(y * width + x) * kBlock]);
+        for (int v = 0; v < kDownVectors; ++v) acc[r][v] = hn::MulAdd(w, source[v], acc[r][v]);
+      }
     }
-    return odd != odd;
-  }
-  const auto add = hn::Set(d, bias);
-  auto odds = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto sum = hn::LoadU(d, sums + i);
-    odds = hn::MulAdd(sum, hn::Zero(d), odds);
-    store(d, hn::Add(sum, add), to + i);
-  }
-  for (int64_t j = i; j < n; ++j) odd += sums[j] * T(0);
-  if (i < n) store_n(d, hn::Add(hn::LoadU(d, sums + i), add), to + i, static_cast<size_t>(n - i));
-  return odd != odd || !hn::AllTrue(d, hn::Eq(odds, odds));
+  for (int r = 0; r < kDown; ++r)
+    for (int v = 0; v < kDownVectors; ++v) hn::StoreU(acc[r][v], d, sums + r * pitch + v * lanes);
+}
+
+/// kDown rows of one channel from `row` on. Whether there is a kernel for the plan.
+template <int Step, class T>
+bool slide_rows(const conv::RowPlan& plan, const T* row, const T* filter, T* sums, int64_t pitch, int64_t cols) {
+  const bool up = plan.grid_next < 0;  // from the last row to the first
+  if (up) row += (kDown - 1) * plan.row_step, sums += (kDown - 1) * pitch, pitch = -pitch;
+  const auto each = [&]<int Height>() HWY_ATTR {
+    for (int64_t x = 0; x < cols; x += kDownVectors * lanes_of<T>())
+      slide_down<Height, Step>(plan, row + x, plan.grid_next, filter, sums + x, pitch);
+    return true;
+  };
+  if (plan.grid_height == 3) return each.template operator()<3>();
+  if (plan.grid_height == 5) return each.template operator()<5>();
+  if (plan.grid_height == 7) return each.template operator()<7>();
+  return false;
+}
+template <class T>
+bool slide_rows(const conv::RowPlan& plan, const T* row, const T* filter, T* sums, int64_t pitch, int64_t cols) {
+  if (plan.row_step == std::abs(plan.grid_next)) return slide_rows<1>(plan, row, filter, sums, pitch, cols);
+  if (plan.row_step == 2 * plan.grid_next) return slide_rows<2>(plan, row, filter, sums, pitch, cols);
+  return false;
 }
 
 template <class S, class T>
@@ -171,27 +201,34 @@ bool row_band(const conv::TapProblem& p, const conv::Pass& pass, const conv::Row
   const int64_t pitch = conv::round_up(plan.band_width, 4 * lanes_of<T>());
   const S* bias = reinterpret_cast<const S*>(p.bias);
   S* target = reinterpret_cast<S*>(p.target.data) + band.image * p.target.batch;
-  bool odd = false;
-  for (int64_t o = 0; o < p.out; o += kBlock, filter += kBlock * p.in * static_cast<int64_t>(plan.taps.size()))
+  const hn::ScalableTag<T> d;
+  auto odd = hn::Zero(d);  // NaN once a sum was not a finite number
+  const auto put = [&](int64_t o, int64_t r, const T* from) HWY_ATTR {
+    const int64_t q[] = {band.depth, band.row + r, band.col}, channel = band.group * p.out + o;
+    int64_t at = channel * p.target.channel;
+    for (int s = 0; s < conv::kSpatial; ++s) at += (q[s] * pass.step[s] + pass.base[s]) * p.target.spatial[s];
+    store_run(d, from, band.cols, bias ? core::cast<T>(bias[channel * p.bias_stride]) : T(0), target + at,
+              pass.step[2] * p.target.spatial[2], odd);
+  };
+  for (int64_t o = 0; o < p.out; o += kBlock, filter += kBlock * p.in * static_cast<int64_t>(plan.taps.size())) {
+    const int64_t outs = std::min<int64_t>(kBlock, p.out - o);
     for (int64_t r = 0; r < band.rows; ++r) {
       const T* row = scratch + r * plan.row_step;
-      const int64_t outs = std::min<int64_t>(kBlock, p.out - o);
+      if (p.in == 1 && outs == 1 && r + kDown <= band.rows && slide_rows(plan, row, filter, sums, pitch, band.cols)) {
+        for (int64_t i = 0; i < kDown; ++i) put(o, r + i, sums + i * pitch);
+        r += kDown - 1;
+        continue;
+      }
       if (outs == 1)
         slide_row<1>(plan, p.in, row, filter, sums, pitch, band.cols);
       else if (outs == 2)
         slide_row<2>(plan, p.in, row, filter, sums, pitch, band.cols);
       else
         slide_row<kBlock>(plan, p.in, row, filter, sums, pitch, band.cols);
-      const int64_t q[] = {band.depth, band.row + r, band.col};
-      int64_t at = 0;
-      for (int s = 0; s < conv::kSpatial; ++s) at += (q[s] * pass.step[s] + pass.base[s]) * p.target.spatial[s];
-      for (int64_t i = 0; i < outs; ++i) {
-        const int64_t channel = band.group * p.out + o + i;
-        odd |= store_run(sums + i * pitch, band.cols, bias ? core::cast<T>(bias[channel * p.bias_stride]) : T(0),
-                         target + at + channel * p.target.channel, pass.step[2] * p.target.spatial[2]);
-      }
+      for (int64_t i = 0; i < outs; ++i) put(o + i, r, sums + i * pitch);
     }
-  return odd;
+  }
+  return !hn::AllTrue(d, hn::Eq(odd, odd));
 }
 
 /// sums[t] += sum over a band's rows of grads times the source that tap first + t reads, for t < Taps.
