@@ -19,10 +19,10 @@ Tensor poisoned(const Dims& shape, DType dtype) {
 }
 Dims last(const Dims& sizes) { return conv::in_layout(sizes, conv::Layout::kChannelsLast); }
 
-/// All directions of one case in NHWC without gaps.
-void check_dense(const ConvCase& c, DType dtype, const char* strategy) {
-  ConvDraw draw(1, kGpu);
-  const ConvData data(c, draw);
+/// All directions of one case in NHWC without gaps, with `odd` elements of each operand that are no numbers.
+void check_dense(const ConvCase& c, DType dtype, const char* strategy, int odd = 0, uint32_t seed = 1) {
+  ConvDraw draw(seed, kGpu);
+  const ConvData data(c, draw, odd);
   const Dims output = c.output();
   const auto placed = [&](const std::vector<double>& x, const Dims& sizes) {
     return dense(last(sizes), dtype, channels_last(x, sizes));
@@ -196,6 +196,44 @@ TEST_F(ConvDenseCuda, StemTransposed) {
   o.out = poisoned({2, 3, 36, 40}, bfloat16);
   conv_transpose(grad, dense(c.filter, bfloat16, weight), dense({3}, bfloat16, bias), o);
   expect_exact(o.out, want, "conv_transpose " + c.text());
+}
+
+/// What is no number reaches the results that read it, through kernels that multiply the zeros on padding, past a row's
+/// last column and past a range's last row.
+TEST_F(ConvDenseCuda, NotNumbersReachWhatReadsThem) {
+  const auto strided = [](ConvCase c) {
+    c.options.stride = {2};
+    return c;
+  };
+  const auto grouped = [](Dims image, int64_t kernel, ConvPadding padding) {
+    const int64_t channels = image[1];
+    return ConvCase{std::move(image), {channels, 8, kernel, kernel}, {.padding = padding, .groups = channels / 8}};
+  };
+  const struct {
+    ConvCase c;
+    const char* strategy;
+  } cases[] = {
+      {depthwise(2, 72, 13, 17, 3, 1), "direct"},
+      {depthwise(3, 64, 28, 30, 3, 0), "direct"},
+      {depthwise(2, 64, 14, 30, 5, ConvPadding({3, 0}, {1, 2})), "direct"},
+      {depthwise(2, 72, 13, 31, 7, 3), "direct"},
+      {depthwise(2, 66, 11, 9, 3, 1), "direct"},
+      {strided(depthwise(3, 72, 13, 17, 3, 1)), "direct"},
+      {strided(depthwise(2, 64, 14, 30, 5, ConvPadding({0, 2}, {3, 1}))), "direct"},
+      {grouped({2, 64, 17, 19}, 3, 1), "direct"},
+      {grouped({3, 136, 12, 28}, 5, ConvPadding({2, 0}, {1, 3})), "direct"},
+      {stem(2, 3, 37, 41, 64, {7, 7}, 3), "implicit_gemm"},
+      {stem(1, 3, 15, 270, 24, {6, 5}, ConvPadding({3, 4}, {0, 1})), "implicit_gemm"},
+      {{{2, 64, 9, 8}, {136, 64, 3, 3}, {.padding = 1}}, "implicit_gemm"},
+      {{{2, 128, 13, 14}, {256, 64, 2, 3}, {.stride = {2, 1}, .padding = 1, .groups = 2}}, "implicit_gemm"},
+  };
+  for (const auto& [c, strategy] : cases)
+    for (const DType dtype : {bfloat16, float16, float32})
+      for (int odd = 1; odd <= 3; ++odd) {
+        if (dtype == float32 && c.options.groups != c.image[1]) continue;  // have no such kernels
+        check_dense(c, dtype, strategy, odd, static_cast<uint32_t>(odd));
+        if (HasFatalFailure()) return;
+      }
 }
 
 /// What is not a number in the gradient reaches the stem's inputs whose window holds it, and no other.

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "src/cuda/convert.cuh"
-#include "src/ops/conv/conv_problem.h"
+#include "src/ops/conv/conv_mend.cuh"
 
 namespace tenor::conv {
 
@@ -35,21 +35,15 @@ struct DepthwiseShape {
   float* sums;  ///< weight backward: [blocks, kSize * kSize, channels]
 };
 
-/// Where a sum of [taps, channels] belongs in the gradient.
-template <class T>
-struct DepthwiseStore {
-  T* gradient;
-  int64_t channels, kernel, out, row, column;
-  __device__ __forceinline__ void operator()(int64_t i, float sum) const {
+/// Which element of the gradient a sum of [taps, channels] is.
+struct DepthwiseTaps {
+  int64_t channels, columns;
+  explicit DepthwiseTaps(const ConvProblem& p) : channels(p.channels), columns(p.window[2].kernel) {}
+  __device__ __forceinline__ WeightPlace operator()(int64_t i) const {
     const int64_t channel = i % channels, tap = i / channels;
-    gradient[channel * out + tap / kernel * row + tap % kernel * column] = cuda::convert<T>(sum);
+    return {channel, 0, {0, tap / columns, tap % columns}};
   }
 };
-template <class T>
-DepthwiseStore<T> depthwise_store(const ConvProblem& p) {
-  const Filter& w = p.weight;
-  return {reinterpret_cast<T*>(w.data), p.channels, p.window[2].kernel, w.out, w.spatial[1], w.spatial[2]};
-}
 
 /// Work item i of a channel tile: an image's band and strip.
 struct DepthwiseItem {
@@ -105,17 +99,21 @@ __device__ __forceinline__ void keep_narrow(cuda::Pack<T, kChannels>& x) {
 
 template <class T, int kSize>
 __global__ void __launch_bounds__(kDepthwiseLanes* kDepthwiseWarps, kDepthwiseBlocks<T, kSize>)
-    depthwise_image(const __grid_constant__ DepthwiseShape s) {
+    depthwise_image(const __grid_constant__ DepthwiseShape s, const __grid_constant__ ConvProblem p) {
   constexpr int kWide = kStrip<kSize>, kOwn = kOwnChannels<kSize>;
   const int channel = blockIdx.y * kDepthwiseChannels<kSize> + threadIdx.x * kOwn;
   const int item = blockIdx.x * kDepthwiseWarps + threadIdx.y;
   if (channel >= s.channels || item >= depthwise_items(s)) return;
   const auto [n, band, strip] = depthwise_item(s, item);
   cuda::Pack<T, kOwn> weight[kSize][kSize];
+  bool finite = true;
 #pragma unroll
-  for (int i = 0; i < kSize * kSize; ++i)
-    weight[i / kSize][i % kSize] =
-        cuda::load_pack<kOwn>(static_cast<const T*>(s.weight) + int64_t{i} * s.channels + channel);
+  for (int i = 0; i < kSize * kSize; ++i) {
+    auto& own = weight[i / kSize][i % kSize];
+    own = cuda::load_pack<kOwn>(static_cast<const T*>(s.weight) + int64_t{i} * s.channels + channel);
+#pragma unroll
+    for (int c = 0; c < kOwn; ++c) finite &= is_finite(own.at[c]);
+  }
   const T* const source = static_cast<const T*>(s.source) + n * s.source_batch + channel;
   T* const result = static_cast<T*>(s.result) + n * s.other_batch + channel;
   float bias[kOwn] = {};
@@ -160,6 +158,7 @@ __global__ void __launch_bounds__(kDepthwiseLanes* kDepthwiseWarps, kDepthwiseBl
 #pragma unroll
         for (int c = 0; c < kOwn; ++c) sum[i][k][c] = i + 1 < kSize ? sum[i + 1 < kSize ? i + 1 : i][k][c] : 0.f;
   }
+  if (!finite) mend_box<T>(p, {n, first, last - first, x, kWide, channel, kOwn}, 0, 1);  // the thread's own
 }
 
 /// A block's items, then its warps in ascending order: sums[block, tap, channel].

@@ -74,14 +74,14 @@ void run_sized(const ConvProblem& p) {
     const Tensor weight = Tensor::empty({count}, p.dtype, p.device);
     cuda::launch(op, turn_weight<T>, {whole, kThreads}, p.device, p, static_cast<T*>(weight.raw()));
     s.weight = weight.raw();
-    return cuda::launch(op, depthwise_image<T, kSize>, {dim3(groups, tiles), threads}, p.device, s);
+    return cuda::launch(op, depthwise_image<T, kSize>, {dim3(groups, tiles), threads}, p.device, s, p);
   }
   const int ranges = std::clamp(kBlocks / tiles, 1, groups);
   const Tensor sums = Tensor::empty({ranges, kSize * kSize, p.channels}, float32, p.device);
   s.sums = sums.data<float>();
   constexpr const char* kOp = "conv_weight_backward";
   cuda::launch(kOp, depthwise_weight<T, kSize>, {dim3(ranges, tiles), threads}, p.device, s);
-  launch_block_sums(kOp, p.device, s.sums, count, ranges, depthwise_store<T>(p));
+  launch_block_sums<T>(p, s.sums, count, ranges, DepthwiseTaps(p));
 }
 
 template <class T>

@@ -9,12 +9,10 @@
 #include "src/ops/conv/conv_depthwise.cuh"
 #include "src/ops/conv/conv_depthwise_ring.cuh"
 #include "src/ops/conv/conv_direct_cuda.h"
+#include "src/ops/conv/conv_sizes.h"
 #include "tenor/tensor.h"
 
 namespace tenor::conv {
-
-inline int narrow(int64_t x) { return static_cast<int>(x); }
-inline int div_up(int64_t a, int64_t b) { return narrow((a + b - 1) / b); }
 
 /// Blocks of columns and strips of them, for results of out_height x out_width.
 template <class Config>
@@ -31,6 +29,8 @@ inline void place_operands(RingShape& s, const ConvProblem& p, const Image& othe
   s.other_pixel = narrow(other.spatial[2]);
   s.weight = p.weight.data, s.weight_channel = p.weight.out;
   s.weight_row = p.weight.spatial[1], s.weight_column = p.weight.spatial[2];
+  s.weight_pieces = s.weight_column == 1 && s.weight_row == p.window[2].kernel && s.weight_channel == p.taps() &&
+                    reinterpret_cast<uintptr_t>(s.weight) % 16 == 0;
   s.bias = p.bias, s.bias_stride = p.bias_stride;
 }
 
@@ -87,7 +87,7 @@ bool run_ring_sums(const ConvProblem& p, RingShape s, void (*kernel)(CUtensorMap
   s.sums = sums.data<float>();
   const cuda::Grid grid{dim3(tiles, blocks), 32 * s.warps, RingLayout<Config>(s, true).weight_bytes(s.warps)};
   cuda::launch(kOp, kernel, grid, p.device, source, grad, s);
-  launch_block_sums(kOp, p.device, s.sums, count, blocks, depthwise_store<T>(p));
+  launch_block_sums<T>(p, s.sums, count, blocks, DepthwiseTaps(p));
   return true;
 }
 

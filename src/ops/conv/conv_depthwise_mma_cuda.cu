@@ -41,7 +41,7 @@ bool run_typed(const ConvProblem& p) {
   s.sums = sums.data<float>();
   const cuda::Grid grid{dim3(slices, blocks), kMmaThreads, MmaRings(s).shared_bytes()};
   cuda::launch(kOp, mma_weight<T>, grid, p.device, source, grad, s);
-  launch_block_sums(kOp, p.device, s.sums, count, blocks, depthwise_store<T>(p));
+  launch_block_sums<T>(p, s.sums, count, blocks, DepthwiseTaps(p));
   return true;
 }
 

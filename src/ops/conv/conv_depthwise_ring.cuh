@@ -9,6 +9,7 @@
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/tma.cuh"
+#include "src/ops/conv/conv_mend.cuh"
 
 namespace tenor::conv {
 
@@ -42,7 +43,8 @@ struct RingShape {
   int64_t other_batch, other_row;
   int other_pixel;
   int64_t weight_channel, weight_row, weight_column;
-  bool from_last;  ///< the source's rows meet the taps from the last on
+  bool weight_pieces;  ///< the weight is [channels, taps] without gaps, at a multiple of 16 bytes
+  bool from_last;      ///< the source's rows meet the taps from the last on
   const void *weight, *bias;
   int64_t bias_stride;
   void* result;
@@ -177,18 +179,55 @@ __device__ __forceinline__ void keep_packed(cuda::Pack<T, kChannels>& x) {
   if constexpr (sizeof(x) == 4 && sizeof(T) == 2) asm volatile("" : "+r"(reinterpret_cast<uint32_t&>(x)));
 }
 
-/// The block's channels of the weight as [taps, channels], in the order in which the source's rows meet them.
+/// The block's channels of the weight as [taps, channels], in the order in which the source's rows meet them. Returns
+/// whether what this thread brought is finite.
 template <class Config>
-__device__ __forceinline__ void gather_weight(typename Config::T* to, const RingShape& s) {
-  constexpr int kSize = Config::kSize, kTaps = Config::kTaps;
+__device__ __forceinline__ bool gather_weight(typename Config::T* to, const RingShape& s) {
+  using T = typename Config::T;
+  constexpr int kSize = Config::kSize, kTaps = Config::kTaps, kCount = kTaps * Config::kChannels;
+  constexpr int kPiece = 16 / sizeof(T);
   const int first = blockIdx.x * Config::kChannels;
-#pragma unroll 4
-  for (int i = threadIdx.x; i < kTaps * Config::kChannels; i += blockDim.x) {
-    const int channel = i / kTaps, tap = i - channel * kTaps, at = s.from_last ? kTaps - 1 - tap : tap;
-    if (first + channel < s.channels)
-      to[tap * Config::kChannels + channel] = static_cast<const typename Config::T*>(
-          s.weight)[(first + channel) * s.weight_channel + at / kSize * s.weight_row + at % kSize * s.weight_column];
+  bool finite = true;
+  const auto place = [&](int channel, int tap, T w) {
+    to[(s.from_last ? kTaps - 1 - tap : tap) * Config::kChannels + channel] = w;
+    finite &= is_finite(w);
+  };
+  if (s.weight_pieces && first + Config::kChannels <= s.channels) {  // one turn, while the first rows are on their way
+    const T* const from = static_cast<const T*>(s.weight) + first * kTaps;
+    for (int i = threadIdx.x; i < kCount / kPiece; i += blockDim.x) {
+      const cuda::Pack<T, kPiece> piece = cuda::load_pack<kPiece>(from + i * kPiece);
+#pragma unroll
+      for (int k = 0; k < kPiece; ++k) {
+        const int channel = (i * kPiece + k) / kTaps;
+        place(channel, i * kPiece + k - channel * kTaps, piece.at[k]);
+      }
+    }
+    return finite;
   }
+#pragma unroll 4
+  for (int i = threadIdx.x; i < kCount; i += blockDim.x) {
+    const int channel = i / kTaps, tap = i - channel * kTaps;
+    if (first + channel < s.channels)
+      place(channel, tap,
+            static_cast<const T*>(s.weight)[(first + channel) * s.weight_channel + tap / kSize * s.weight_row +
+                                            tap % kSize * s.weight_column]);
+  }
+  return finite;
+}
+
+/// A block's results, once all of them are stored, where its weight is not finite: `scale` of them a row and a column
+/// of the ring's, from (row, column) on.
+template <class Config>
+__device__ __forceinline__ void mend_block(const ConvProblem& p, const RingShape& s, int scale = 1, int row = 0,
+                                           int column = 0) {
+  const int wide = s.warps * Config::kWide;
+  __syncthreads();
+  for (RingCursor<0> at(s, wide); at.any(); at.leave(s, wide))
+    mend_box<typename Config::T>(
+        p,
+        {at.n, row + scale * at.first, scale * (at.last - at.first), column + scale * at.column, scale * wide,
+         static_cast<int>(blockIdx.x) * Config::kChannels, Config::kChannels},
+        threadIdx.x, blockDim.x);
 }
 
 /// A row's products with all rows of taps.
@@ -233,16 +272,17 @@ __device__ __forceinline__ void store_columns(T* to, const RingShape& s, float (
 
 template <class Config>
 __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
-    ring_image(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s) {
+    ring_image(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s,
+               const __grid_constant__ ConvProblem p) {
   using T = typename Config::T;
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide, kLast = kSize - 1;
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
+  if (threadIdx.x == 0) ptx::tma_prefetch_map(&source);
   Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
   ring.start(s, source, nullptr);
-  gather_weight<Config>(taps, s);
-  __syncthreads();
+  const bool finite = __syncthreads_and(gather_weight<Config>(taps, s));
   cuda::Pack<T, kOwn> weight[kSize][kSize];
 #pragma unroll
   for (int i = 0; i < Config::kTaps; ++i)
@@ -292,6 +332,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
       }
     }
   }
+  if (!finite) mend_block<Config>(p, s);
 }
 
 /// A source row's products with the kSize rows of grad that it meets.

@@ -34,7 +34,7 @@ bool run_image(const ConvProblem& p) {
   deal_rows(s, image_blocks<Config>(p, s), kSize);
   const cuda::Grid grid{dim3(div_up(s.channels, Config::kChannels), div_up(s.rows, s.rows_per_block)), 32 * s.warps,
                         RingLayout<Config>(s, false).image_bytes()};
-  cuda::launch(image_op(p), ring_image<Config>, grid, p.device, source, s);
+  cuda::launch(image_op(p), ring_image<Config>, grid, p.device, source, s, p);
   return true;
 }
 

@@ -38,7 +38,8 @@ __device__ __forceinline__ void load_bias(float (&bias)[kOwn], const RingShape& 
 
 template <class Config>
 __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
-    stride_forward(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s) {
+    stride_forward(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s,
+                   const __grid_constant__ ConvProblem p) {
   using T = typename Config::T;
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide, kReach = Config::kReach;
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
@@ -46,8 +47,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   T* const taps = reinterpret_cast<T*>(raw);
   Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
   ring.start(s, source, nullptr);
-  gather_weight<Config>(taps, s);
-  __syncthreads();
+  const bool finite = __syncthreads_and(gather_weight<Config>(taps, s));
   const StrideWeight<Config> weight(taps);
   const int channel = blockIdx.x * Config::kChannels + threadIdx.x % 32 * kOwn;
   float bias[kOwn] = {};
@@ -87,6 +87,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
           for (int c = 0; c < kOwn; ++c) sum[m][k][c] = m > 0 ? sum[m > 0 ? m - 1 : 0][k][c] : 0.f;
     }
   }
+  if (!finite) mend_block<Config>(p, s);
 }
 
 /// Of the data gradient: where the pairs begin in the image, and its sizes. RingShape speaks of pairs.
@@ -119,7 +120,7 @@ __device__ __forceinline__ void store_pairs(T* image, const RingShape& s, const 
 template <class Half, int kSize>
 __global__ void __launch_bounds__(32 * kRingWarps, Half::kBlocks)
     stride_data(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s,
-                const __grid_constant__ StridePairs pairs) {
+                const __grid_constant__ StridePairs pairs, const __grid_constant__ ConvProblem p) {
   using T = typename Half::T;
   using Whole = RingConfig<T, kSize, Half::kOwn, Half::kWide, Half::kStages, Half::kBlocks>;
   constexpr int kOwn = Half::kOwn, kWide = Half::kWide, kReach = Half::kReach;
@@ -128,8 +129,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Half::kBlocks)
   T* const taps = reinterpret_cast<T*>(raw);
   Ring<Half, false> ring(raw + RingLayout<Whole>::kWeight, s);
   ring.start(s, source, nullptr);
-  gather_weight<Whole>(taps, s);
-  __syncthreads();
+  const bool finite = __syncthreads_and(gather_weight<Whole>(taps, s));
   const StrideWeight<Whole> weight(taps);
   const int channel = blockIdx.x * Half::kChannels + threadIdx.x % 32 * kOwn;
   float bias[kOwn] = {};
@@ -171,6 +171,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Half::kBlocks)
           }
     }
   }
+  if (!finite) mend_block<Half>(p, s, 2, pairs.first_row, pairs.first_column);
 }
 
 template <class Config>

@@ -33,7 +33,7 @@ bool run_forward(const ConvProblem& p) {
   deal_rows(s, image_blocks<Config>(p, s), kSize);
   const cuda::Grid grid{dim3(div_up(s.channels, Config::kChannels), div_up(s.rows, s.rows_per_block)), 32 * s.warps,
                         RingLayout<Config>(s, false).image_bytes()};
-  cuda::launch(image_op(p), stride_forward<Config>, grid, p.device, source, s);
+  cuda::launch(image_op(p), stride_forward<Config>, grid, p.device, source, s, p);
   return true;
 }
 
@@ -64,7 +64,7 @@ bool run_data(const ConvProblem& p) {
   const RingLayout<Config> layout(s, false);
   const cuda::Grid grid{dim3(div_up(s.channels, Config::kChannels), div_up(s.rows, s.rows_per_block)), 32 * s.warps,
                         size_t{RingLayout<Whole>::kWeight} + layout.ring() + layout.kBarriers};
-  cuda::launch(image_op(p), stride_data<Config, kSize>, grid, p.device, source, s, pairs);
+  cuda::launch(image_op(p), stride_data<Config, kSize>, grid, p.device, source, s, pairs, p);
   return true;
 }
 

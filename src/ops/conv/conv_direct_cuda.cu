@@ -9,6 +9,7 @@
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_direct_cuda.h"
 #include "src/ops/conv/conv_elements.cuh"
+#include "src/ops/conv/conv_sizes.h"
 #include "tenor/tensor.h"
 
 namespace tenor::conv {
@@ -58,8 +59,7 @@ __global__ void __launch_bounds__(kThreads) direct_weight_finish(const __grid_co
   reinterpret_cast<T*>(p.weight.data)[offset_of(p.weight, w)] = cuda::convert<T>(sum);
 }
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-unsigned blocks_of(int64_t count) { return static_cast<unsigned>(div_up(count, int64_t{kThreads})); }
+unsigned blocks_of(int64_t count) { return div_up<unsigned>(count, kThreads); }
 
 template <class T>
 void direct_weight_backward(const ConvProblem& p) {
@@ -68,7 +68,7 @@ void direct_weight_backward(const ConvProblem& p) {
   const int64_t count = p.out_channels * p.group_channels() * p.taps();
   const int64_t rows = p.batch * p.window[0].output * p.window[1].output;
   const int64_t wanted = std::clamp<int64_t>(kEnough / count, 1, std::min<int64_t>(rows, 65535));
-  const int64_t per_range = div_up(rows, wanted), ranges = div_up(rows, per_range);
+  const int64_t per_range = div_up<int64_t>(rows, wanted), ranges = div_up<int64_t>(rows, per_range);
   const Tensor sums = Tensor::empty({ranges * count}, core::kDTypeOf<Sum>, p.device);
   cuda::launch("conv_weight_backward", direct_weight_sums<T>,
                {dim3(blocks_of(count), static_cast<unsigned>(ranges)), kThreads}, p.device, p, count, per_range,
@@ -81,9 +81,9 @@ void direct_weight_backward(const ConvProblem& p) {
 
 void cuda_direct_run(const ConvProblem& p) {
   const cuda::DeviceGuard guard(p.device);
-  if (depthwise_stride_run(p)) return cuda_mend(p);
-  if (depthwise_takes(p)) return depthwise_run(p), cuda_mend(p);
-  if (grouped_takes(p)) return grouped_run(p), cuda_mend(p);
+  if (depthwise_stride_run(p)) return;
+  if (depthwise_takes(p)) return depthwise_run(p);
+  if (grouped_takes(p)) return grouped_run(p);
   core::visit_float(p.dtype, [&]<class T>() {
     if (p.direction == Direction::kWeightBackward) return direct_weight_backward<T>(p);
     const bool forward = p.direction == Direction::kForward;

@@ -88,15 +88,15 @@ void prepare_weight(const ConvProblem& p, Prepared& x) {
   x.operands.weight = x.weight.raw();
 }
 
-void run_products(const ConvProblem& p, bool hopper, cudaStream_t stream, const char* op) {
+void run_products(const ConvProblem& p, bool hopper, const char* op) {
+  const LaunchPlace place{op, p.device};
   Prepared x;
   prepare_source(p, p.direction == Direction::kForward ? input_sizes(p) : output_sizes(p), x);
   prepare_weight(p, x);
   const std::vector<GatherProduct> products = products_of(p, x.operands);
   const bool wide = p.dtype == DType::kFloat32;
-  if (hopper && !wide) return cuda::check(sm90_conv_all(products, stream), op);
-  for (const GatherProduct& product : products)
-    cuda::check(wide ? float_conv(product, stream) : mma_conv(product, stream), op);
+  if (hopper && !wide) return sm90_conv_all(products, place);
+  for (const GatherProduct& product : products) wide ? float_conv(product, place) : mma_conv(product, place);
   if (wide) cuda_mend(p);  // the others do it themselves
 }
 
@@ -104,7 +104,8 @@ Tensor workspace_of(const ConvProblem& p, size_t bytes) {
   return Tensor::empty({static_cast<int64_t>(bytes)}, uint8, p.device);
 }
 
-void run_sums(const ConvProblem& p, bool hopper, cudaStream_t stream, const char* op) {
+void run_sums(const ConvProblem& p, bool hopper) {
+  const LaunchPlace place{"conv_weight_backward", p.device};
   Prepared x;
   prepare_source(p, input_sizes(p), x);
   const ImageSizes outputs = output_sizes(p);
@@ -117,31 +118,30 @@ void run_sums(const ConvProblem& p, bool hopper, cudaStream_t stream, const char
   const GatherSums sums = sums_of(p, x.operands, lines, whole_pieces(outputs.channels));
   if (p.dtype == DType::kFloat32) {
     const Tensor space = workspace_of(p, float_weight_workspace(sums));
-    cuda::check(float_conv_weight(sums, space.raw(), stream), op);
+    float_conv_weight(sums, space.raw(), place);
   } else if (hopper) {
-    const ConvWeightPlan plan = sm90_conv_weight_choice(sums);
+    const ConvWeightPlan plan = sm90_conv_weight_choice(sums, p.device);
     const Tensor space = workspace_of(p, sm90_conv_weight_workspace(sums, plan));
-    cuda::check(sm90_conv_weight(sums, plan, space.raw(), stream), op);
+    sm90_conv_weight(sums, plan, space.raw(), place);
   } else {
-    const int splits = mma_conv_weight_splits(sums);
+    const int splits = mma_conv_weight_splits(sums, p.device);
     const Tensor space = workspace_of(p, mma_conv_weight_workspace(sums, splits));
-    cuda::check(mma_conv_weight(sums, splits, space.raw(), stream), op);
+    mma_conv_weight(sums, splits, space.raw(), place);
   }
 }
 
 void run(const ConvProblem& p, bool hopper) {
   const cuda::DeviceGuard guard(p.device);
-  if (hopper && stem_takes(p)) return stem_run(p), cuda_mend(p);
+  if (hopper && stem_takes(p)) return stem_run(p);
   if (hopper)
     if (const auto product = pointwise_product(p)) return pointwise_run(p, *product);
-  const cudaStream_t stream = current_stream(p.device).handle;
   switch (p.direction) {
     case Direction::kForward:
-      return run_products(p, hopper, stream, "conv_forward");
+      return run_products(p, hopper, "conv_forward");
     case Direction::kDataBackward:
-      return run_products(p, hopper, stream, "conv_data_backward");
+      return run_products(p, hopper, "conv_data_backward");
     case Direction::kWeightBackward:
-      return run_sums(p, hopper, stream, "conv_weight_backward");
+      return run_sums(p, hopper);
   }
 }
 

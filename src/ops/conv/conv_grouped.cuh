@@ -62,8 +62,38 @@ __device__ __forceinline__ int tap_line(int tap, int columns) {
   return tap < kSize * kSize ? tap / kSize * columns + tap % kSize : -1;
 }
 
+/// A lane's part of the weight of its warp's group: of each tap two channels read by one written. Returns whether all
+/// of the group's is finite.
 template <class T, int kSize>
-__global__ void __launch_bounds__(kGroupedThreads) grouped_image(const __grid_constant__ GroupedShape s) {
+__device__ __forceinline__ bool load_group_weight(uint32_t (&weight)[(kSize * kSize + 1) / 2][2], const GroupedShape& s,
+                                                  int group) {
+  const int lane = threadIdx.x % 32, out = lane / 4, in = lane % 4 * 2;
+  bool finite = true;
+  if (group < s.groups)
+#pragma unroll
+    for (int tap = 0; tap < kSize * kSize; ++tap) {
+      const int at = s.from_last ? kSize * kSize - 1 - tap : tap;
+      const uint16_t* w = static_cast<const uint16_t*>(s.weight) + group * s.weight_group + out * s.weight_out +
+                          in * s.weight_in + at / kSize * s.weight_row + at % kSize * s.weight_column;
+      const uint32_t pair = w[0] | static_cast<uint32_t>(w[s.weight_in]) << 16;
+      weight[tap / 2][tap % 2] = pair;
+      finite &= is_finite_pair<T>(pair);
+    }
+  return __all_sync(~0u, finite);
+}
+
+/// A warp's results of its group in a tile, which it has stored, where the group's weight is not finite.
+template <class T>
+__device__ __forceinline__ void mend_group(const ConvProblem& p, const GroupedShape& s, const GroupedTile& tile,
+                                           int group) {
+  __syncwarp();
+  mend_box<T>(p, {tile.n, tile.row, s.tile_rows, tile.column, s.tile_columns, group * kGroupChannels, kGroupChannels},
+              threadIdx.x % 32, 32);
+}
+
+template <class T, int kSize>
+__global__ void __launch_bounds__(kGroupedThreads, 3)
+    grouped_image(const __grid_constant__ GroupedShape s, const __grid_constant__ ConvProblem p) {
   constexpr int kPairs = (kSize * kSize + 1) / 2;
   extern __shared__ __align__(128) unsigned char lines[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = blockIdx.y * kGroupedWarps, group = first + warp;
@@ -72,16 +102,9 @@ __global__ void __launch_bounds__(kGroupedThreads) grouped_image(const __grid_co
   load_lines(lines, static_cast<const T*>(s.source) + n * s.source_batch, s.source_row, s.source_pixel, row - s.top,
              column - s.left, rows, columns, s.height, s.width, first, s.groups);
   if (threadIdx.x < 8) *reinterpret_cast<uint4*>(lines + zeros * 128 + threadIdx.x * 16) = {0, 0, 0, 0};
-  const int out = lane / 4, in = lane % 4 * 2;
+  const int in = lane % 4 * 2;
   uint32_t weight[kPairs][2] = {};
-  if (group < s.groups)
-#pragma unroll
-    for (int tap = 0; tap < kSize * kSize; ++tap) {
-      const int at = s.from_last ? kSize * kSize - 1 - tap : tap;
-      const uint16_t* w = static_cast<const uint16_t*>(s.weight) + group * s.weight_group + out * s.weight_out +
-                          in * s.weight_in + at / kSize * s.weight_row + at % kSize * s.weight_column;
-      weight[tap / 2][tap % 2] = w[0] | static_cast<uint32_t>(w[s.weight_in]) << 16;
-    }
+  const bool finite = load_group_weight<T, kSize>(weight, s, group);
   ptx::async_copy_commit();
   ptx::async_copy_wait<0>();
   __syncthreads();
@@ -114,6 +137,7 @@ __global__ void __launch_bounds__(kGroupedThreads) grouped_image(const __grid_co
       cuda::store_pack(result + h * s.other_row + w * s.other_pixel, cuda::convert_pack<T>(pairs));
     }
   }
+  if (!finite) mend_group<T>(p, s, {n, row, column}, group);
 }
 
 /// A warp's sums of its group to the workspace.

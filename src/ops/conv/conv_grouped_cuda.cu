@@ -49,16 +49,12 @@ GroupedShape shape_of(const ConvProblem& p, int most) {
   return s;
 }
 
-/// Where a sum belongs in the gradient: [groups, pairs of taps, 16 of two taps' channels read, 8 written].
-template <class T>
-struct GroupedStore {
-  T* gradient;
-  int64_t group, out, in, row, column;
+/// Which element of the gradient a sum of [groups, pairs of taps, 16 of two taps' channels read, 8 written] is.
+struct GroupedTaps {
   int size, pairs;
-  __device__ __forceinline__ void operator()(int64_t i, float sum) const {
+  __device__ __forceinline__ WeightPlace operator()(int64_t i) const {
     const int64_t o = i % 8, c = i / 8 % 8, tap = i / 64 % (2 * pairs), g = i / 128 / pairs;
-    if (tap < size * size)
-      gradient[g * group + o * out + c * in + tap / size * row + tap % size * column] = cuda::convert<T>(sum);
+    return {tap < size * size ? g * kGroupChannels + o : -1, c, {0, tap / size, tap % size}};
   }
 };
 
@@ -73,9 +69,7 @@ void add_ranges(const ConvProblem& p, GroupedShape& s, int ranges, const Sum& su
   const Tensor sums = Tensor::empty({ranges, count}, float32, p.device);
   s.sums = sums.data<float>();
   sum();
-  launch_block_sums(kWeightOp, p.device, s.sums, count, ranges,
-                    GroupedStore<T>{reinterpret_cast<T*>(p.weight.data), s.weight_group, s.weight_out, s.weight_in,
-                                    s.weight_row, s.weight_column, kSize, kPairs});
+  launch_block_sums<T>(p, s.sums, count, ranges, GroupedTaps{kSize, kPairs});
 }
 
 const char* image_op(const ConvProblem& p) {
@@ -105,7 +99,7 @@ bool run_windows(const ConvProblem& p) {
   if (!weight) {
     const auto blocks = std::clamp<int>(cuda::multiprocessors(p.device) * 3 / slices, 1, tiles);
     cuda::launch(image_op(p), window_image<T, kSize>, {dim3(blocks, slices), kGroupedThreads, shared}, p.device, source,
-                 s, tiles);
+                 s, tiles, p);
     return true;
   }
   const int ranges = std::clamp(kWindowRanges / slices, 1, tiles);
@@ -124,7 +118,7 @@ void run_sized(const ConvProblem& p) {
   const int slices = (s.groups + kGroupedWarps - 1) / kGroupedWarps;
   if (p.direction != Direction::kWeightBackward) {
     const cuda::Grid grid{dim3(s.tiles(), slices), kGroupedThreads, size_t{128} * (windows + 1)};
-    return cuda::launch(image_op(p), grouped_image<T, kSize>, grid, p.device, s);
+    return cuda::launch(image_op(p), grouped_image<T, kSize>, grid, p.device, s, p);
   }
   const int ranges = std::clamp(kRanges / slices, 1, s.tiles());
   const cuda::Grid grid{dim3(ranges, slices), kGroupedThreads,

@@ -82,24 +82,10 @@ struct Windows {
   __device__ __forceinline__ uint32_t zeros() const { return ptx::shared_address(raw + layout.zeros() * 128); }
 };
 
-/// A lane's part of the weight of its warp's group: of each tap two channels read by one written.
-template <int kSize>
-__device__ __forceinline__ void load_group_weight(uint32_t (&weight)[(kSize * kSize + 1) / 2][2], const GroupedShape& s,
-                                                  int group) {
-  const int lane = threadIdx.x % 32, out = lane / 4, in = lane % 4 * 2;
-  if (group < s.groups)
-#pragma unroll
-    for (int tap = 0; tap < kSize * kSize; ++tap) {
-      const int at = s.from_last ? kSize * kSize - 1 - tap : tap;
-      const uint16_t* w = static_cast<const uint16_t*>(s.weight) + group * s.weight_group + out * s.weight_out +
-                          in * s.weight_in + at / kSize * s.weight_row + at % kSize * s.weight_column;
-      weight[tap / 2][tap % 2] = w[0] | static_cast<uint32_t>(w[s.weight_in]) << 16;
-    }
-}
-
 template <class T, int kSize>
 __global__ void __launch_bounds__(kGroupedThreads, 3)
-    window_image(const __grid_constant__ CUtensorMap source, const __grid_constant__ GroupedShape s, int tiles) {
+    window_image(const __grid_constant__ CUtensorMap source, const __grid_constant__ GroupedShape s, int tiles,
+                 const __grid_constant__ ConvProblem p) {
   constexpr int kPairs = (kSize * kSize + 1) / 2;
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(1024) unsigned char raw[];
@@ -108,7 +94,7 @@ __global__ void __launch_bounds__(kGroupedThreads, 3)
   const Windows windows(raw, window_layout(s, kSize, false));
   for (int i = 0; i < kWindowStages; ++i) windows.load(i, tiles, s, source, nullptr);
   uint32_t weight[kPairs][2] = {};
-  load_group_weight<kSize>(weight, s, group);
+  const bool finite = load_group_weight<T, kSize>(weight, s, group);
   const int channel = group * kGroupChannels + lane % 4 * 2;
   float bias[2] = {0, 0};
   if (s.bias && group < s.groups)
@@ -149,6 +135,8 @@ __global__ void __launch_bounds__(kGroupedThreads, 3)
     __syncthreads();
     windows.load(i + kWindowStages, tiles, s, source, nullptr);
   }
+  if (!finite)
+    for (int at = blockIdx.x; at < tiles; at += gridDim.x) mend_group<T>(p, s, grouped_tile(s, at), group);
 }
 
 /// A block's tiles in ascending order, in the accumulators of its warps' groups.

@@ -8,7 +8,7 @@
 #include "src/cuda/launch.h"
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/ops/conv/conv_cuda.h"
-#include "src/ops/conv/conv_elements.cuh"
+#include "src/ops/conv/conv_mend.cuh"
 
 namespace tenor::conv {
 namespace {
@@ -34,12 +34,6 @@ Interior interior_of(const ConvProblem& p) {
     }
   }
   return in;
-}
-
-template <class T>
-__device__ bool is_nan(T x) {
-  const auto wide = cuda::widen(x);
-  return wide != wide;
 }
 
 /// The pixels of an image outside of the interior, counted: depths outside, then heights outside, then the rest.
@@ -95,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = threadIdx.x; k < small_weight / kWide; k += kThreads) {
     const Wide weights = reinterpret_cast<const Wide*>(p.weight.data)[k];
 #pragma unroll
-    for (int j = 0; j < kWide; ++j) finite &= isfinite(cuda::widen(weights.x[j]));
+    for (int j = 0; j < kWide; ++j) finite &= is_finite(weights.x[j]);
   }
   if (small_weight > 0 && __syncthreads_and(finite)) return;
   const Image& image = kForward ? p.output : p.input;
@@ -167,8 +161,7 @@ __global__ void __launch_bounds__(kThreads)
     mend_weight(const __grid_constant__ ConvProblem p, const __grid_constant__ WeightOrder order, int64_t count,
                 bool everywhere) {
   cuda::ptx::wait_for_previous();
-  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x,
-                rows = p.batch * p.window[0].output * p.window[1].output;
+  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   T* const weight = reinterpret_cast<T*>(p.weight.data);
   bool wrong = i < count && is_nan(weight[order.dense ? i : offset_of(p.weight, order.place(i))]);
   if (wrong && !everywhere) {
@@ -178,14 +171,10 @@ __global__ void __launch_bounds__(kThreads)
     for (int d = 0; d < kSpatial; ++d) padded |= p.window[d].outputs(own.tap[d]).count() < p.window[d].output;
     wrong = padded;
   }
-  // The whole warp sums each such element, a row a thread at a time.
-  for (unsigned left = __ballot_sync(~0u, wrong); left != 0; left &= left - 1) {
-    const WeightPlace w = order.place(i - threadIdx.x % 32 + __ffs(left) - 1);
-    core::Compute<T> sum = 0;
-    for (int64_t row = threadIdx.x % 32; row < rows && sum == sum; row += 32) sum = add_row<T>(sum, p, w, row);
-    for (int lane = 16; lane > 0; lane /= 2) sum += __shfl_xor_sync(~0u, sum, lane);
-    if (threadIdx.x % 32 == 0) weight[offset_of(p.weight, w)] = cuda::convert<T>(sum);
-  }
+  if (!__any_sync(~0u, wrong)) return;
+  const WeightPlace own = order.place(i < count ? i : 0);
+  const core::Compute<T> sum = mend_gradient<T>(p, own, wrong, 0);
+  if (wrong) weight[offset_of(p.weight, own)] = cuda::convert<T>(sum);
 }
 
 template <class T, bool kForward>

@@ -71,9 +71,4 @@ __device__ __forceinline__ void add_step(Sums<kColumns>& sums, const T* a, const
   }
 }
 
-template <class Kernel>
-cudaError_t allow_shared(Kernel kernel, int bytes) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-}
-
 }  // namespace tenor::conv::mma

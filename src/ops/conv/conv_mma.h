@@ -2,20 +2,19 @@
 // conv_mma_weight_cuda.cu say how it works. It asks what sm90_conv.h asks, but for the bound on taps.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 
 #include "src/ops/conv/conv_gather.h"
+#include "src/ops/conv/conv_launch.h"
 
 namespace tenor::conv {
 
-cudaError_t mma_conv(const GatherProduct& p, cudaStream_t stream);
+void mma_conv(const GatherProduct& p, const LaunchPlace& place);
 
 /// Ranges of pixels that a weight gradient is summed in: by the sizes and the device alone.
-int mma_conv_weight_splits(const GatherSums& p);
+int mma_conv_weight_splits(const GatherSums& p, Device device);
 /// Bytes of workspace that those take.
 size_t mma_conv_weight_workspace(const GatherSums& p, int splits);
-cudaError_t mma_conv_weight(const GatherSums& p, int splits, void* workspace, cudaStream_t stream);
+void mma_conv_weight(const GatherSums& p, int splits, void* workspace, const LaunchPlace& place);
 
 }  // namespace tenor::conv

@@ -160,27 +160,24 @@ __global__ void __launch_bounds__(kThreads) conv_mma_kernel(const __grid_constan
 }
 
 template <class T, int kColumns>
-cudaError_t launch(MmaShape s, int groups, cudaStream_t stream) {
-  const auto kernel = conv_mma_kernel<T, kColumns>;
-  constexpr int kShared = sizeof(MmaShared<T, kColumns>);
-  if (cudaError_t e = mma::allow_shared(kernel, kShared); e != cudaSuccess) return e;
-  s.tiles_n = (s.columns + kColumns - 1) / kColumns;
-  const unsigned tiles = static_cast<unsigned>((s.rows.pixels + kRows - 1) / kRows) * s.tiles_n;
-  kernel<<<dim3(tiles, groups), kThreads, kShared, stream>>>(s);
-  return cudaGetLastError();
+void launch(MmaShape s, int groups, const LaunchPlace& place) {
+  s.tiles_n = div_up(s.columns, kColumns);
+  const unsigned tiles = static_cast<unsigned>(div_up(s.rows.pixels, kRows)) * s.tiles_n;
+  cuda::launch(place.op, conv_mma_kernel<T, kColumns>, {dim3(tiles, groups), kThreads, sizeof(MmaShared<T, kColumns>)},
+               place.device, s);
 }
 
 template <class T>
-cudaError_t launch_columns(const MmaShape& s, int groups, cudaStream_t stream) {
-  return s.columns <= 64 ? launch<T, 64>(s, groups, stream) : launch<T, 128>(s, groups, stream);
+void launch_columns(const MmaShape& s, int groups, const LaunchPlace& place) {
+  s.columns <= 64 ? launch<T, 64>(s, groups, place) : launch<T, 128>(s, groups, place);
 }
 
 }  // namespace
 
-cudaError_t mma_conv(const GatherProduct& p, cudaStream_t stream) {
+void mma_conv(const GatherProduct& p, const LaunchPlace& place) {
   MmaShape s{};
-  if (!make_row_shape(p, s.rows)) return cudaErrorInvalidValue;
-  if (s.rows.pixels == 0) return cudaSuccess;
+  check_takes(make_row_shape(p, s.rows), place);
+  if (s.rows.pixels == 0) return;
   s.taps = weight_taps_of(p), s.channels = p.channels, s.columns = p.columns;
   s.source = p.source, s.weight = p.weight, s.bias = p.bias, s.bias_stride = p.bias_stride, s.result = p.result,
   s.result_channel = p.result_channel;
@@ -188,7 +185,7 @@ cudaError_t mma_conv(const GatherProduct& p, cudaStream_t stream) {
                p.columns % 2 == 0;
   for (const GatherDim& d : p.dim) pairs &= d.result_stride % 2 == 0 || d.outputs == 1;
   s.pairs = pairs;
-  return p.bfloat16 ? launch_columns<__nv_bfloat16>(s, p.groups, stream) : launch_columns<__half>(s, p.groups, stream);
+  p.bfloat16 ? launch_columns<__nv_bfloat16>(s, p.groups, place) : launch_columns<__half>(s, p.groups, place);
 }
 
 }  // namespace tenor::conv

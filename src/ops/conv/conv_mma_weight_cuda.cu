@@ -108,7 +108,6 @@ __global__ void __launch_bounds__(kThreads, 2) conv_mma_weight_kernel(const __gr
     }
 }
 
-int div_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 int columns_of(const GatherProduct& p) { return p.columns <= 64 ? 64 : 128; }
 
 ConvWeightShape shape_of(const GatherSums& sums, int splits) {
@@ -125,30 +124,26 @@ ConvWeightShape shape_of(const GatherSums& sums, int splits) {
 }
 
 template <class T, int kColumns>
-cudaError_t launch(const ConvWeightShape& s, const GatherSums& sums, cudaStream_t stream) {
-  const auto kernel = conv_mma_weight_kernel<T, kColumns>;
-  constexpr int kShared = sizeof(MmaWeightShared<T, kColumns>);
-  if (cudaError_t e = mma::allow_shared(kernel, kShared); e != cudaSuccess) return e;
-  kernel<<<dim3(s.row_tiles * s.column_tiles * s.groups, s.splits), kThreads, kShared, stream>>>(s);
-  if (cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
-  return launch_add_splits<T>(s, sums, stream);
+void launch(const ConvWeightShape& s, const GatherSums& sums, const LaunchPlace& place) {
+  const dim3 blocks(s.row_tiles * s.column_tiles * s.groups, s.splits);
+  cuda::launch(place.op, conv_mma_weight_kernel<T, kColumns>, {blocks, kThreads, sizeof(MmaWeightShared<T, kColumns>)},
+               place.device, s);
+  launch_add_splits<T>(s, sums, place);
 }
 
 template <class T>
-cudaError_t launch_columns(const ConvWeightShape& s, const GatherSums& sums, cudaStream_t stream) {
-  return columns_of(sums.gather) == 64 ? launch<T, 64>(s, sums, stream) : launch<T, 128>(s, sums, stream);
+void launch_columns(const ConvWeightShape& s, const GatherSums& sums, const LaunchPlace& place) {
+  columns_of(sums.gather) == 64 ? launch<T, 64>(s, sums, place) : launch<T, 128>(s, sums, place);
 }
 
 }  // namespace
 
-int mma_conv_weight_splits(const GatherSums& p) {
-  int device = 0, count = 108;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+int mma_conv_weight_splits(const GatherSums& p, Device device) {
   const ConvWeightShape s = shape_of(p, 1);
   const int64_t tiles = int64_t{s.row_tiles} * s.column_tiles * s.groups;
   // Two blocks a multiprocessor, of eight steps at least.
-  return static_cast<int>(std::clamp<int64_t>(2 * count / tiles, 1, std::max(s.steps_per_split / 8, 1)));
+  return static_cast<int>(
+      std::clamp<int64_t>(2 * cuda::multiprocessors(device) / tiles, 1, std::max(s.steps_per_split / 8, 1)));
 }
 
 size_t mma_conv_weight_workspace(const GatherSums& p, int splits) {
@@ -156,11 +151,10 @@ size_t mma_conv_weight_workspace(const GatherSums& p, int splits) {
   return size_t{4} * s.splits * s.groups * s.lines * s.columns;
 }
 
-cudaError_t mma_conv_weight(const GatherSums& sums, int splits, void* workspace, cudaStream_t stream) {
+void mma_conv_weight(const GatherSums& sums, int splits, void* workspace, const LaunchPlace& place) {
   ConvWeightShape s = shape_of(sums, splits);
   s.sums = static_cast<float*>(workspace);
-  return sums.gather.bfloat16 ? launch_columns<__nv_bfloat16>(s, sums, stream)
-                              : launch_columns<__half>(s, sums, stream);
+  sums.gather.bfloat16 ? launch_columns<__nv_bfloat16>(s, sums, place) : launch_columns<__half>(s, sums, place);
 }
 
 }  // namespace tenor::conv

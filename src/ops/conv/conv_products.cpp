@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <numeric>
 
+#include "src/ops/conv/conv_sizes.h"
+
 namespace tenor::conv {
 namespace {
 
-int narrow(int64_t x) { return static_cast<int>(x); }
 bool aligned(const void* x) { return reinterpret_cast<uintptr_t>(x) % 16 == 0; }
 
 /// Taps of the weight from one to the next along each dim.

@@ -1,6 +1,8 @@
 // A weight gradient's sums over ranges of pixels, and their sum in ascending order.
 #pragma once
 
+#include "src/cuda/ptx/dependent_launch.cuh"
+#include "src/ops/conv/conv_launch.h"
 #include "src/ops/conv/conv_window_sum.cuh"
 
 namespace tenor::conv {
@@ -64,6 +66,7 @@ inline constexpr int kSumLines = 16, kSumColumns = 32;
 template <class T>
 __global__ void __launch_bounds__(256, 8)
     add_splits(const __grid_constant__ ConvWeightShape s, const __grid_constant__ GradientPlace to) {
+  cuda::ptx::wait_for_previous();
   __shared__ float sums[kSumLines][kSumColumns + 1];
   const int first_line = blockIdx.x * kSumLines, first_column = blockIdx.y * kSumColumns, group = blockIdx.z;
   const int64_t stride = int64_t{s.groups} * s.lines * s.columns;
@@ -101,7 +104,7 @@ __global__ void __launch_bounds__(256, 8)
 
 /// Adds the ranges of one type of gradient.
 template <class T>
-cudaError_t launch_add_splits(const ConvWeightShape& s, const GatherSums& sums, cudaStream_t stream) {
+void launch_add_splits(const ConvWeightShape& s, const GatherSums& sums, const LaunchPlace& place) {
   const GradientPlace to{sums.gradient,
                          sums.gradient_group,
                          sums.gradient_column,
@@ -109,9 +112,9 @@ cudaError_t launch_add_splits(const ConvWeightShape& s, const GatherSums& sums, 
                          {sums.gradient_tap[0], sums.gradient_tap[1], sums.gradient_tap[2]},
                          sums.written_channels,
                          sums.written_columns};
-  add_splits<T>
-      <<<dim3(s.lines / kSumLines, (s.columns + kSumColumns - 1) / kSumColumns, s.groups), 256, 0, stream>>>(s, to);
-  return cudaGetLastError();
+  cuda::Grid grid{dim3(s.lines / kSumLines, div_up(s.columns, kSumColumns), s.groups), 256};
+  grid.early = true;
+  cuda::launch(place.op, add_splits<T>, grid, place.device, s, to);
 }
 
 }  // namespace tenor::conv

@@ -37,7 +37,7 @@ StemDim stem_dim(const core::WindowDim& w) {
 
 bool stem_takes(const ConvProblem& p) {
   const core::WindowDim &D = p.window[0], &H = p.window[1], &W = p.window[2];
-  if (p.direction == Direction::kForward || p.groups != 1) return false;
+  if (p.groups != 1 || (p.direction == Direction::kForward && p.out_channels % 8 != 0)) return false;
   if (p.dtype != DType::kBFloat16 && p.dtype != DType::kFloat16) return false;
   if (D.input != 1 || D.kernel != 1 || D.before != 0 || D.output != 1 || !dim_fits(H) || !dim_fits(W)) return false;
   if (p.channels > kMostChannels || p.out_channels > kMostGradChannels) return false;

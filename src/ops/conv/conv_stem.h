@@ -1,4 +1,4 @@
-// Gradients of a stem, a convolution of stride 2 whose image has at most four channels: kernels of their own on Hopper.
+// A stem, a convolution of stride 2 whose image has at most four channels: kernels of its own on Hopper.
 #pragma once
 
 #include "src/core/numeric.h"
@@ -17,8 +17,8 @@ struct StemDim {
 };
 StemDim stem_dim(const core::WindowDim& w);
 
-/// Whether the kernels take the problem, on a Hopper device: a gradient of 16-bit floats, stride 2, dilation 1, one
-/// group, at most 4 channels by 64 or 128, the output's gradient channels last.
+/// Whether the kernels take the problem, on a Hopper device: 16-bit floats, stride 2, dilation 1, one group, at most 4
+/// channels by 128 (forward a multiple of 8), the output, or its gradient, channels last.
 bool stem_takes(const ConvProblem& p);
 void stem_run(const ConvProblem& p);
 

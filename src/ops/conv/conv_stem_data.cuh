@@ -13,6 +13,7 @@
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/mma.cuh"
 #include "src/cuda/ptx/tma.cuh"
+#include "src/ops/conv/conv_mend.cuh"
 #include "src/ops/conv/conv_stem.h"
 
 namespace tenor::conv {
@@ -43,9 +44,11 @@ struct StemDataShape {
 };
 
 /// Piece [chunk, y, x, a, step]: of 16 channels of the gradient by 8 columns, b * channels + c, what a lane holds.
+/// Returns whether what this thread brought is finite.
 template <class T>
-__device__ __forceinline__ void arrange_stem_weight(uint2* to, const StemDataShape& s) {
+__device__ __forceinline__ bool arrange_stem_weight(uint2* to, const StemDataShape& s) {
   const uint16_t* const weight = static_cast<const uint16_t*>(s.weight);
+  bool finite = true;
   for (int i = threadIdx.x; i < s.weight_pieces() * 32; i += kStemThreads) {
     const int lane = i % 32, step = i / 32 % 4, a = i / 128 % 2, at = i / 256;
     const int x = at % s.column.offsets, y = at / s.column.offsets % s.row.offsets,
@@ -63,7 +66,9 @@ __device__ __forceinline__ void arrange_stem_weight(uint2* to, const StemDataSha
       }
     }
     to[i] = {two[0], two[1]};
+    finite &= is_finite_pair<T>(two[0]) && is_finite_pair<T>(two[1]);
   }
+  return finite;
 }
 
 /// The kinds of a column offset: both residues meet it, or one.
@@ -175,7 +180,8 @@ __device__ __forceinline__ void store_stem(const StemSums& sums, const StemDataS
 /// A block's tiles, one chunk of one tile a stage.
 template <class T>
 __global__ void __launch_bounds__(kStemThreads)
-    stem_data(const __grid_constant__ CUtensorMap grad, const __grid_constant__ StemDataShape s) {
+    stem_data(const __grid_constant__ CUtensorMap grad, const __grid_constant__ StemDataShape s,
+              const __grid_constant__ ConvProblem p) {
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(1024) unsigned char raw[];
   uint2* const weight = reinterpret_cast<uint2*>(raw + kStemStages * s.stage_bytes());
@@ -195,8 +201,7 @@ __global__ void __launch_bounds__(kStemThreads)
     ptx::mbarrier_init_fence();
   }
   for (int i = 0; i < kStemStages; ++i) load(i);
-  arrange_stem_weight<T>(weight, s);
-  __syncthreads();
+  const bool finite = __syncthreads_and(arrange_stem_weight<T>(weight, s));
   uint32_t line[kStemTiles];
 #pragma unroll
   for (int m = 0; m < kStemTiles; ++m) {
@@ -214,6 +219,13 @@ __global__ void __launch_bounds__(kStemThreads)
       load(i + kStemStages);
     }
     store_stem<T>(sums, s, stem_tile(s, at), first);
+  }
+  if (finite) return;
+  __syncthreads();
+  for (int at = blockIdx.x; at < s.tiles; at += gridDim.x) {
+    const StemTile tile = stem_tile(s, at);
+    mend_box<T>(p, {tile.n, 2 * tile.u, 2 * s.tile_rows, 2 * tile.v, 2 * s.tile_columns, 0, s.channels}, threadIdx.x,
+                kStemThreads);
   }
 }
 

@@ -1,17 +1,16 @@
 // The weight gradient of a stem, a convolution of stride 2 whose image has at most four channels (Hopper, 16-bit
-// floats, channels last). Two neighbouring columns of the image, four places each, are one line of 16 bytes in shared
-// memory: output w meets lines w + lowest and on, so that a row of taps is a product of 64 channels of grad by eight
-// columns a line, summed over a row's pixels, both operands lying with them outermost. A warp has a row of taps; a
-// block walks down a range of rows of grad, which come by TMA, and brings the two next rows of the image meanwhile.
+// floats, channels last). The image lies in shared memory as conv_stem_lines.cuh says, so that a row of taps is a
+// product of 64 channels of grad by eight columns a line, summed over a row's pixels, both operands lying with them
+// outermost. A warp has a row of taps; a block walks down a range of rows of grad, which come by TMA, and brings the
+// two next rows of the image meanwhile.
 #pragma once
 
-#include "src/cuda/convert.cuh"
 #include "src/cuda/ptx/async_copy.cuh"
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/mma.cuh"
 #include "src/cuda/ptx/tma.cuh"
-#include "src/ops/conv/conv_stem.h"
+#include "src/ops/conv/conv_stem_lines.cuh"
 
 namespace tenor::conv {
 
@@ -24,13 +23,11 @@ inline constexpr int kStemFloats = kStemTaps * kStemLines * kStemOuts * 8;  ///<
 struct StemSumShape {
   int kernel_height, kernel_width, top;
   int lowest, first_column;  ///< the line that output 0 meets first, and the tap, or -1, of its first column
-  int channels, height, width, out_channels, out_height, out_width;
+  StemImage image;
+  int out_channels, out_height, out_width;
   int tile_columns, across;  ///< columns of grad at a time, a multiple of 16, and tiles of a row
   int rows, rows_per_block;  ///< batch * across * out_height in all
-  int64_t image_batch, image_row, image_pixel, image_channel;
-  bool triples;  ///< three channels, pixels without gaps, rows at multiples of 4 bytes
-  const void* image;
-  float* sums;  ///< [blocks, slices of 64 channels, rows of taps, lines, 64, 8]
+  float* sums;               ///< [blocks, slices of 64 channels, rows of taps, lines, 64, 8]
   __host__ __device__ int row_lines() const { return tile_columns + kStemLines; }
   __host__ __device__ int image_rows() const { return kernel_height + 2; }  ///< in shared memory
   __host__ __device__ int grad_bytes() const { return tile_columns * 128; }
@@ -38,28 +35,6 @@ struct StemSumShape {
     return size_t{kStemGrads} * grad_bytes() + size_t{16} * row_lines() * image_rows() + 64;
   }
 };
-
-/// Two columns of a row of the image as they lie in shared memory.
-template <class T>
-__device__ __forceinline__ uint4 stem_line(const StemSumShape& s, const T* row, int column) {
-  uint4 line = {0, 0, 0, 0};
-  if (s.triples && column >= 0 && column + 1 < s.width) {
-    const uint32_t* const from = reinterpret_cast<const uint32_t*>(row + int64_t{3} * column);
-    const uint32_t x = from[0], y = from[1], z = from[2];
-    return {x, y & 0xffff, y >> 16 | z << 16, z >> 16};
-  }
-  uint32_t words[4] = {0, 0, 0, 0};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int at = column + i / 4, channel = i % 4;
-    if (static_cast<unsigned>(at) < static_cast<unsigned>(s.width) && channel < s.channels)
-      words[i / 2] |=
-          static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(row)[at * s.image_pixel + channel * s.image_channel])
-          << 16 * (i % 2);
-  }
-  line = {words[0], words[1], words[2], words[3]};
-  return line;
-}
 
 /// A range of a tile's rows of grad.
 struct StemRange {
@@ -126,11 +101,8 @@ __global__ void __launch_bounds__(kStemSumThreads, 2)
   for (int next = begin; next < end;) {
     const StemRange range = stem_range(s, next, end);
     next += range.last - range.first;
-    const T* const image = static_cast<const T*>(s.image) + range.n * s.image_batch;
-    const auto fetch = [&](int row, int line) {  // of the image's row, zeros outside
-      const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(s.height);
-      return inside ? stem_line<T>(s, image + row * s.image_row, 2 * (range.column + s.lowest + line))
-                    : uint4{0, 0, 0, 0};
+    const auto fetch = [&](int row, int line) {
+      return stem_line(s.image, range.n, row, 2 * (range.column + s.lowest + line));
     };
     const auto place = [&](int row) {  // of the row, counted from the range's first
       return lines + row % s.image_rows() * s.row_lines();

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <vector>
 
 #include "src/ops/conv/conv_gather.h"
+#include "src/ops/conv/conv_launch.h"
 
 namespace tenor::conv {
 
@@ -23,12 +23,9 @@ struct ConvPlan {
 bool sm90_conv_takes_image(const GatherProduct& p);
 /// Its tensor map, `pixels` loaded at once; false where TMA's limits are exceeded.
 bool map_image(CUtensorMap* map, const GatherProduct& p, int pixels);
-/// The plan expected to be fastest.
-ConvPlan sm90_conv_choice(const GatherProduct& p);
-cudaError_t sm90_conv(const GatherProduct& p, const ConvPlan& plan, cudaStream_t stream);
 /// All products of a direction, which are of one type and write different elements: by the plans expected to be
-/// fastest, those that TMA loads in one launch.
-cudaError_t sm90_conv_all(std::vector<GatherProduct> products, cudaStream_t stream);
+/// fastest, those that TMA loads in one launch. @throws CudaError where it does not take one
+void sm90_conv_all(std::vector<GatherProduct> products, const LaunchPlace& place);
 
 /// Sums over pixels: likewise. `columns` of a tile are channels of grad, and the pixels are dealt to `splits` ranges.
 struct ConvWeightPlan {
@@ -37,9 +34,9 @@ struct ConvWeightPlan {
   bool image = false;
 };
 bool sm90_conv_weight_takes_image(const GatherSums& p);
-ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p);
+ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p, Device device);
 /// Bytes of workspace that a plan takes.
 size_t sm90_conv_weight_workspace(const GatherSums& p, const ConvWeightPlan& plan);
-cudaError_t sm90_conv_weight(const GatherSums& p, const ConvWeightPlan& plan, void* workspace, cudaStream_t stream);
+void sm90_conv_weight(const GatherSums& p, const ConvWeightPlan& plan, void* workspace, const LaunchPlace& place);
 
 }  // namespace tenor::conv

@@ -2,7 +2,7 @@
 
 namespace tenor::conv {
 
-cudaError_t launch_conv_bfloat16(const ConvPlan& plan, const ConvLaunch& launch) {
+void launch_conv_bfloat16(const ConvPlan& plan, const ConvLaunch& launch) {
   return launch_conv<__nv_bfloat16>(plan, launch);
 }
 

@@ -7,8 +7,6 @@
 namespace tenor::conv {
 namespace {
 
-int div_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
-
 /// The images as im2col TMA walks them for this product.
 cuda::MapImage image_of(const GatherProduct& p, int pixels) {
   cuda::MapImage x{};
@@ -43,13 +41,6 @@ bool map_weight(CUtensorMap* map, const GatherProduct& p, bool flat, int lines) 
                           {flat ? line : p.channels, flat ? 1 : p.weight_taps, p.columns, p.groups},
                           {p.channels, line, line * p.columns}};
   return cuda::make_line_map(map, x, {{1, lines}});
-}
-
-int multiprocessors() {
-  int device = 0, count = 132;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
 }
 
 }  // namespace
@@ -89,8 +80,8 @@ ConvCost cost_of(const GatherProduct& p, int columns, bool flat, bool image) {
 }
 
 /// The tile that takes the least time for all of them, one after the other.
-int columns_for(const GatherProduct* products, int count, bool flat, bool image) {
-  const int clusters = multiprocessors() / kConvCluster;
+int columns_for(const GatherProduct* products, int count, bool flat, bool image, Device device) {
+  const int clusters = cuda::multiprocessors(device) / kConvCluster;
   int best = 128;
   double least = 0;
   for (const int columns : {256, 128, 64, 32}) {
@@ -117,9 +108,9 @@ bool chunks_whole(const GatherProduct& p) {
 }
 
 /// Puts a product into the launch; one without pixels is left out.
-cudaError_t add_product(const GatherProduct& p, const ConvPlan& plan, ConvLaunch& launch) {
+void add_product(const GatherProduct& p, const ConvPlan& plan, ConvLaunch& launch) {
   ConvShape& s = launch.batch.shape[launch.batch.count];
-  if (!make_row_shape(p, s.rows) || (plan.image && !sm90_conv_takes_image(p))) return cudaErrorInvalidValue;
+  check_takes(make_row_shape(p, s.rows) && (!plan.image || sm90_conv_takes_image(p)), launch.place);
   s.channels = p.channels, s.columns = p.columns, s.groups = p.groups;
   s.tiles_m = div_up(s.rows.pixels, kTileM * kConvCluster), s.tiles_n = div_up(p.columns, plan.columns);
   s.flat = !plan.image && is_flat(p);
@@ -128,57 +119,38 @@ cudaError_t add_product(const GatherProduct& p, const ConvPlan& plan, ConvLaunch
   s.source = p.source, s.bias = p.bias, s.bias_stride = p.bias_stride, s.result = p.result,
   s.result_channel = p.result_channel;
   s.whole_chunks = chunks_whole(p), s.three_dims = !has_two_dims(p);
-  if (s.rows.pixels == 0) return cudaSuccess;
-  if (!map_weight(&launch.maps.weight[launch.batch.count], p, s.flat, plan.columns / kConvCluster))
-    return cudaErrorInvalidValue;
-  if (plan.image && !map_image(&launch.maps.image[launch.batch.count], p, kTileM)) return cudaErrorInvalidValue;
+  if (s.rows.pixels == 0) return;
+  check_takes(map_weight(&launch.maps.weight[launch.batch.count], p, s.flat, plan.columns / kConvCluster),
+              launch.place);
+  if (plan.image) check_takes(map_image(&launch.maps.image[launch.batch.count], p, kTileM), launch.place);
   ++launch.batch.count;
-  return cudaSuccess;
 }
 
-cudaError_t run_launch(bool bfloat16, const ConvPlan& plan, const ConvLaunch& launch) {
-  if (launch.batch.count == 0) return cudaSuccess;
-  return bfloat16 ? launch_conv_bfloat16(plan, launch) : launch_conv_float16(plan, launch);
+/// Products that share a launch.
+void run_products(const GatherProduct* products, int count, const ConvPlan& plan, const LaunchPlace& place) {
+  ConvLaunch launch{};
+  launch.place = place;
+  for (int i = 0; i < count; ++i) add_product(products[i], plan, launch);
+  if (launch.batch.count == 0) return;
+  products[0].bfloat16 ? launch_conv_bfloat16(plan, launch) : launch_conv_float16(plan, launch);
 }
 
 }  // namespace
 
-ConvPlan sm90_conv_choice(const GatherProduct& p) {
-  const bool flat = is_flat(p), image = !flat && sm90_conv_takes_image(p);
-  return {columns_for(&p, 1, flat, image), image};
-}
-
-cudaError_t sm90_conv(const GatherProduct& p, const ConvPlan& plan, cudaStream_t stream) {
-  ConvLaunch launch{};
-  launch.stream = stream;
-  if (cudaError_t e = add_product(p, plan, launch); e != cudaSuccess) return e;
-  return run_launch(p.bfloat16, plan, launch);
-}
-
-cudaError_t sm90_conv_all(std::vector<GatherProduct> products, cudaStream_t stream) {
-  const bool image = std::all_of(products.begin(), products.end(),
-                                 [](const GatherProduct& p) { return !is_flat(p) && sm90_conv_takes_image(p); });
+void sm90_conv_all(std::vector<GatherProduct> products, const LaunchPlace& place) {
+  const bool all = std::all_of(products.begin(), products.end(),
+                               [](const GatherProduct& p) { return !is_flat(p) && sm90_conv_takes_image(p); });
   const auto taps = [](const GatherProduct& p) { return int64_t{p.dim[0].taps} * p.dim[1].taps * p.dim[2].taps; };
   // The longest first, so that short tiles are what is left at the end.
   std::stable_sort(products.begin(), products.end(),
                    [&](const GatherProduct& a, const GatherProduct& b) { return taps(a) > taps(b); });
-  const size_t most = image ? kMostProducts : 1;
+  const size_t most = all ? kMostProducts : 1;
   for (size_t first = 0; first < products.size(); first += most) {
-    const auto count = static_cast<int>(std::min(most, products.size() - first));
-    if (count == 1) {
-      const GatherProduct& p = products[first];
-      if (cudaError_t e = sm90_conv(p, sm90_conv_choice(p), stream); e != cudaSuccess) return e;
-      continue;
-    }
-    const ConvPlan plan{columns_for(&products[first], count, false, true), true};
-    ConvLaunch launch{};
-    launch.stream = stream;
-    for (int i = 0; i < count; ++i)
-      if (cudaError_t e = add_product(products[first + static_cast<size_t>(i)], plan, launch); e != cudaSuccess)
-        return e;
-    if (cudaError_t e = run_launch(products[first].bfloat16, plan, launch); e != cudaSuccess) return e;
+    const GatherProduct* const p = &products[first];
+    const auto count = narrow(static_cast<int64_t>(std::min(most, products.size() - first)));
+    const bool flat = is_flat(*p), image = !flat && sm90_conv_takes_image(*p);
+    run_products(p, count, {columns_for(p, count, flat, image, place.device), image}, place);
   }
-  return cudaSuccess;
 }
 
 }  // namespace tenor::conv

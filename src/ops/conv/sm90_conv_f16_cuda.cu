@@ -2,8 +2,6 @@
 
 namespace tenor::conv {
 
-cudaError_t launch_conv_float16(const ConvPlan& plan, const ConvLaunch& launch) {
-  return launch_conv<__half>(plan, launch);
-}
+void launch_conv_float16(const ConvPlan& plan, const ConvLaunch& launch) { return launch_conv<__half>(plan, launch); }
 
 }  // namespace tenor::conv

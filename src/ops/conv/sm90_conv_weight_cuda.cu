@@ -7,47 +7,37 @@
 namespace tenor::conv {
 namespace {
 
-int div_up(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
-
 struct WeightMaps {
   CUtensorMap image, grad;
 };
 
 template <class Config>
-cudaError_t launch_config(const WeightMaps& maps, const ConvWeightShape& s, cudaStream_t stream) {
-  const auto kernel = sm90_conv_weight_kernel<Config>;
-  constexpr int kShared = sizeof(ConvWeightShared<Config>);
-  if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-      e != cudaSuccess)
-    return e;
-  kernel<<<dim3(s.row_tiles * s.column_tiles * s.groups, s.splits), kThreads, kShared, stream>>>(maps.image, maps.grad,
-                                                                                                 s);
-  return cudaGetLastError();
+void launch_config(const WeightMaps& maps, const ConvWeightShape& s, const LaunchPlace& place) {
+  const dim3 blocks(s.row_tiles * s.column_tiles * s.groups, s.splits);
+  cuda::launch(place.op, sm90_conv_weight_kernel<Config>, {blocks, kThreads, sizeof(ConvWeightShared<Config>)},
+               place.device, maps.image, maps.grad, s);
 }
 
 template <class T, int kColumns>
-cudaError_t launch_columns(bool image, const WeightMaps& maps, const ConvWeightShape& s, cudaStream_t stream) {
-  return image ? launch_config<ConvWeightConfig<T, kColumns, false>>(maps, s, stream)
-               : launch_config<ConvWeightConfig<T, kColumns, true>>(maps, s, stream);
+void launch_columns(bool image, const WeightMaps& maps, const ConvWeightShape& s, const LaunchPlace& place) {
+  image ? launch_config<ConvWeightConfig<T, kColumns, false>>(maps, s, place)
+        : launch_config<ConvWeightConfig<T, kColumns, true>>(maps, s, place);
 }
 
 template <class T>
-cudaError_t launch_weight(const ConvWeightPlan& plan, const WeightMaps& maps, const ConvWeightShape& s,
-                          const GatherSums& sums, cudaStream_t stream) {
-  cudaError_t error = cudaErrorInvalidValue;
+void launch_weight(const ConvWeightPlan& plan, const WeightMaps& maps, const ConvWeightShape& s, const GatherSums& sums,
+                   const LaunchPlace& place) {
   switch (plan.columns) {
     case 64:
-      error = launch_columns<T, 64>(plan.image, maps, s, stream);
+      launch_columns<T, 64>(plan.image, maps, s, place);
       break;
     case 128:
-      error = launch_columns<T, 128>(plan.image, maps, s, stream);
+      launch_columns<T, 128>(plan.image, maps, s, place);
       break;
-    case 256:
-      error = launch_columns<T, 256>(plan.image, maps, s, stream);
-      break;
+    default:
+      launch_columns<T, 256>(plan.image, maps, s, place);
   }
-  if (error != cudaSuccess) return error;
-  return launch_add_splits<T>(s, sums, stream);
+  launch_add_splits<T>(s, sums, place);
 }
 
 ConvWeightShape shape_of(const GatherSums& sums, const ConvWeightPlan& plan) {
@@ -73,10 +63,8 @@ bool sm90_conv_weight_takes_image(const GatherSums& p) {
   return p.gather.channels % 64 == 0 && map_image(&map, p.gather, kTileK);
 }
 
-ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p) {
-  int device = 0, count = 132;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p, Device device) {
+  const int count = cuda::multiprocessors(device);
   ConvWeightPlan best;
   double least = 0;
   for (const int columns : {256, 128, 64}) {
@@ -100,17 +88,17 @@ size_t sm90_conv_weight_workspace(const GatherSums& p, const ConvWeightPlan& pla
   return size_t{4} * s.splits * s.groups * s.lines * s.columns;
 }
 
-cudaError_t sm90_conv_weight(const GatherSums& sums, const ConvWeightPlan& plan, void* workspace, cudaStream_t stream) {
+void sm90_conv_weight(const GatherSums& sums, const ConvWeightPlan& plan, void* workspace, const LaunchPlace& place) {
   const GatherProduct& p = sums.gather;
   ConvWeightShape s = shape_of(sums, plan);
   s.sums = static_cast<float*>(workspace);
   const int64_t line = int64_t{p.columns} * p.groups;
   const cuda::MapTensor x{sums.grad, p.bfloat16, {p.columns, p.groups, s.rows.pixels, 1}, {p.columns, line, 0}};
   WeightMaps maps{};
-  if (!cuda::make_line_map(&maps.grad, x, {{1, kTileK}})) return cudaErrorInvalidValue;
-  if (plan.image && !map_image(&maps.image, p, kTileK)) return cudaErrorInvalidValue;
-  return p.bfloat16 ? launch_weight<__nv_bfloat16>(plan, maps, s, sums, stream)
-                    : launch_weight<__half>(plan, maps, s, sums, stream);
+  check_takes(cuda::make_line_map(&maps.grad, x, {{1, kTileK}}), place);
+  if (plan.image) check_takes(map_image(&maps.image, p, kTileK), place);
+  p.bfloat16 ? launch_weight<__nv_bfloat16>(plan, maps, s, sums, place)
+             : launch_weight<__half>(plan, maps, s, sums, place);
 }
 
 }  // namespace tenor::conv
