@@ -31,6 +31,8 @@ class Graph:
         nodes = [Node(n) for n in graph.node]
         nodes = with_gelu(with_biases(without_identities(nodes, self.output), arrays), arrays)
         mark_reuse(nodes, self.output)
+        for n in nodes:
+            n.squares = n.kind == "Pow" and n.inputs[1] in arrays and bool(np.all(arrays[n.inputs[1]] == 2))
         # Whole numbers are shapes, axes and steps: the host's.
         self.weights = {n: tn.asarray(a, device=device) if a.dtype.kind == "f" else a for n, a in arrays.items()}
         self.nodes = nodes
@@ -53,6 +55,7 @@ class Node:
     def __init__(self, proto):
         self.kind, self.inputs, self.outputs = proto.op_type, list(proto.input), list(proto.output)
         self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        self.squares = False  # Pow: whether its exponent is 2
         self.reused = None  # the number of the input whose memory takes the result
 
     def get(self, name, default=None):
@@ -112,7 +115,7 @@ ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Relu", "Sigmoid", "Erf", "Sqrt", "Ge
 def mark_reuse(nodes, output):
     """An elementwise node may overwrite a value that it alone reads, of a node whose result is memory of its own (not a view)."""
     readers = readers_of(nodes)
-    fresh = {n.outputs[0] for n in nodes if n.kind in ("Conv", "ConvTranspose", "BatchNormalization", *ELEMENTWISE)}
+    fresh = {n.outputs[0] for n in nodes if n.kind in ("Conv", "ConvTranspose", "MatMul", "BatchNormalization", *ELEMENTWISE)}
     for n in nodes:
         if n.kind in ELEMENTWISE:
             n.reused = next((i for i, name in enumerate(n.inputs) if name in fresh and name != output and len(readers[name]) == 1), None)
@@ -194,6 +197,12 @@ def padded(node, x, value):
 
 @op("MaxPool")
 def max_pool(node, x):
+    kernel, stride = node.get("kernel_shape"), node.get("strides")
+    around = sides(node, kernel, x.shape[2:], stride)
+    if all(before == 0 and after in (0, 1) and k == 2 and s == 1 for (before, after), k, s in zip(around, kernel, stride)):
+        # Padding on both sides gives a row more in front, and what is not looked at costs nothing.
+        both = tn.max_pool2d(x, kernel, stride, [after for _, after in around])
+        return both[(..., *(slice(after, None) for _, after in around))]
     x, kernel, stride = padded(node, x, float("-inf"))
     return tn.max_pool2d(x, kernel, stride)
 
@@ -242,7 +251,12 @@ def matmul(node, a, b):
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------
 
-for onnx_name, name in (("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("Div", "div"), ("Pow", "pow")):
+@op("Pow")
+def power(node, a, b):
+    return tn.mul(a, a) if node.squares else tn.pow(a, b)
+
+
+for onnx_name, name in (("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("Div", "div")):
     OPS[onnx_name] = lambda node, a, b, fn=getattr(tn, name): fn(a, b, **place(node, a, b))
 for onnx_name, name in (("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Erf", "erf"), ("Sqrt", "sqrt"), ("Gelu", "gelu")):
     OPS[onnx_name] = lambda node, x, fn=getattr(tn, name): fn(x, **place(node, x))

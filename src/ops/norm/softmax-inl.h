@@ -13,8 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
 
 /// Division by divisors >= 1. float: the bits of IEEE division, as the quotient by the reciprocal, corrected once by
-/// its exact remainder (Markstein 1990), which holds while the remainder does not underflow. Where the quotient is
-/// rounded to 16 bits anyway, by the reciprocal alone.
+/// its exact remainder (Markstein 1990), which holds while the remainder does not underflow: so all of it is 2^64 times
+/// as large, and a quotient below the normal numbers is rounded once more, at the end. Without a look at the sizes,
+/// which differ from vector to vector in probabilities of many classes. Where the quotient is rounded to 16 bits
+/// anyway, by the reciprocal alone.
 template <class T, class D = ComputeTag<T>>
 class Divisor {
  public:
@@ -26,9 +28,8 @@ class Divisor {
     if constexpr (sizeof(T) == 2) return hn::Mul(v, inverse_);
 #if HWY_NATIVE_FMA
     if constexpr (sizeof(C) == 4) {
-      const auto small = hn::And(hn::Lt(v, hn::Set(d, C(0x1p-96))), hn::Gt(v, hn::Zero(d)));
-      const auto q = hn::Mul(v, inverse_);
-      if (HWY_LIKELY(hn::AllFalse(d, small))) return hn::MulAdd(hn::NegMulAdd(q, divisor_, v), inverse_, q);
+      const auto large = hn::Mul(v, hn::Set(d, C(0x1p64))), q = hn::Mul(large, inverse_);
+      return hn::Mul(hn::MulAdd(hn::NegMulAdd(q, divisor_, large), inverse_, q), hn::Set(d, C(0x1p-64)));
     }
 #endif
     return hn::Div(v, divisor_);
