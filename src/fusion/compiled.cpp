@@ -48,8 +48,8 @@ Compiled::~Compiled() = default;
 Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
     : trace_(std::move(trace)),
       graph_(trace_.steps, trace_.outputs, trace_.inputs),
-      plan_(make_plan(graph_)),
-      device_(device_of(given)) {
+      device_(device_of(given)),
+      plan_(make_plan(graph_, decline_of(device_.type))) {
   if (!trace_.same_modes)
     core::fail<UnsupportedError>("fuse: it switches batch_invariant() or allow_tf32() on or off inside");
   for (const core::Step& s : trace_.steps)
@@ -98,6 +98,7 @@ void Compiled::add_kernel(const std::vector<int>& steps) {
   const FusionBackend* backend = fusion_backend(device_.type);
   Lowered lowered = steps.size() > 1 && backend ? lower(graph_, steps) : Lowered{.reason = "one step"};
   if (lowered.reason.empty()) lowered.reason = backend->decline(lowered.program);
+  if (lowered.reason.empty()) lowered.reason = backend->unavailable();
   if (!lowered.reason.empty()) {
     for (int step : steps) add_step(step);
     return;
@@ -168,7 +169,8 @@ std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed
     if (launch.kernel) {
       std::vector<void*> arguments;
       for (int slot : launch.slots) arguments.push_back(at(slot).raw());
-      launch.kernel->run(arguments);
+      int step = -1;
+      launch.kernel->run(arguments, failed ? *failed : step);
     } else {
       std::vector<Tensor> in, out;
       for (size_t k = 0; k < launch.input_slots.size(); ++k)

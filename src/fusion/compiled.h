@@ -52,8 +52,8 @@ class Compiled {
 
   Trace trace_;
   Graph graph_;
-  Plan plan_;
   Device device_;
+  Plan plan_;
   std::vector<Slot> slots_;
   std::map<const Storage*, int> slots_by_storage_;
   std::vector<bool> written_;

@@ -40,6 +40,8 @@ bool broadcasts(const Tensor& a, const Tensor& b) {
   return true;
 }
 
+constexpr int64_t kPlaces = 2;  // that entries of an index among the inputs name
+
 /// A program made of what it is given: the same for tensors of the same shapes and dtypes, with data or without.
 class Maker {
  public:
@@ -81,7 +83,9 @@ class Maker {
   }
 
   Tensor step() {
-    switch (random_.below(12)) {
+    switch (random_.below(13)) {
+      case 12:
+        return gathered();
       case 0:
       case 1:
       case 2:
@@ -250,6 +254,33 @@ class Maker {
     return any().to(random_.pick(kTo));
   }
 
+  /// x's places as index entries of some integer dtype, below 0 as well: computed, so stored before they are read.
+  Tensor places(const Tensor& x, int64_t size) {
+    const Tensor entries = remainder(x.to(int32), size);
+    return (random_.one_in(2) ? sub(entries, size) : entries).to(random_.one_in(2) ? int64 : int32);
+  }
+  /// The index that the program is given, whose entries are -kPlaces..kPlaces-1.
+  bool has_index(int64_t size) const { return !pool_.empty() && size >= kPlaces && pool_[0].dtype() == int64; }
+  Tensor some_of(const Tensor& x) const {
+    return narrow(reshape(x, {x.numel()}), 0, 0, std::min<int64_t>(x.numel(), 50));
+  }
+  Tensor gathered() {
+    const Tensor x = any();
+    if (x.ndim() == 0 || x.numel() == 0) return neg(floating());
+    const int64_t d = random_.below(x.ndim()), n = x.shape(static_cast<int>(d));
+    switch (random_.below(4)) {
+      case 0:
+        return gather(x, d, places(x, n));
+      case 1:
+        return take_along_dim(x, places(narrow(x, random_.below(x.ndim()), 0, 1), n), d);
+      case 2:
+        if (has_index(x.shape(0))) return embedding(pool_[0], x);
+        [[fallthrough]];
+      default:
+        return index_select(x, d, has_index(n) ? pool_[0] : places(some_of(x), n));
+    }
+  }
+
   Tensor other() {
     const Tensor x = floating();
     if (x.ndim() == 0 || x.numel() == 0) return clone(x);
@@ -289,6 +320,11 @@ std::vector<Tensor> inputs_of(uint64_t seed) {
   for (int64_t d = random.below(4); d > 0; --d) full.push_back(random.one_in(40) ? 0 : random.pick(kSizes));
   const DType common = random.pick(kDTypes);
   std::vector<Tensor> inputs;
+  if (random.one_in(3)) {  // an index
+    const Tensor entries = Tensor::empty({1 + random.below(9)}, int64);
+    for (int64_t i = 0; i < entries.numel(); ++i) entries.data<int64_t>()[i] = random.below(2 * kPlaces) - kPlaces;
+    inputs.push_back(entries);
+  }
   for (int64_t i = 1 + random.below(4); i > 0; --i) {
     Dims shape = full;
     for (int64_t& n : shape)
