@@ -381,23 +381,25 @@ inline auto program_of(int seed) {
   return [seed](const std::vector<Tensor>& in) { return Maker(static_cast<uint64_t>(seed), in).run(3 + seed % 28); };
 }
 
+/// Its inputs, put by `place` where they run.
+template <class Place>
+std::vector<Tensor> placed_inputs(int seed, Place place) {
+  std::vector<Tensor> made;
+  for (const Tensor& x : copies(inputs_of(static_cast<uint64_t>(seed) * 7919))) made.push_back(place(x));
+  return made;
+}
+
 /// Runs it as it is written and fused, on tensors that `place` puts where they run: false where it is no program, such
 /// as an integer where floats are needed. `kernels`: of several steps, added to.
 template <class Place>
 bool expect_same(int seed, Place place, int& kernels) {
   const auto fn = program_of(seed);
-  const auto placed = [&] {
-    std::vector<Tensor> made;
-    for (const Tensor& x : copies(inputs_of(static_cast<uint64_t>(seed) * 7919))) made.push_back(place(x));
-    return made;
-  };
-  const std::vector<Tensor> a = placed(), b = placed();
-  std::vector<Tensor> want;
-  try {
-    want = fn(a);
+  try {  // on the CPU, which says so before another step runs
+    fn(placed_inputs(seed, [](const Tensor& x) { return x; }));
   } catch (const Error&) {
     return false;
   }
+  const std::vector<Tensor> a = placed_inputs(seed, place), b = placed_inputs(seed, place), want = fn(a);
   const FusedFunction fused(fn);
   EXPECT_EQ(fused.why_not(b), "") << "seed " << seed;
   kernels += fused.kernels(b);
