@@ -1,6 +1,7 @@
 #include "src/fusion/compiled.h"
 
 #include <algorithm>
+#include <set>
 
 #include "src/core/check.h"
 #include "src/core/workspace.h"
@@ -55,6 +56,7 @@ Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
   for (const core::Step& s : trace_.steps)
     if (!s.recipe && s.op_class != core::OpClass::kView)
       core::fail<UnsupportedError>("fuse: {} cannot be run again from a trace yet", s.op);
+  check_sources();
   for (const Tensor& x : given) alignments_.push_back(alignment_of(x));
   written_.assign(given.size(), false);
   find_slots();
@@ -65,6 +67,19 @@ Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
     if (!running.empty()) add_kernel(running);
   }
   find_lives();
+}
+
+/// Every array that a step reads came in, or was made by a step before.
+void Compiled::check_sources() const {
+  std::set<const Storage*> known;
+  for (const Tensor& x : trace_.inputs) known.insert(x.storage().get());
+  for (const core::Step& s : trace_.steps) {
+    for (const Tensor& x : s.inputs)
+      if (x.defined() && x.numel() > 0 && !known.count(x.storage().get()))
+        core::fail<UnsupportedError>("fuse: {} reads a value that its trace does not hold", s.op);
+    for (const Tensor& x : s.outputs)
+      if (x.defined()) known.insert(x.storage().get());
+  }
 }
 
 int Compiled::slot_of(const Tensor& x) {

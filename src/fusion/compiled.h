@@ -45,6 +45,7 @@ class Compiled {
   };
 
   int slot_of(const Tensor& x);
+  void check_sources() const;
   void find_slots();
   void add_kernel(const std::vector<int>& steps);
   void add_step(int step);

@@ -139,6 +139,20 @@ TEST_F(FuseCudaTest, ResultsWithoutDims) {
   for (size_t k = 0; k < 2; ++k) EXPECT_TRUE(testing::same_bits(testing::on_cpu(got[k]), testing::on_cpu(want[k])));
 }
 
+TEST_F(FuseCudaTest, RowsOfOneValueAreWhole) {
+  const auto fn = [](Tensor x) {
+    const Tensor total = sum(x, {.dim = Dims{-1}, .keepdim = true});
+    return std::vector{mul(zeros_like(x), 2), add(mul(zeros_like(x), x), total), expand(total, x.shape()).contiguous()};
+  };
+  const FusedFunction fused([&](const std::vector<Tensor>& in) { return fn(in[0]); });
+  for (const Dims& shape : {Dims{70, 17}, Dims{100, 4096}, Dims{64}}) {
+    const Tensor x = random(shape, float32, 34);
+    const std::vector<Tensor> got = fused({x}), want = fn(x);
+    for (size_t k = 0; k < want.size(); ++k)
+      EXPECT_TRUE(testing::same_bits(testing::on_cpu(got[k]), testing::on_cpu(want[k]))) << k << to_string(shape);
+  }
+}
+
 TEST_F(FuseCudaTest, WritesToInputsTakeEffect) {
   const auto step = [](Tensor x, Tensor y) {
     add_(x, mul(y, 0.5));

@@ -49,6 +49,11 @@ class RowKernel {
   const Instruction& code(int i) const { return program_.code[static_cast<size_t>(i)]; }
   bool is_reduce(int i) const { return code(i).kind == Instruction::Kind::kReduce; }
   bool in_row(int i) const { return walk_.varies_in_row(i); }
+  /// Whether a row of the result has many places, be their values alike.
+  bool stores_row(size_t s) const {
+    const Dims& stride = walk_.arrays[static_cast<size_t>(walk_.loads) + s].stride;
+    return std::find_if(stride.begin() + walk_.kept, stride.end(), [](int64_t n) { return n != 0; }) != stride.end();
+  }
   int count() const { return static_cast<int>(program_.code.size()); }
 
   /// pass_: the first pass in which a value is known; folded by a reduction in it, the total is known in the next.
@@ -190,7 +195,7 @@ class RowKernel {
     }
     if (pass == passes_)
       for (size_t s = 0; s < program_.stores.size(); ++s)
-        if (in_row(program_.stores[s].value)) steps += joined("      ", store(static_cast<int>(s)), ";\n");
+        if (stores_row(s)) steps += joined("      ", store(static_cast<int>(s)), ";\n");
     if (loads.empty() && steps.empty()) return {};
     std::string out = held_ ? "#pragma unroll\n" : "#pragma unroll 1\n";
     out += "  for (int b = 0; b < each; ++b) {\n";
@@ -236,7 +241,7 @@ class RowKernel {
   std::string row_stores() const {
     std::string out;
     for (size_t s = 0; s < program_.stores.size(); ++s)
-      if (!in_row(program_.stores[s].value))
+      if (!stores_row(s))
         out += joined("    store(a", walk_.loads + static_cast<int>(s), ", v", program_.stores[s].value, ");\n");
     if (out.empty()) return out;
     return joined("  if (", warps_ > 1 ? "threadIdx.x == 0" : "row.lane == 0 && valid", ") {\n", out, "  }\n");
