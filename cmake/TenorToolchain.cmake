@@ -90,9 +90,9 @@ endfunction()
 
 # The headers that fused kernels, which are compiled at run time, include: those of the eager kernels' own formulas.
 function(tenor_embed_headers target)
-  set(headers include/tenor/dtype.h src/core/numeric.h src/cuda/convert.cuh src/cuda/gelu.cuh src/cuda/lane_tree.cuh
+  set(headers include/tenor/dtype.h src/core/numeric.h src/cuda/content_error.cuh src/cuda/convert.cuh src/cuda/gelu.cuh src/cuda/lane_tree.cuh
               src/cuda/layout.h src/cuda/vector.cuh src/ops/elementwise/elementwise_op.h)
-  foreach(name dims packs rows standard)
+  foreach(name dims gather packs rows runtime standard)
     list(APPEND headers src/cuda/fusion/prelude/${name}.cuh)
   endforeach()
   foreach(name activation arithmetic compare division formula logic math)

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "call.h"
+#include "src/core/backend.h"
 #include "src/core/read_observer.h"
+#include "src/cuda/runtime_kernel.h"
 #include "src/fusion/backend.h"
 #include "src/fusion/entry.h"
 #include "src/fusion/explanation.h"
@@ -227,6 +229,21 @@ void bind_fuse(nb::module_& m) {
         return names;
       },
       "Device types that run fused kernels.");
+  m.def(
+      "_fuse_kernel_files",
+      []() -> nb::object {
+        if constexpr (core::kHasCuda) {
+          const cuda::KernelFiles& files = cuda::kernel_files();
+          const cuda::KernelFiles::Size size = files.size();
+          nb::dict facts;
+          facts["folder"] = files.folder().string();
+          facts["refused"] = files.refused();
+          facts["files"] = size.files, facts["bytes"] = size.bytes;
+          return facts;
+        }
+        return nb::none();
+      },
+      "The compiled CUDA kernels on disk; None in a build without CUDA.");
 }
 
 }  // namespace tenor::python

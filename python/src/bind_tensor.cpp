@@ -4,6 +4,7 @@
 
 #include "src/core/dlpack.h"
 #include "src/core/numeric.h"
+#include "src/core/read_observer.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
 
@@ -26,6 +27,7 @@ bool takes_versioned(nb::handle max_version) {
 
 nb::object dlpack_capsule(const Tensor& x, nb::handle max_version) {
   if (x.device().type == DeviceType::kMeta) core::fail<DeviceError>("__dlpack__: a tensor on the meta device has a shape, but no data to export");
+  core::announce_read(x);
   const bool versioned = !max_version.is_none() && takes_versioned(max_version);
   if (versioned)
     return nb::steal(PyCapsule_New(x.to_dlpack_versioned(), "dltensor_versioned",

@@ -4,6 +4,7 @@
 
 #include "call_torch.h"
 #include "src/core/dlpack.h"
+#include "src/core/read_observer.h"
 #include "src/core/text.h"
 
 namespace tenor::python {
@@ -116,6 +117,7 @@ Tensor from_numpy(const char* op, const char* name, nb::handle x) {
 }
 
 nb::object to_numpy(const Tensor& x) {
+  core::announce_read(x);
   if (x.device().type != DeviceType::kCpu) {
     const auto on_host = [&] {
       nb::gil_scoped_release unlocked;

@@ -8,6 +8,7 @@ import functools
 import numbers
 import sys
 import threading
+import types
 
 from tenor import _tenor
 from tenor._explain import _without_data, is_array
@@ -86,9 +87,9 @@ class _NoKey(Exception):
     """Says why a call cannot be told from others."""
 
 
-def _key(value):
+def _key(value, within=()):
     """What tells a structure of Python arguments from another: 1, 1.0 and True are three, 0.0 and -0.0 two. Raises _NoKey for
-    what can change and has no contents that are known."""
+    what can change and has no contents that are known. `within`: the objects that hold value."""
     kind = type(value)
     if kind is _Slot:
         return _Slot
@@ -97,19 +98,43 @@ def _key(value):
     if isinstance(value, numbers.Number) and not isinstance(value, int) and kind.__repr__ is not object.__repr__:
         return kind, repr(value)
     if isinstance(value, (list, tuple, set, frozenset)):  # sets in their order, which the function may go by
-        return (kind, *map(_key, value))
+        return (kind, *(_key(v, within) for v in value))
     if isinstance(value, dict):
-        return (kind, getattr(value, "default_factory", None), *((_key(k), _key(v)) for k, v in value.items()))
+        return (kind, getattr(value, "default_factory", None), *((_key(k, within), _key(v, within)) for k, v in value.items()))
     if isinstance(value, slice):
-        return kind, _key(value.start), _key(value.stop), _key(value.step)
+        return kind, _key(value.start, within), _key(value.stop, within), _key(value.step, within)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
-        return (kind, *((k, _key(v)) for k, v in {**fields, **getattr(value, "__dict__", {})}.items()))
+        return (kind, *_contents(value, within))
+    if isinstance(value, functools.partial):
+        return kind, _key(value.func, within), _key(value.args, within), _key(value.keywords, within)
+    if isinstance(value, types.MethodType):
+        return kind, value.__func__, _key(value.__self__, within)
+    if is_array(value) and not isinstance(value, Tensor) and not _is_number(value) or hasattr(value, "__next__"):
+        raise _NoKey(f"an argument holds {kind.__name__!r}, whose contents are not known")
     try:
         hash(value)
     except TypeError:
         raise _NoKey(f"an argument holds {kind.__name__!r}, whose contents are not known") from None
+    if kind.__hash__ is object.__hash__ and not isinstance(value, _FIXED):  # the object itself, as it is now
+        return (kind, value, *_contents(value, within))
     return kind, value
+
+
+_FIXED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)  # functions are read once, as closures are
+
+
+def _contents(value, within):
+    """Keys of an object's attributes, of which it may be one itself."""
+    if any(value is v for v in within):
+        return ("itself", next(i for i, v in enumerate(within) if value is v))
+    slots = {}
+    for base in type(value).__mro__:
+        names = base.__dict__.get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            slots[name] = getattr(value, name, None)
+    fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else {}
+    within = (*within, value)
+    return tuple((k, _key(v, within)) for k, v in {**slots, **fields, **getattr(value, "__dict__", {})}.items())
 
 
 def _key_of(value):
@@ -221,8 +246,6 @@ class _Fused:
         return _rebuild(structure, [same[id(x)] if id(x) in same else next(others) if isinstance(x, Tensor) else x for x in outputs])
 
     def __get__(self, instance, owner=None):
-        import types
-
         return self if instance is None else types.MethodType(self, instance)
 
 

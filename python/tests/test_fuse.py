@@ -161,6 +161,22 @@ def test_what_reads_values_runs_as_it_is_written():
     assert bits(layer.forward(x)) == bits(tn.asarray(x) * layer.weight + 1)
 
 
+def test_gathers_feed_kernels():
+    ids, weight, gamma = rng.integers(-50, 50, (3, 7)), normal(50, 40), normal(40)
+
+    def embedded(ids, weight, gamma):
+        x = weight[ids]
+        return x * (x * x).mean(-1, keepdim=True).rsqrt() * gamma
+
+    same(embedded, ids, weight, gamma)
+    same(lambda i, w, g: tn.embedding(i, w) * 2 + g, ids, weight, gamma)
+    same(lambda x, i: x.logsumexp(-1, keepdim=True) - tn.gather(x, -1, i), normal(6, 9), rng.integers(0, 9, (6, 1)))
+    fused = tn.fuse(embedded)
+    ids[1, 2] = 50
+    with pytest.raises(tn.IndexError, match=r"index_get: indices\[0\] at .*2.* is 50, out of range(.|\n)*test_fuse.py:\d+: x = weight"):
+        fused(ids, weight, gamma)
+
+
 def test_errors_are_the_functions_own_with_its_line():
     fused = tn.fuse(lambda x, y: (x + y).tanh())
     with pytest.raises(tn.ShapeError, match=r"add: .*\(2, 3\)"):
@@ -246,6 +262,34 @@ OPERATORS = {
     "arange": lambda x, W, B, G, I, Q: x * tn.arange(8),
     "isclose": lambda x, W, B, G, I, Q: tn.isclose(x, x + 1e-6),
     "comparison with what x cannot be": lambda x, W, B, G, I, Q: x.to(tn.int8) < 1000,
+    "conv": lambda x, W, B, G, I, Q: tn.conv_forward(Q[:, :, :4, :5], Q[:, :, 1:3, 2:5], x[0, :1], padding=1),
+    "conv, its gradients": lambda x, W, B, G, I, Q: (
+        tn.conv_data_backward(x.reshape((1, 1, 4, 8)), W.reshape((1, 1, 5, 8)), (1, 1, 8, 15)),
+        tn.conv_weight_backward(W.reshape((1, 1, 5, 8)), x.reshape((1, 1, 4, 8)), (1, 1, 2, 1))),
+    "conv_transpose": lambda x, W, B, G, I, Q: tn.conv_transpose(x.reshape((1, 2, 4, 4)), W[:4].reshape((2, 1, 4, 4)), stride=2),
+    "max_pool2d": lambda x, W, B, G, I, Q: tn.max_pool2d(x.reshape((1, 2, 4, 4)), 2),
+    "max_pool2d, places": lambda x, W, B, G, I, Q: tn.max_pool2d(x.reshape((1, 2, 4, 4)), 2, return_indices=True),
+    "avg_pool2d": lambda x, W, B, G, I, Q: tn.avg_pool2d(x.reshape((1, 2, 4, 4)), 3, padding=1, count_include_pad=False),
+    "adaptive_avg_pool2d": lambda x, W, B, G, I, Q: tn.adaptive_avg_pool2d(x.reshape((1, 2, 4, 4)), 3),
+    "sort": lambda x, W, B, G, I, Q: tn.sort(x, 0, descending=True),
+    "argsort": lambda x, W, B, G, I, Q: tn.argsort(x),
+    "topk": lambda x, W, B, G, I, Q: tn.topk(x, 3),
+    "kthvalue": lambda x, W, B, G, I, Q: tn.kthvalue(x, 2, 0),
+    "median": lambda x, W, B, G, I, Q: tn.median(x),
+    "scatter": lambda x, W, B, G, I, Q: tn.scatter(x, 0, I, W),
+    "scatter_add": lambda x, W, B, G, I, Q: tn.scatter_add(x, 0, I, W),
+    "scatter_reduce": lambda x, W, B, G, I, Q: tn.scatter_reduce(x, 0, I, W, "amax", include_self=False),
+    "index_add": lambda x, W, B, G, I, Q: tn.index_add(x, 0, I[:, 0], W[:3], alpha=2),
+    "an index array": lambda x, W, B, G, I, Q: x[I[:, 0]],
+    "an index array of another dim": lambda x, W, B, G, I, Q: x[:, I[0]],
+    "index arrays": lambda x, W, B, G, I, Q: x[I[:, 0], I[:, 1]],
+    "index_put": lambda x, W, B, G, I, Q: tn.index_put(x, [I[:, 0]], W[:3], accumulate=True),
+    "masked_scatter": lambda x, W, B, G, I, Q: tn.masked_scatter(x, x > 0, W),
+    "roll": lambda x, W, B, G, I, Q: tn.roll(x, (1, 3), (0, 1)) + tn.roll(x, 5),
+    "flip": lambda x, W, B, G, I, Q: tn.flip(x, (1,)),
+    "one_hot": lambda x, W, B, G, I, Q: tn.one_hot(I * 1, 4) * x[0, :4].to(tn.int64),
+    "interpolate": lambda x, W, B, G, I, Q: tn.interpolate(x.reshape((1, 2, 4, 4)), size=(7, 3), mode="bicubic", antialias=True),
+    "grid_sample": lambda x, W, B, G, I, Q: tn.grid_sample(x.reshape((1, 2, 4, 4)), W[:4].reshape((1, 4, 4, 2)), padding_mode="border"),
     "elu": lambda x, W, B, G, I, Q: tn.elu(x, 0.5) + tn.leaky_relu(x, 0.1) + tn.softplus(x, 2.0),
 }
 
@@ -261,6 +305,77 @@ def test_operators_run_from_their_recipes(name):
     assert fused.why_not(*arrays) is None
     for _ in range(2):
         assert [bits(y) for y in fused(*arrays)] == [bits(y) for y in want]
+
+
+def test_writes_at_places_run_from_their_recipes():
+    def fn(x, i, w):
+        y = x * 2
+        y.scatter_add_(0, i, w)
+        y[i[:, 0]] = w[:3] + 1
+        y.index_add_(0, i[:, 1], w[:3])
+        y[:, 2:5] = w[:, :3] * 3
+        y.masked_scatter_(y > 1, w * 2)
+        x[0] = y[1]
+        return (y - 1).tanh()
+
+    x, i, w = normal(5, 8), ARRAYS[3], normal(5, 8)
+    a, b = x.copy(), tn.asarray(x.copy())
+    fused = tn.fuse(fn)
+    assert fused.why_not(a, i, w) is None
+    want = fn(b, tn.asarray(i), tn.asarray(w))
+    assert bits(fused(a, i, w)) == bits(want) and bits(a) == bits(b)
+
+
+def test_a_value_made_while_tracing_runs_as_it_is_written():
+    fused = tn.fuse(lambda x, i: tn.scatter(x * 2, 0, i, 1.5) + 1)
+    x = normal(4, 8)
+    assert "does not hold" in fused.why_not(x, ARRAYS[3])
+    assert bits(fused(x, ARRAYS[3])) == bits(tn.scatter(tn.asarray(x) * 2, 0, tn.asarray(ARRAYS[3]), 1.5) + 1)
+
+
+def test_objects_are_told_apart_by_what_they_hold():
+    class Settings:
+        def __init__(self, by):
+            self.by, self.more = by, {"shift": [1.0]}
+
+        def scale(self, x):
+            return x * self.by
+
+    class Slotted:
+        __slots__ = ("by",)
+
+    settings, slotted, x = Settings(2.0), Slotted(), normal(3, 4)
+    fused = tn.fuse(lambda x, s: x * s.by + 1)
+    for by in (2.0, 3.0, 2.0):
+        settings.by = slotted.by = by
+        for s in (settings, slotted):
+            assert bits(fused(x, s)) == bits(tn.asarray(x) * by + 1)
+        assert fused.kernels(x, settings) == 1
+    deep = tn.fuse(lambda x, s: x + s.more["shift"][0])
+    assert bits(deep(x, settings)) == bits(tn.asarray(x) + 1.0)
+    settings.more["shift"][0] = 5.0
+    assert bits(deep(x, settings)) == bits(tn.asarray(x) + 5.0)
+    method = tn.fuse(lambda x, f: f(x) - 1)
+    for by in (4.0, 5.0):
+        settings.by = by
+        assert bits(method(x, settings.scale)) == bits(tn.asarray(x) * by - 1)
+    settings.itself = settings
+    assert fused.why_not(x, settings) is None
+    assert "contents" in fused.why_not(x, iter([1.0]))
+    settings.table = normal(3)
+    assert "ndarray" in fused.why_not(x, settings)
+
+
+def test_whole_arrays_that_are_read_are_not_frozen():
+    class Table:
+        values = tn.asarray(np.ones(4, np.float32))
+
+    for read in (lambda t: t.numpy()[0], lambda t: np.asarray(t).sum() / 4, lambda t: t.tolist()[0], lambda t: np.from_dlpack(t)[0]):
+        fused, x = tn.fuse(lambda x: x * float(read(Table.values)) + 1), normal(3, 4)
+        for value in (1.0, 2.0, 3.0):
+            Table.values.fill_(value)
+            assert bits(fused(x)) == bits(tn.asarray(x) * value + 1)
+        assert "holds an array" in fused.why_not(x)
 
 
 def test_creation_inside():

@@ -14,9 +14,10 @@ std::array<std::optional<FusionBackend>, 4>& backends() {
   static std::array<std::optional<FusionBackend>, 4> all = [] {
     std::array<std::optional<FusionBackend>, 4> own;
     own[static_cast<size_t>(DeviceType::kCpu)] =
-        FusionBackend{cpu_declines, [](const Program& program, Device) { return make_cpu_kernel(program); }};
+        FusionBackend{cpu_declines, [] { return std::string(); },
+                      [](const Program& program, Device) { return make_cpu_kernel(program); }};
     if constexpr (core::kHasCuda)
-      own[static_cast<size_t>(DeviceType::kCuda)] = FusionBackend{cuda::cuda_declines, cuda::compile_fused};
+      own[static_cast<size_t>(DeviceType::kCuda)] = FusionBackend{cuda::cuda_declines, cuda::why_no_nvrtc, cuda::compile_fused};
     return own;
   }();
   return all;
@@ -31,6 +32,11 @@ void register_fusion_backend(DeviceType type, FusionBackend backend) {
 const FusionBackend* fusion_backend(DeviceType type) {
   const auto& found = backends().at(static_cast<size_t>(type));
   return found ? &*found : nullptr;
+}
+
+Decline decline_of(DeviceType type) {
+  const FusionBackend* backend = fusion_backend(type);
+  return backend ? backend->decline : nullptr;
 }
 
 }  // namespace tenor::fusion

@@ -1,6 +1,7 @@
 #include "src/fusion/compiled.h"
 
 #include <algorithm>
+#include <set>
 
 #include "src/core/check.h"
 #include "src/core/workspace.h"
@@ -48,13 +49,14 @@ Compiled::~Compiled() = default;
 Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
     : trace_(std::move(trace)),
       graph_(trace_.steps, trace_.outputs, trace_.inputs),
-      plan_(make_plan(graph_)),
-      device_(device_of(given)) {
+      device_(device_of(given)),
+      plan_(make_plan(graph_, decline_of(device_.type))) {
   if (!trace_.same_modes)
     core::fail<UnsupportedError>("fuse: it switches batch_invariant() or allow_tf32() on or off inside");
   for (const core::Step& s : trace_.steps)
     if (!s.recipe && s.op_class != core::OpClass::kView)
       core::fail<UnsupportedError>("fuse: {} cannot be run again from a trace yet", s.op);
+  check_sources();
   for (const Tensor& x : given) alignments_.push_back(alignment_of(x));
   written_.assign(given.size(), false);
   find_slots();
@@ -65,6 +67,19 @@ Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
     if (!running.empty()) add_kernel(running);
   }
   find_lives();
+}
+
+/// Every array that a step reads came in, or was made by a step before.
+void Compiled::check_sources() const {
+  std::set<const Storage*> known;
+  for (const Tensor& x : trace_.inputs) known.insert(x.storage().get());
+  for (const core::Step& s : trace_.steps) {
+    for (const Tensor& x : s.inputs)
+      if (x.defined() && x.numel() > 0 && !known.count(x.storage().get()))
+        core::fail<UnsupportedError>("fuse: {} reads a value that its trace does not hold", s.op);
+    for (const Tensor& x : s.outputs)
+      if (x.defined()) known.insert(x.storage().get());
+  }
 }
 
 int Compiled::slot_of(const Tensor& x) {
@@ -98,6 +113,7 @@ void Compiled::add_kernel(const std::vector<int>& steps) {
   const FusionBackend* backend = fusion_backend(device_.type);
   Lowered lowered = steps.size() > 1 && backend ? lower(graph_, steps) : Lowered{.reason = "one step"};
   if (lowered.reason.empty()) lowered.reason = backend->decline(lowered.program);
+  if (lowered.reason.empty()) lowered.reason = backend->unavailable();
   if (!lowered.reason.empty()) {
     for (int step : steps) add_step(step);
     return;
@@ -168,7 +184,8 @@ std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed
     if (launch.kernel) {
       std::vector<void*> arguments;
       for (int slot : launch.slots) arguments.push_back(at(slot).raw());
-      launch.kernel->run(arguments);
+      int step = -1;
+      launch.kernel->run(arguments, failed ? *failed : step);
     } else {
       std::vector<Tensor> in, out;
       for (size_t k = 0; k < launch.input_slots.size(); ++k)

@@ -45,6 +45,7 @@ class Compiled {
   };
 
   int slot_of(const Tensor& x);
+  void check_sources() const;
   void find_slots();
   void add_kernel(const std::vector<int>& steps);
   void add_step(int step);
@@ -52,8 +53,8 @@ class Compiled {
 
   Trace trace_;
   Graph graph_;
-  Plan plan_;
   Device device_;
+  Plan plan_;
   std::vector<Slot> slots_;
   std::map<const Storage*, int> slots_by_storage_;
   std::vector<bool> written_;

@@ -1,4 +1,4 @@
-// Runs a laid-out kernel: shared stages once, then blocks of rows on all threads. Reductions are the eager operator's
+// Runs a laid-out kernel: indices of gathers are checked, then shared stages once, then blocks of rows on all threads. Reductions are the eager operator's
 // own (reduce::run_cpu) on a block, whose bits do not depend on the rows beside.
 #include "src/fusion/cpu_kernel.h"
 
@@ -6,6 +6,8 @@
 
 #include "src/cpu/parallel.h"
 #include "src/fusion/cpu_layout.h"
+#include "src/fusion/cpu_pick.h"
+#include "src/ops/index/index_check.h"
 
 namespace tenor::fusion {
 namespace {
@@ -34,14 +36,17 @@ struct Frame {
   char* shared = nullptr;
   char* block = nullptr;
   Dims first = {}, sizes = {};  // of each axis
+  const std::vector<Tensor>* indices = nullptr;  // of gathers, as places
 };
 
 class CpuKernel final : public Executable {
  public:
   explicit CpuKernel(const Program& program) : program_(program), layout_(lay_out(program_)) {}
 
-  void run(const std::vector<void*>& arguments) const override {
+  void run(const std::vector<void*>& arguments, int& failed) const override {
     Frame frame{arguments};
+    const std::vector<Tensor> indices = checked_indices(arguments, failed);
+    frame.indices = &indices;
     Tensor scratch;
     if (layout_.shared_bytes > 0) {
       scratch = Tensor::empty({layout_.shared_bytes}, uint8);
@@ -66,6 +71,22 @@ class CpuKernel final : public Executable {
   }
 
  private:
+  /// What gathers read, as places; nothing is written where one is bad.
+  std::vector<Tensor> checked_indices(const std::vector<void*>& arguments, int& failed) const {
+    std::vector<Tensor> made;
+    for (const Instruction* gather : layout_.indices) {
+      const Gather& g = gather->gather;
+      failed = gather->step;
+      const auto& entries = program_.code[static_cast<size_t>(gather->inputs[0])];
+      char* first = static_cast<char*>(arguments[static_cast<size_t>(entries.array.argument)]) +
+                    g.index_offset * static_cast<int64_t>(item_size(entries.dtype));
+      const Tensor index = Tensor::wrap(first, kCpu, entries.dtype, g.index_shape);
+      made.push_back(index::checked_indices(g.op, g.argument, index, g.size));
+    }
+    failed = -1;
+    return made;
+  }
+
   void run_blocks(int64_t first, int64_t last, Frame frame) const {
     for (int64_t b = first; b < last; ++b) {
       int64_t rest = b;
@@ -99,7 +120,8 @@ class CpuKernel final : public Executable {
   }
 
   void run(const Stage& stage, const Frame& frame) const {
-    if (stage.folds) return run(stage.fold, frame);
+    if (stage.kind == Stage::Kind::kFold) return run(stage.fold, frame);
+    if (stage.kind == Stage::Kind::kPick) return run(stage.pick, frame);
     const Pass& pass = stage.pass;
     cpu::TileProgram tiles = pass.tiles;
     for (size_t a : pass.axes) tiles.shape.push_back(frame.sizes[a]);
@@ -130,6 +152,26 @@ class CpuKernel final : public Executable {
     const Tensor x = Tensor::wrap(address(fold.value, fold.from, frame), kCpu, dtype, shape, in);
     const Tensor to = Tensor::wrap(address(value, fold.to, frame), kCpu, fold.made->dtype, kept, out);
     reduce::run_cpu({r.op, x, to, dims, r.accumulator, r.power, r.correction, fold.squares, true});
+  }
+
+  void run(const Pick& p, const Frame& frame) const {
+    const Instruction& made = *p.made;
+    const Array &table = made.array, &entries = program_.code[static_cast<size_t>(made.inputs[0])].array;
+    int64_t from = table.offset, at = entries.offset - made.gather.index_offset;
+    PickBlock block{.place_stride = made.gather.stride, .item = item_size(made.dtype)};
+    for (size_t a = 0; a < frame.first.size(); ++a)
+      from += frame.first[a] * table.strides[a], at += frame.first[a] * entries.strides[a];
+    for (size_t a : p.axes) {
+      block.shape.push_back(frame.sizes[a]);
+      block.table_strides.push_back(table.strides[a]);
+      block.index_strides.push_back(entries.strides[a]);
+      block.to_strides.push_back(p.to.strides[a]);
+    }
+    block.table = static_cast<const char*>(frame.arguments[static_cast<size_t>(table.argument)]) +
+                  from * static_cast<int64_t>(block.item);
+    block.index = (*frame.indices)[p.index].data<int64_t>() + at;
+    block.to = static_cast<char*>(address(static_cast<int>(&made - program_.code.data()), p.to, frame));
+    pick(block);
   }
 
   Program program_;

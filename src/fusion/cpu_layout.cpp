@@ -20,7 +20,9 @@ constexpr int64_t kStripBytes = 2 << 20;
 /// Whether the value is as cheap to make again as to read: an array's element in another dtype.
 bool is_cheap(const Program& p, int value) {
   const Instruction& i = p.code[static_cast<size_t>(value)];
-  return i.kind == Kind::kConvert && p.code[static_cast<size_t>(i.inputs[0])].kind == Kind::kLoad;
+  if (i.kind != Kind::kConvert) return false;
+  const Kind from = p.code[static_cast<size_t>(i.inputs[0])].kind;
+  return from == Kind::kLoad || from == Kind::kGather;
 }
 
 bool computes(const Instruction& i) { return i.kind == Kind::kMap || i.kind == Kind::kConvert; }
@@ -64,8 +66,9 @@ class Layout {
 
   CpuLayout run() {
     out_.box.resize(p_.axes.size(), 1);
+    const bool gathers = std::any_of(p_.code.begin(), p_.code.end(), [](const auto& i) { return i.kind == Kind::kGather; });
     for (size_t a = 0; a < p_.axes.size(); ++a) {
-      blocked_ = blocked_ || (p_.phases > 0 && !p_.axes[a].reduced);
+      blocked_ = blocked_ || ((p_.phases > 0 || gathers) && !p_.axes[a].reduced);
       out_.box[a] = p_.axes[a].size;
     }
     order_axes();
@@ -95,6 +98,8 @@ class Layout {
   void add_stages();
   Stage pass_of(const Stand& s);
   Stage fold_of(int value) const;
+  Stage pick_of(int value);
+  size_t index_of(const Instruction& gather);
 
   const Program& p_;
   std::vector<Home> homes_;
@@ -167,7 +172,7 @@ void Layout::find_homes() {
   // A computed value that is a result lies there.
   for (const Store& s : p_.stores) {
     Home& home = homes_[static_cast<size_t>(s.value)];
-    bool whole = at(s.value).kind == Kind::kReduce || computes(at(s.value));
+    bool whole = at(s.value).kind == Kind::kReduce || at(s.value).kind == Kind::kGather || computes(at(s.value));
     for (size_t a = 0; a < p_.axes.size(); ++a) whole = whole && at(s.value).varies[a] == (s.array.strides[a] != 0);
     if (whole && home.kind == Home::Kind::kNone)
       home = {Home::Kind::kArgument, s.array.argument, s.array.offset, s.array.strides};
@@ -179,6 +184,10 @@ void Layout::find_homes() {
     if (made.kind == Kind::kReduce) {
       need(static_cast<int>(i));
       need(meeting_of(p_, made).value);
+      continue;
+    }
+    if (made.kind == Kind::kGather) {  // whose stage reads the index
+      need(static_cast<int>(i));
       continue;
     }
     for (int in : made.inputs) {
@@ -211,7 +220,7 @@ void Layout::choose_box() {
   const int64_t bytes = row_bytes(), share = std::max<int64_t>(1, all / (4 * num_threads()));
   int64_t rows = std::max<int64_t>(1, std::min(kBlockBytes / bytes, share));
   // Strips of columns that no cache holds gain nothing over whole passes, whose reads are longer.
-  if (!p_.axes[out_.order.back()].reduced) rows = kNarrow * bytes > kStripBytes ? all : std::max(rows, kNarrow);
+  if (p_.phases > 0 && !p_.axes[out_.order.back()].reduced) rows = kNarrow * bytes > kStripBytes ? all : std::max(rows, kNarrow);
   out_.blocks = 1;
   for (size_t n = out_.order.size(); n-- > 0;) {
     const size_t a = out_.order[n];
@@ -269,10 +278,35 @@ Stage Layout::fold_of(int value) const {
   const Instruction& made = at(value);
   const Meeting m = meeting_of(p_, made);
   const Home &from = homes_[static_cast<size_t>(m.value)], &to = homes_[static_cast<size_t>(value)];
-  return {.folds = true, .fold = {&made, m.value, m.squares, axes_along(made.varies), from, to}};
+  return {.kind = Stage::Kind::kFold, .fold = {&made, m.value, m.squares, axes_along(made.varies), from, to}};
+}
+
+/// Which of the indices the gather reads: those of one place, and of as many places, are one.
+size_t Layout::index_of(const Instruction& gather) {
+  const auto argument = [&](const Instruction& g) { return at(g.inputs[0]).array.argument; };
+  for (size_t i = 0; i < out_.indices.size(); ++i) {
+    const Instruction& other = *out_.indices[i];
+    if (argument(other) == argument(gather) && other.gather.size == gather.gather.size &&
+        other.gather.index_offset == gather.gather.index_offset &&
+        other.gather.index_shape == gather.gather.index_shape)
+      return i;
+  }
+  out_.indices.push_back(&gather);
+  return out_.indices.size() - 1;
+}
+
+Stage Layout::pick_of(int value) {
+  const Instruction& made = at(value);
+  const Home& to = homes_[static_cast<size_t>(value)];
+  return {.kind = Stage::Kind::kPick, .pick = {&made, axes_along(made.varies), index_of(made), to}};
 }
 
 void Layout::add_stages() {
+  for (size_t i = 0; i < p_.code.size(); ++i) {
+    if (p_.code[i].kind != Kind::kGather) continue;
+    const int value = static_cast<int>(i);
+    (is_shared(stand_of(value)) ? out_.shared : out_.blocked).push_back(pick_of(value));
+  }
   for (int phase = 0; phase <= p_.phases; ++phase) {
     for (const auto& [s, values] : passes_) {
       if (s.phase != phase) continue;

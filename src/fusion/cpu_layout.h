@@ -48,15 +48,26 @@ struct Fold {
   Home from, to;
 };
 
-/// A pass or a reduction, in the order in which they run.
+/// Elements of a table that an index names, put side by side.
+struct Pick {
+  const Instruction* made;
+  std::vector<size_t> axes;  ///< along which they vary, in the order of loops
+  size_t index;              ///< which of the layout's
+  Home to;
+};
+
+/// What runs, in this order.
 struct Stage {
-  bool folds = false;
+  enum class Kind : uint8_t { kPass, kFold, kPick };
+  Kind kind = Kind::kPass;
   Pass pass = {};
   Fold fold = {};
+  Pick pick = {};
 };
 
 struct CpuLayout {
-  std::vector<Stage> shared, blocked;  ///< once; for each block of rows
+  std::vector<const Instruction*> indices;  ///< a gather of each index: checked before anything runs
+  std::vector<Stage> shared, blocked;       ///< once; for each block of rows
   std::vector<size_t> order;           ///< axes, the slowest in memory first
   Dims box;                            ///< sizes of a block: of reduced axes all
   int64_t blocks = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/text.h"
+#include "src/fusion/backend.h"
 #include "src/fusion/planner.h"
 #include "src/fusion/target.h"
 #include "src/fusion/traffic.h"
@@ -153,7 +154,7 @@ Explanation explain_steps(const std::vector<core::Step>& steps, const std::vecto
                           const std::string& device, const std::vector<std::string>& sources) {
   const Target target = target_of(device);
   const Graph graph(steps, outputs);
-  const Plan plan = make_plan(graph);
+  const Plan plan = make_plan(graph, decline_of(target.traits.type));
   Explanation e;
   e.device = target.name, e.device_source = target.source, e.limits = target.limits();
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -10,6 +10,11 @@ def chain8(x):
     return (y.tanh().sigmoid() * x).relu()
 
 
+def chain8_with_bias(x, bias):
+    """Eight steps, of which two are transcendental: the row of targets.json and its peer."""
+    return ((x * 1.5 + bias).tanh() * x.sigmoid() - x * 0.25 * x).relu()
+
+
 def x_over_sum(x):
     return x / x.sum(-1, keepdim=True)
 
@@ -65,6 +70,8 @@ CASES = [
 # On a GPU, the rows of targets.json.
 LARGE = (16384, 8192)
 CASES += [
-    fuse_case(chain8, "chain of 8", "bfloat16", LARGE, device="cuda", target="fuse/chain8-16384x8192-bf16"),
+    fuse_case(chain8_with_bias, "chain of 8 with a bias", "bfloat16", LARGE, LARGE[-1:], device="cuda",
+              target="fuse/chain8-16384x8192-bf16"),
+    fuse_case(chain8, "chain of 8", "bfloat16", LARGE, device="cuda"),
     fuse_case(x_over_sum, "x over its row's sum", "bfloat16", LARGE, device="cuda", target="fuse/x-over-sum-16384x8192-bf16"),
 ]

@@ -65,7 +65,92 @@ TEST_F(FuseCudaTest, WhatIsNoKernelHereRunsItsOperators) {
   const auto spread = [](Tensor x) { return mul(sub(x, 1), std(x, {.dim = Dims{-1}, .keepdim = true})); };
   const Tensor x = random({300, 200}, float32, 9);
   EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(over_columns)(x)), testing::on_cpu(over_columns(x))));
+  const auto around = [](Tensor x) {
+    const Tensor e = exp(mul(x, 0.5));
+    return relu(sub(e, sum(e, {.dim = Dims{0}, .keepdim = true})));
+  };
+  EXPECT_EQ(fuse(around).function().kernels({x}), 2);
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(around)(x)), testing::on_cpu(around(x))));
   EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(spread)(x)), testing::on_cpu(spread(x))));
+}
+
+Tensor entries(const Dims& shape, int64_t size, DType dtype, uint32_t seed) {
+  Draw draw(seed);
+  const Tensor x = Tensor::empty(shape, int64);
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<int64_t>()[i] = draw.upto(2 * size - 1) - size;
+  return testing::on_gpu(x.to(dtype));
+}
+
+TEST_F(FuseCudaTest, GathersFeedKernels) {
+  const auto embedded = [](Tensor ids, Tensor weight, Tensor bias) {
+    return relu(add(mul(embedding(ids, weight), 0.5), bias));
+  };
+  const auto normed = [](Tensor ids, Tensor weight, Tensor gamma) { return rms_norm_of(embedding(ids, weight), gamma); };
+  for (const DType dtype : {float32, bfloat16})
+    for (const DType index : {int64, int32})
+      for (const int64_t width : {4096, 7}) {
+        const Tensor weight = random({50, width}, dtype, 20), row = random({width}, dtype, 21);
+        expect_one_kernel("embedding", embedded, entries({30, 4}, 50, index, 22), weight, row);
+        expect_one_kernel("embedding and norm", normed, entries({100}, 50, index, 23), weight, row);
+      }
+  const Tensor x = random({40, 32}, float32, 24), rows = entries({24}, 40, int64, 25);
+  expect_one_kernel("columns", [](Tensor x, Tensor i) { return add(exp(index_select(x, 1, i)), 1); }, x,
+                    entries({16}, 32, int32, 26));
+  expect_one_kernel("gather", [](Tensor x, Tensor i) { return mul(gather(x, 1, i), 2).to(float16); }, x,
+                    entries({40, 16}, 32, int64, 27));
+  expect_one_kernel("gather along rows", [](Tensor x, Tensor i) { return sub(gather(x, 0, i), 2); }, x,
+                    entries({6, 32}, 40, int32, 28));
+  expect_one_kernel("rows of entries",
+                    [](Tensor x, Tensor i) {
+                      const Tensor e = gather(x, 1, i);
+                      return div(e, sum(e, {.dim = Dims{-1}, .keepdim = true}));
+                    },
+                    x, entries({40, 24}, 32, int64, 29));
+  expect_one_kernel("a part", [](Tensor x, Tensor i) { return abs(narrow(index_select(x, 0, i), 0, 3, 8)); }, x, rows);
+}
+
+TEST_F(FuseCudaTest, BadEntriesOfGathersAreReported) {
+  const auto fn = [](Tensor x, Tensor i) { return add(narrow(index_select(x, 0, i), 0, 1, 3), 1); };
+  const Tensor x = random({40, 64}, float32, 30), host = Tensor::empty({4}, int64);
+  for (int64_t k = 0; k < 4; ++k) host.data<int64_t>()[k] = k == 2 ? 40 : k;
+  const Tensor i = testing::on_gpu(host);
+  const auto fused = fuse(fn);
+  EXPECT_EQ(fused.function().kernels({x, i}), 1);
+  const auto error_of = [&](auto&& call) -> std::string {
+    try {
+      call(x, i).to(kCpu);
+    } catch (const IndexError& e) {
+      return e.what();
+    }
+    return "no IndexError";
+  };
+  const std::string want = error_of(fn);
+  EXPECT_NE(want, "no IndexError");
+  EXPECT_EQ(error_of(fused), want);
+}
+
+TEST_F(FuseCudaTest, ResultsWithoutDims) {
+  const auto total = [](Tensor x) { return mul(add(x, 1), sub(x, 2)); };
+  expect_one_kernel("one element", total, random({}, float32, 31));
+  const auto parts = [](Tensor x, Tensor s) { return std::vector{mul(x, s), add(mul(s, 2), 1)}; };
+  const FusedFunction fused([&](const std::vector<Tensor>& in) { return parts(in[0], in[1]); });
+  const Tensor x = random({20, 30}, float32, 32), s = random({}, float32, 33);
+  const std::vector<Tensor> got = fused({x, s}), want = parts(x, s);
+  for (size_t k = 0; k < 2; ++k) EXPECT_TRUE(testing::same_bits(testing::on_cpu(got[k]), testing::on_cpu(want[k])));
+}
+
+TEST_F(FuseCudaTest, RowsOfOneValueAreWhole) {
+  const auto fn = [](Tensor x) {
+    const Tensor total = sum(x, {.dim = Dims{-1}, .keepdim = true});
+    return std::vector{mul(zeros_like(x), 2), add(mul(zeros_like(x), x), total), expand(total, x.shape()).contiguous()};
+  };
+  const FusedFunction fused([&](const std::vector<Tensor>& in) { return fn(in[0]); });
+  for (const Dims& shape : {Dims{70, 17}, Dims{100, 4096}, Dims{64}}) {
+    const Tensor x = random(shape, float32, 34);
+    const std::vector<Tensor> got = fused({x}), want = fn(x);
+    for (size_t k = 0; k < want.size(); ++k)
+      EXPECT_TRUE(testing::same_bits(testing::on_cpu(got[k]), testing::on_cpu(want[k]))) << k << to_string(shape);
+  }
 }
 
 TEST_F(FuseCudaTest, WritesToInputsTakeEffect) {

@@ -158,7 +158,8 @@ TEST(Fuse, AFailedCompilerIsAnError) {
   const fusion::FusionBackend before = *fusion::fusion_backend(DeviceType::kCpu);
   fusion::register_fusion_backend(
       DeviceType::kCpu,
-      {before.decline, [](const fusion::Program&, Device) -> std::shared_ptr<const fusion::Executable> {
+      {before.decline, before.unavailable,
+       [](const fusion::Program&, Device) -> std::shared_ptr<const fusion::Executable> {
          throw CudaError("no compiler");
        }});
   EXPECT_THROW(fused(x), CudaError);
@@ -174,6 +175,27 @@ TEST(Fuse, AFailedCompilerIsAnError) {
   EXPECT_THROW(traced(x), std::bad_alloc);
   full = false;
   EXPECT_EQ(traced.function().kernels({x}), 1);
+}
+
+TEST(Fuse, WhatADeviceDeclinesIsCutAndTheRestFuses) {
+  const auto fn = [](Tensor x) {
+    const Tensor e = exp(mul(x, 0.5));
+    return relu(add(sub(e, sum(e, {.dim = Dims{-1}, .keepdim = true})), 1));
+  };
+  const Tensor x = random({30, 40}, float32, 14), want = fn(x);
+  const fusion::FusionBackend before = *fusion::fusion_backend(DeviceType::kCpu);
+  fusion::register_fusion_backend(DeviceType::kCpu, {[](const fusion::Program& p) -> std::string {
+                                                       return p.phases > 0 ? "no reductions today" : "";
+                                                     },
+                                                     before.unavailable, before.compile});
+  const auto fused = fuse(fn);
+  EXPECT_EQ(fused.function().kernels({x}), 2);
+  EXPECT_TRUE(same(fused(x), want));
+  const Explanation e = explain([&](const std::vector<Tensor>& in) { return std::vector{fn(in[0])}; }, {x});
+  EXPECT_TRUE(std::any_of(e.cuts.begin(), e.cuts.end(),
+                          [](const auto& cut) { return cut.reason == "no reductions today"; }));
+  fusion::register_fusion_backend(DeviceType::kCpu, before);
+  EXPECT_EQ(fuse(fn).function().kernels({x}), 1);
 }
 
 /// Counts the largest block that is asked for.

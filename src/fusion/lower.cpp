@@ -10,6 +10,7 @@
 #include "src/core/text.h"
 #include "src/fusion/program_checks.h"
 #include "src/ops/elementwise/elementwise_recipe.h"
+#include "src/ops/index/index_recipe.h"
 #include "src/ops/reduce/reduce_recipe.h"
 
 namespace tenor::fusion {
@@ -70,6 +71,8 @@ class Lowering {
   int make(int v, const Seen& seen);
   int map(const Node& n, const elementwise::Recipe& recipe, const Index& at);
   int reduce(const Node& n, const reduce::Recipe& recipe, const Index& at);
+  int gather(const Node& n, const index::GatherForm& form, const Index& at);
+  const Place& in_memory(const Node& n, size_t input) const;
   int convert(int from, DType dtype, int step);
   int add(Instruction made);
   int argument(int v, DType dtype, bool written);
@@ -92,7 +95,8 @@ void Lowering::check_steps() const {
     const core::Recipe* r = s.recipe.get();
     const auto* taken = dynamic_cast<const reduce::Recipe*>(r);
     const bool loop = dynamic_cast<const elementwise::Recipe*>(r) || dynamic_cast<const elementwise::Copy*>(r) ||
-                      dynamic_cast<const elementwise::Reorder*>(r) || dynamic_cast<const elementwise::Fill*>(r);
+                      dynamic_cast<const elementwise::Reorder*>(r) || dynamic_cast<const elementwise::Fill*>(r) ||
+                      dynamic_cast<const index::GatherRecipe*>(r);
     if (!loop && !taken) throw Refusal{text("{} has a kernel of its own", s.op)};
     if (taken && !taken->direct) throw Refusal{text("{} converts its elements in a pass of their own", s.op)};
     for (const Tensor& x : s.outputs)
@@ -306,6 +310,7 @@ int Lowering::make(int v, const Seen& seen) {
   const core::Recipe* r = n.step->recipe.get();
   if (const auto* recipe = dynamic_cast<const elementwise::Recipe*>(r)) return map(n, *recipe, at);
   if (const auto* recipe = dynamic_cast<const reduce::Recipe*>(r)) return reduce(n, *recipe, at);
+  if (const auto* recipe = dynamic_cast<const index::GatherRecipe*>(r)) return gather(n, recipe->form, at);
   if (const auto* recipe = dynamic_cast<const elementwise::Fill*>(r)) {
     Instruction fill{Kind_::kScalar, made.dtype()};
     fill.element = recipe->element, fill.varies.assign(axes(), false);
@@ -377,6 +382,45 @@ int Lowering::reduce(const Node& n, const reduce::Recipe& recipe, const Index& a
   made.inputs = {get(in.value, operand(in.tensor, index, index.size()), in.tensor.dtype())};
   made.varies = out_.program.code[static_cast<size_t>(made.inputs[0])].varies;
   for (int axis : made.reduce.axes) made.varies[static_cast<size_t>(axis)] = false;
+  return add(std::move(made));
+}
+
+/// An operand that other places of the same kernel cannot have made: which of them it reads, data says.
+const Place& Lowering::in_memory(const Node& n, size_t input) const {
+  const Place& in = n.inputs[input];
+  for (int v = in.value; v >= 0; v = value(v).previous)
+    if (const int by = value(v).producer; by >= 0 && inside_.count(by))
+      throw Refusal{text("{} reads places that data names, so what it reads is in memory", n.step->op)};
+  return in;
+}
+
+int Lowering::gather(const Node& n, const index::GatherForm& form, const Index& at) {
+  const Place &table = in_memory(n, form.table), &index = in_memory(n, form.index);
+  if (!index.tensor.is_contiguous())
+    throw Refusal{text("the indices of {} are copied first: they do not lie in row-major order", n.step->op)};
+  if (table.tensor.ndim() == 0) throw Refusal{text("{} reads a 0-d array", n.step->op)};
+  const auto dim = static_cast<size_t>(form.dim), rank = static_cast<size_t>(table.tensor.ndim());
+  const size_t places = form.along ? 1 : at.size() + 1 - rank;  // dims of the result in place of dim
+  Seen seen{table.tensor.offset(), Dims(axes(), 0)};
+  for (size_t d = 0; d < rank; ++d) {
+    if (d == dim || table.tensor.shape()[d] == 1) continue;
+    const Seen& from = at[d < dim ? d : d + places - 1];
+    seen.offset += from.offset * table.tensor.strides()[d];
+    for (size_t a = 0; a < axes(); ++a) seen.strides[a] += from.strides[a] * table.tensor.strides()[d];
+  }
+  const Index named = form.along ? at : Index(at.begin() + static_cast<long>(dim), at.begin() + static_cast<long>(dim + places));
+  Instruction made{Kind_::kGather, n.outputs[0].tensor.dtype()};
+  made.step = static_cast<int>(&n - graph_.nodes.data());
+  made.inputs = {get(index.value, operand(index.tensor, named, named.size()), index.tensor.dtype())};
+  made.array = {argument(table.value, table.tensor.dtype(), false), seen.offset, seen.strides};
+  made.gather = {form.op,
+                 form.argument,
+                 table.tensor.shape()[dim],
+                 table.tensor.strides()[dim],
+                 form.along && index.tensor.ndim() == 0 ? Dims{1} : index.tensor.shape(),
+                 index.tensor.offset()};
+  made.varies = out_.program.code[static_cast<size_t>(made.inputs[0])].varies;
+  for (size_t a = 0; a < axes(); ++a) made.varies[a] = made.varies[a] || seen.strides[a] != 0;
   return add(std::move(made));
 }
 

@@ -4,8 +4,8 @@
 
 #include "src/core/text.h"
 #include "src/fusion/lower.h"
-#include "src/fusion/planner.h"
 #include "src/fusion/traffic.h"
+#include "src/ops/index/index_recipe.h"
 
 namespace tenor::fusion {
 namespace {
@@ -35,6 +35,9 @@ std::string own_kernel(const core::Step& s, bool result) {
   }
 }
 
+/// Whether a kernel that reads the result of such a gather can read its places instead.
+bool joins(const core::Step& gather) { return dynamic_cast<const index::GatherRecipe*>(gather.recipe.get()); }
+
 std::string bytes_text(int64_t bytes) {
   if (bytes < 1 << 20) return text("{} KiB", bytes >> 10);
   return bytes < int64_t{1} << 30 ? text("{} MiB", bytes >> 20) : text("{} GiB", bytes >> 30);
@@ -51,7 +54,8 @@ Group joined(const Group& a, const Group& b) {
   return out;
 }
 
-Merger::Merger(const Graph& graph) : graph_(graph), group_(graph.nodes.size(), -1), before_(graph.nodes.size()) {
+Merger::Merger(const Graph& graph, Decline decline)
+    : graph_(graph), decline_(decline), group_(graph.nodes.size(), -1), before_(graph.nodes.size()) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& n = graph.nodes[i];
     for (int earlier : n.after) before_[static_cast<size_t>(earlier)].insert(static_cast<int>(i));
@@ -146,7 +150,7 @@ bool Merger::is_stored(int value) const {
 
 std::string Merger::why_not(const Group& made, const Group& reading, int producer, int consumer, int value) const {
   const Node &p = node(producer), &c = node(consumer);
-  if (p.kind == Kind::kOther || p.kind == Kind::kGather) return own_kernel(*p.step, true);
+  if (p.kind == Kind::kOther || (p.kind == Kind::kGather && !joins(*p.step))) return own_kernel(*p.step, true);
   if (c.kind == Kind::kOther) return own_kernel(*c.step, false);
   if (c.kind == Kind::kGather)
     return text("{} reads places that data names, so what it reads is in memory", c.step->op);
@@ -166,7 +170,8 @@ std::string Merger::why_not(const Group& made, const Group& reading, int produce
 
 /// What the kernel's own form cannot express.
 std::string Merger::why_not_one_kernel(const Group& both) const {
-  return lower(graph_, {both.steps.begin(), both.steps.end()}).reason;
+  const Lowered lowered = lower(graph_, {both.steps.begin(), both.steps.end()});
+  return lowered.reason.empty() && decline_ ? decline_(lowered.program) : lowered.reason;
 }
 
 /// Loops alone: what is computed in part here must not be needed whole elsewhere.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/fusion/graph.h"
+#include "src/fusion/planner.h"
 
 namespace tenor::fusion {
 
@@ -19,7 +19,7 @@ struct Group {
 
 class Merger {
  public:
-  explicit Merger(const Graph& graph);
+  Merger(const Graph& graph, Decline decline);
 
   /// Tries to put each step into the kernels of what it reads.
   void run();
@@ -50,6 +50,7 @@ class Merger {
   void merge(int into, int from);
 
   const Graph& graph_;
+  Decline decline_;
   std::vector<int> group_;
   std::vector<Group> groups_;
   std::vector<std::set<int>> before_;  // steps that must run after each one

@@ -203,8 +203,8 @@ StepBytes bytes_of(const Node& node) {
   return bytes;
 }
 
-Plan make_plan(const Graph& graph) {
-  Merger merger(graph);
+Plan make_plan(const Graph& graph, Decline decline) {
+  Merger merger(graph, decline);
   merger.run();
   std::vector<int> group;
   for (size_t i = 0; i < graph.nodes.size(); ++i) group.push_back(merger.group_of(static_cast<int>(i)));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/fusion/graph.h"
+#include "src/fusion/program.h"
 
 namespace tenor::fusion {
 
@@ -44,6 +45,11 @@ struct StepBytes {
 };
 StepBytes bytes_of(const Node& node);
 
-Plan make_plan(const Graph& graph);
+/// Why a device cannot run that program as one kernel; empty where it can. What it declines is not merged, so that the
+/// steps around find other company.
+using Decline = std::string (*)(const Program&);
+
+/// `decline`: of the device that the plan is for; null: everything that a program expresses runs.
+Plan make_plan(const Graph& graph, Decline decline = nullptr);
 
 }  // namespace tenor::fusion

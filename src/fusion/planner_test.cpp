@@ -99,11 +99,17 @@ TEST(Planner, PartsMergeOnceAllAreInside) {
   EXPECT_EQ(plan.bytes_moved, 8 * 16 * 4 + 8 * 8 * 4);
 }
 
-TEST(Planner, AGatherHasAKernelOfItsOwn) {
+TEST(Planner, AGatherIsReadByTheKernelBehindIt) {
   const Tensor x = shaped({100, 8}), i = shaped({3}, int64);
   const Plan plan = plan_of([&] { return sum(exp(index_select(x, 0, i)), {.dim = Dims{-1}}); });
-  EXPECT_EQ(kernels_of(plan), (Kernels{{0}, {1, 2}}));
-  EXPECT_EQ(plan.bytes_moved, 3 * (3 * 8 * 4) + 3 * 8 + 3 * 4);
+  EXPECT_EQ(kernels_of(plan), (Kernels{{0, 1, 2}}));
+  EXPECT_EQ(plan.bytes_moved, 3 * 8 * 4 + 3 * 8 + 3 * 4);
+}
+
+TEST(Planner, WhatAGatherReadsIsInMemory) {
+  const Tensor x = shaped({100, 8}), i = shaped({3}, int64);
+  EXPECT_EQ(kernels_of(plan_of([&] { return exp(index_select(mul(x, 2), 0, i)); })), (Kernels{{0}, {1, 2}}));
+  EXPECT_EQ(kernels_of(plan_of([&] { return exp(index_select(x, 0, add(i, 1))); })), (Kernels{{0}, {1, 2}}));
 }
 
 TEST(Planner, WritesInPlaceComeAfterReads) {

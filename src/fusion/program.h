@@ -71,9 +71,20 @@ struct Reduce {
   int64_t count = 1;           ///< elements that meet: the product of their sizes
 };
 
+/// A read at places that an index array names: an element of the table for each entry of the index that is its input.
+struct Gather {
+  const char* op;            ///< of its error, as the next: literals
+  const char* argument;      ///< the index's name
+  int64_t size;              ///< places: entries are -size..size-1, those below 0 count from the end
+  int64_t stride;            ///< elements from one place to the next
+  Dims index_shape = {};     ///< of the whole index, row-major in memory
+  int64_t index_offset = 0;  ///< elements from its argument's pointer to its first entry
+};
+
 struct Instruction {
   enum class Kind : uint8_t {
     kLoad,     ///< an element of `array`
+    kGather,   ///< an element of `array` moved by `gather` to the place that the input, a load of integers, names
     kScalar,   ///< `element`
     kMap,      ///< `map` of the inputs
     kConvert,  ///< the input in another dtype, rounded once as to() does (saturating for integers); or the input itself
@@ -86,6 +97,7 @@ struct Instruction {
   std::array<char, 8> element = {};
   Map map = {};
   Reduce reduce = {};
+  Gather gather = {};
   std::vector<bool> varies = {};  ///< along each axis
   int phase = 0;                  ///< reductions that must be complete before it: 0 for what hangs on none
   int step = -1;                  ///< of the graph, for texts; -1 for loads and scalars
@@ -113,8 +125,13 @@ struct Program {
 class Executable {
  public:
   virtual ~Executable() = default;
-  /// On CUDA: on that device's current stream, without waiting.
-  virtual void run(const std::vector<void*>& arguments) const = 0;
+  /// On CUDA: on that device's current stream, without waiting. Where it throws because of what an argument holds,
+  /// `failed` becomes the step of the graph that is to blame.
+  virtual void run(const std::vector<void*>& arguments, int& failed) const = 0;
+  void run(const std::vector<void*>& arguments) const {
+    int failed = -1;
+    run(arguments, failed);
+  }
 };
 
 }  // namespace tenor::fusion

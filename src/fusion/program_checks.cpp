@@ -24,6 +24,10 @@ std::string why_not_in_place(const Program& p) {
       if (&other != &store && other.array.argument == store.array.argument) return "two results lie in one array";
     for (size_t i = 0; i < p.code.size(); ++i) {
       const Instruction& read = p.code[i];
+      if (read.kind == Kind::kGather &&
+          (read.array.argument == store.array.argument ||
+           p.code[static_cast<size_t>(read.inputs[0])].array.argument == store.array.argument))
+        return "an in-place step would write over what the same kernel gathers";
       if (read.kind != Kind::kLoad || read.array.argument != store.array.argument) continue;
       if (read.array.offset != store.array.offset || read.array.strides != store.array.strides || p.phases > 0 ||
           read_elsewhere(p, static_cast<int>(i)))
@@ -57,6 +61,11 @@ bool same_value(const Instruction& a, const Instruction& b) {
     case Kind::kLoad:
       return a.array.argument == b.array.argument && a.array.offset == b.array.offset &&
              a.array.strides == b.array.strides;
+    case Kind::kGather:
+      return a.array.argument == b.array.argument && a.array.offset == b.array.offset &&
+             a.array.strides == b.array.strides && a.gather.size == b.gather.size &&
+             a.gather.stride == b.gather.stride && a.gather.index_offset == b.gather.index_offset &&
+             a.gather.index_shape == b.gather.index_shape;
     case Kind::kScalar:
       return std::memcmp(a.element.data(), b.element.data(), item_size(a.dtype)) == 0;
     case Kind::kMap:

@@ -75,9 +75,21 @@ def gather(limits=True, again=False):
     if limits:
         facts["limits"] = {name: measured_limits(name, again) for name in devices()}
         facts["limits"].update({name: known_limits(name) for name in ("h200", "h100", "a100")})
-    facts["fusion"] = {"tenor.fuse": "on" if tenor._tenor._fuse_enabled() else "off: TENOR_FUSE=0 is set", "kernels": tenor._tenor._fuse_backends()}
+    facts["fusion"] = {"tenor.fuse": "on" if tenor._tenor._fuse_enabled() else "off: TENOR_FUSE=0 is set",
+                       "kernels": tenor._tenor._fuse_backends(), **kernel_files()}
     facts["caches"] = {"folder": cache_folder(), "memory kept for reuse": bytes_text(tenor.cached_bytes()), **settings()}
     return facts
+
+
+def kernel_files():
+    """The compiled kernels on disk, in a build that compiles any."""
+    from tenor._tenor import _fuse_kernel_files
+
+    kept = _fuse_kernel_files()
+    if kept is None:
+        return {}
+    size = kept["refused"] or f"{kept['files']} files, {bytes_text(kept['bytes'])}"
+    return {"compiled kernels": size, "compiled kernels' folder": kept["folder"] or "none"}
 
 
 def devices():

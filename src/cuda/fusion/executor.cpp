@@ -1,15 +1,21 @@
 #include "src/cuda/fusion/executor.h"
 
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
 #include "src/core/text.h"
 #include "src/cuda/fusion/generate.h"
+#include "src/cuda/runtime.h"
 #include "src/cuda/runtime_kernel.h"
 #include "tenor/error.h"
 
 namespace tenor::cuda {
 namespace {
+
+// As prelude/runtime.cuh has it.
+static_assert(offsetof(ContentError, op) == 4 && offsetof(ContentError, position) == 8 &&
+              offsetof(ContentError, value) == 16 && sizeof(ContentError) == 24);
 
 constexpr int kMostParameterBytes = 4000;  // what every driver takes
 /// Local memory that a formula may want by itself: the slow path of sin and its like.
@@ -28,13 +34,17 @@ class FusedExecutable final : public fusion::Executable {
     for (const WalkArray& a : kernel_.arrays) bytes_.push_back(a.offset * static_cast<int64_t>(item_size(a.dtype)));
   }
 
-  void run(const std::vector<void*>& arguments) const override {
+  void run(const std::vector<void*>& arguments, int& /*failed*/) const override {
     alignas(16) char parameters[kMostParameterBytes];
     std::memcpy(parameters, kernel_.parameters.data(), kernel_.parameters.size());
     for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
       const char* data =
           static_cast<const char*>(arguments[static_cast<size_t>(kernel_.arrays[a].argument)]) + bytes_[a];
       std::memcpy(parameters + a * sizeof(void*), &data, sizeof(void*));
+    }
+    if (!kernel_.flags.empty()) {
+      const ContentError* flag = content_error(current_stream(device_));
+      for (size_t at : kernel_.flags) std::memcpy(parameters + at, &flag, sizeof(flag));
     }
     compiled_->launch(name_.c_str(), kernel_.blocks, kernel_.threads, device_, parameters);
   }
@@ -51,8 +61,7 @@ class FusedExecutable final : public fusion::Executable {
 
 std::string cuda_declines(const fusion::Program& program) {
   if (const std::string why = why_not_fused(program); !why.empty()) return why;
-  if (parameter_bytes(program) > kMostParameterBytes) return "it has more arrays and scalars than a kernel is told of";
-  return why_no_nvrtc();
+  return parameter_bytes(program) > kMostParameterBytes ? "it has more arrays and scalars than a kernel is told of" : "";
 }
 
 std::shared_ptr<const fusion::Executable> compile_fused(const fusion::Program& program, Device device) {

@@ -14,6 +14,7 @@ struct FusedKernel {
   std::string text;
   std::vector<char> parameters;   ///< the kernel's one parameter, all but its pointers
   std::vector<WalkArray> arrays;  ///< whose pointers come first in it
+  std::vector<size_t> flags;      ///< where it has the pointers to the flag of bad entries, in bytes
   int64_t blocks = 1;
   int threads = 1;
   std::string layout;  ///< one line for people: "vectors of 8", "rows of 8192 held by 8 warps"

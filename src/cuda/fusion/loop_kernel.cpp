@@ -27,6 +27,7 @@ class LoopKernel {
     out.text = text(tail > 0);
     out.parameters = writer_.parameters({units, tail, 0, 0, width_});
     out.arrays = walk_.arrays;
+    out.flags = writer_.flags();
     out.threads = kThreads;
     out.blocks = std::max<int64_t>((units + kThreads - 1) / kThreads, 1);
     out.layout = width_ == 1 ? "single elements" : joined("vectors of ", width_);
@@ -38,8 +39,13 @@ class LoopKernel {
   std::string width_of(int i) const { return varies_inside(i) ? "V" : "1"; }
   int64_t inner_stride(int a) const { return last_ < 0 ? 0 : walk_.arrays[static_cast<size_t>(a)].stride.back(); }
 
-  std::string load(int a, DType dtype) const {
-    const std::string type = type_of(dtype), place = joined(writer_.pointer(a), " + at", a);
+  std::string load(int i) const {
+    const int a = walk_.array_of[static_cast<size_t>(i)], index = walk_.arrays[static_cast<size_t>(a)].index;
+    const std::string type = type_of(program_.code[static_cast<size_t>(i)].dtype),
+                      place = joined(writer_.pointer(a), " + at", a);
+    if (index >= 0)
+      return writer_.gather(i, place, joined(writer_.pointer(index), " + at", index),
+                            joined("v", program_.code[static_cast<size_t>(i)].inputs[0]), width_of(i));
     switch (inner_stride(a)) {
       case 0:
         return joined("load<", type, ", 1>(", place, ")");
@@ -83,12 +89,16 @@ class LoopKernel {
     }
     out += ") {\n";
     const auto name = [](int i) { return joined("v", i); };
-    for (int loads = 1; loads >= 0; --loads)  // all loads are under way before any is waited for
+    const auto turn = [&](size_t i) {  // all loads are under way before any is waited for, then all gathers
+      const int a = walk_.array_of[i];
+      return a < 0 ? 2 : walk_.arrays[static_cast<size_t>(a)].index < 0 ? 0 : 1;
+    };
+    for (int now = 0; now < 3; ++now)
       for (size_t i = 0; i < program_.code.size(); ++i) {
         const int a = walk_.array_of[i];
-        if ((a >= 0) != (loads == 1)) continue;
+        if (turn(i) != now) continue;
         const int n = static_cast<int>(i);
-        const std::string made = a >= 0 ? load(a, program_.code[i].dtype) : writer_.step(n, name, width_of(n));
+        const std::string made = a >= 0 ? load(n) : writer_.step(n, name, width_of(n));
         out += joined("  const auto v", i, " = ", made, ";\n");
       }
     for (size_t s = 0; s < program_.stores.size(); ++s) {
@@ -111,7 +121,7 @@ class LoopKernel {
 
   std::string text(bool tail) const {
     const std::string index = writer_.index(), last = joined("c", last_);
-    std::string out = joined("#include \"src/cuda/fusion/prelude/packs.cuh\"\nusing namespace tenor;\nusing namespace ",
+    std::string out = joined("#include \"src/cuda/fusion/prelude/gather.cuh\"\nusing namespace tenor;\nusing namespace ",
                              "tenor::fused;\nusing P = ", writer_.parameters_type(), ";\n", body());
     out += joined("extern \"C\" __global__ void __launch_bounds__(", kThreads,
                   ") fused(const __grid_constant__ P p) {\n  const ", index, " unit = blockIdx.x * static_cast<", index,

@@ -37,6 +37,7 @@ class RowKernel {
     out.text = text();
     out.parameters = writer_.parameters({walk_.rows(), 0, walk_.length(), each_, 1});
     out.arrays = walk_.arrays;
+    out.flags = writer_.flags();
     out.threads = warps_ > 1 ? 32 * warps_ : kShortThreads;
     out.blocks = (walk_.rows() + rows_ - 1) / rows_;
     out.layout = joined("rows of ", walk_.length(), held_ ? " held by " : " read again by each pass of ",
@@ -48,6 +49,11 @@ class RowKernel {
   const Instruction& code(int i) const { return program_.code[static_cast<size_t>(i)]; }
   bool is_reduce(int i) const { return code(i).kind == Instruction::Kind::kReduce; }
   bool in_row(int i) const { return walk_.varies_in_row(i); }
+  /// Whether a row of the result has many places, be their values alike.
+  bool stores_row(size_t s) const {
+    const Dims& stride = walk_.arrays[static_cast<size_t>(walk_.loads) + s].stride;
+    return std::find_if(stride.begin() + walk_.kept, stride.end(), [](int64_t n) { return n != 0; }) != stride.end();
+  }
   int count() const { return static_cast<int>(program_.code.size()); }
 
   /// pass_: the first pass in which a value is known; folded by a reduction in it, the total is known in the next.
@@ -112,13 +118,22 @@ class RowKernel {
   std::string load(int i) const {
     const int a = walk_.array_of[at(i)];
     const std::string type = type_of(code(i).dtype);
-    if (!in_row(i)) return joined("load<", type, ", 1>(a", a, ")");
     const std::string place = joined("a", a, " + ", writer_.offset(a, walk_.kept, ndim_));
+    if (code(i).kind == Instruction::Kind::kGather) return gathered(i, in_row(i) ? place : joined("a", a));
+    if (!in_row(i)) return joined("load<", type, ", 1>(a", a, ")");
     const int64_t stride = walk_.arrays[at(a)].stride.back();
     if (stride == 1 || width_ == 1) return joined("load<", type, ", ", width_, ">(", place, ")");
     if (stride == 0) return joined("spread<", width_, ">(load<", type, ", 1>(", place, "))");
     return joined("load_apart<", type, ", ", width_, ">(", place, ", static_cast<", writer_.index(), ">(p.stride[", a,
                   "][", ndim_ - 1, "]))");
+  }
+  /// The elements of gather i, the table's first of them at `place`.
+  std::string gathered(int i, const std::string& place) const {
+    const int entries = code(i).inputs[0], index = walk_.array_of[at(entries)];
+    if (!in_row(entries))
+      return writer_.gather(i, place, joined("a", index), joined("v", entries), std::to_string(in_row(i) ? width_ : 1));
+    return writer_.gather(i, place, joined("a", index, " + ", writer_.offset(index, walk_.kept, ndim_)),
+                          is_held(entries) ? register_of(entries) : joined("l", entries, "[k]"), std::to_string(width_));
   }
   std::string store(int s) const {
     const int a = walk_.loads + s, value = program_.stores[at(s)].value;
@@ -180,7 +195,7 @@ class RowKernel {
     }
     if (pass == passes_)
       for (size_t s = 0; s < program_.stores.size(); ++s)
-        if (in_row(program_.stores[s].value)) steps += joined("      ", store(static_cast<int>(s)), ";\n");
+        if (stores_row(s)) steps += joined("      ", store(static_cast<int>(s)), ";\n");
     if (loads.empty() && steps.empty()) return {};
     std::string out = held_ ? "#pragma unroll\n" : "#pragma unroll 1\n";
     out += "  for (int b = 0; b < each; ++b) {\n";
@@ -226,7 +241,7 @@ class RowKernel {
   std::string row_stores() const {
     std::string out;
     for (size_t s = 0; s < program_.stores.size(); ++s)
-      if (!in_row(program_.stores[s].value))
+      if (!stores_row(s))
         out += joined("    store(a", walk_.loads + static_cast<int>(s), ", v", program_.stores[s].value, ");\n");
     if (out.empty()) return out;
     return joined("  if (", warps_ > 1 ? "threadIdx.x == 0" : "row.lane == 0 && valid", ") {\n", out, "  }\n");
@@ -234,7 +249,7 @@ class RowKernel {
 
   std::string opening() const {
     const std::string index = writer_.index();
-    std::string out = joined("#include \"src/cuda/fusion/prelude/rows.cuh\"\nusing namespace tenor;\n",
+    std::string out = joined("#include \"src/cuda/fusion/prelude/gather.cuh\"\n#include \"src/cuda/fusion/prelude/rows.cuh\"\nusing namespace tenor;\n",
                              "using namespace tenor::fused;\nusing P = ", writer_.parameters_type(),
                              ";\nusing Row = RowThreads<", width_, ", ", lanes_, ", ", warps_, ">;\n");
     out += joined("extern \"C\" __global__ void __launch_bounds__(", warps_ > 1 ? 32 * warps_ : kShortThreads,

@@ -17,9 +17,13 @@ WalkArray walk_array(const Program& program, const Array& array) {
 std::vector<WalkArray> arrays_of(const Program& program, std::vector<int>& array_of) {
   std::vector<WalkArray> arrays;
   for (const Instruction& in : program.code) {
-    const bool loads = in.kind == Instruction::Kind::kLoad;
+    const bool gathers = in.kind == Instruction::Kind::kGather, loads = gathers || in.kind == Instruction::Kind::kLoad;
     array_of.push_back(loads ? static_cast<int>(arrays.size()) : -1);
     if (loads) arrays.push_back(walk_array(program, in.array));
+    if (gathers) {
+      arrays.back().index = array_of[static_cast<size_t>(in.inputs[0])];
+      arrays.back().place_stride = in.gather.stride;
+    }
   }
   for (const fusion::Store& store : program.stores) arrays.push_back(walk_array(program, store.array));
   return arrays;
@@ -69,12 +73,12 @@ int64_t product_of(const Dims& size, int from, int to) {
 }
 
 /// Whether accesses of `width` elements at this array's places along the innermost dim are aligned.
-bool takes_width(const Program& program, const WalkArray& a, int width) {
-  if (a.stride.back() != 1) return true;  // single elements
+bool takes_width(const Program& program, const Walk& walk, const WalkArray& a, int width) {
+  if (!walk.is_dense(a)) return true;  // single elements
   const auto item = static_cast<int64_t>(item_size(a.dtype));
   const int64_t bytes = std::min<int64_t>(16, width * item);
   if (program.arguments[static_cast<size_t>(a.argument)].alignment % static_cast<size_t>(bytes) != 0) return false;
-  if (a.offset * item % bytes != 0) return false;
+  if (a.offset * item % bytes != 0 || a.place_stride * item % bytes != 0) return false;
   return std::all_of(a.stride.begin(), a.stride.end() - 1, [&](int64_t s) { return s * item % bytes == 0; });
 }
 
@@ -86,6 +90,10 @@ int64_t Walk::length() const { return product_of(size, kept, ndim()); }
 bool Walk::varies_in_row(int instruction) const {
   const auto& v = varies[static_cast<size_t>(instruction)];
   return std::find(v.begin() + kept, v.end(), true) != v.end();
+}
+
+bool Walk::is_dense(const WalkArray& a) const {
+  return a.stride.back() == 1 && (a.index < 0 || arrays[static_cast<size_t>(a.index)].stride.back() == 0);
 }
 
 bool Walk::is_wide() const {
@@ -117,13 +125,13 @@ int vector_width(const Program& program, const Walk& walk, bool whole, int most)
   if (walk.size.empty()) return 1;
   size_t least = 16;
   for (const WalkArray& a : walk.arrays)
-    if (a.stride.back() == 1) least = std::min(least, item_size(a.dtype));
+    if (walk.is_dense(a)) least = std::min(least, item_size(a.dtype));
   if (least == 16) return 1;
   const int64_t inner = walk.size.back();
   for (int width = std::min(static_cast<int>(16 / least), most); width > 1; width /= 2) {
     if (inner < width || (inner % width != 0 && (whole || walk.ndim() > 1))) continue;
     if (std::all_of(walk.arrays.begin(), walk.arrays.end(),
-                    [&](const WalkArray& a) { return takes_width(program, a, width); }))
+                    [&](const WalkArray& a) { return takes_width(program, walk, a, width); }))
       return width;
   }
   return 1;

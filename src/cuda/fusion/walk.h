@@ -13,20 +13,24 @@ struct WalkArray {
   DType dtype;
   int64_t offset;  ///< in elements
   Dims stride;     ///< one a merged dim
+  int index = -1;  ///< of a gather's table: the array whose entries name its places
+  int64_t place_stride = 0;
 };
 
 struct Walk {
   Dims size;                              ///< of the merged dims: those kept, then those reduced, each slowest first
   int kept = 0;                           ///< how many are kept
-  std::vector<WalkArray> arrays;          ///< of loads, then of stores
-  std::vector<int> array_of;              ///< of each instruction that loads, else -1
-  int loads = 0;                          ///< how many of the arrays are loads
+  std::vector<WalkArray> arrays;          ///< of loads and gathers, then of stores
+  std::vector<int> array_of;              ///< of each instruction that loads or gathers, else -1
+  int loads = 0;                          ///< how many of the arrays are loads or gathers
   std::vector<std::vector<bool>> varies;  ///< each instruction along each merged dim
 
   int ndim() const { return static_cast<int>(size.size()); }
   int64_t rows() const;    ///< product of the kept sizes
   int64_t length() const;  ///< of the others
   bool varies_in_row(int instruction) const;
+  /// Whether neighbours along the innermost dim lie side by side in memory.
+  bool is_dense(const WalkArray& a) const;
   /// Whether places and offsets need 64 bits.
   bool is_wide() const;
 };

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "src/cuda/content_kind.h"
 #include "src/cuda/layout.h"
 #include "src/ops/elementwise/elementwise_cuda.h"
 
@@ -74,6 +75,12 @@ Writer::Writer(const Program& program, const Walk& walk) : program_(program), wa
       uint64_t bits = 0;
       std::memcpy(&bits, in.element.data(), item_size(in.dtype));
       scalars_.push_back(bits);
+    } else if (in.kind == Instruction::Kind::kGather) {  // as gather_of() of the prelude reads them
+      const fusion::Gather& g = in.gather;
+      const auto& entries = program.code[static_cast<size_t>(in.inputs[0])].array;
+      for (int64_t n : {g.size, g.stride, entries.offset - g.index_offset,
+                        static_cast<int64_t>(named_content_op(g.op, g.argument)), int64_t{0}})
+        scalars_.push_back(static_cast<uint64_t>(n));
     } else if (in.kind == Instruction::Kind::kMap) {
       for (int i = 0; i < parameters_of(in.map.op); ++i)
         scalars_.push_back(bits_of(in.map.params[static_cast<size_t>(i)]));
@@ -130,6 +137,30 @@ std::string Writer::step(int instruction, const std::function<std::string(int)>&
   const std::string made = joined("map<", type_of(direct ? in.dtype : computed), ", ", type_of(computed), ", ", width,
                                   ">(", formula(instruction), ", ", operands, ")");
   return direct ? made : joined("converted<", type_of(in.dtype), ">(", made, ")");
+}
+
+std::string Writer::gather(int instruction, const std::string& table, const std::string& entries,
+                           const std::string& named, const std::string& width) const {
+  const auto i = static_cast<size_t>(instruction);
+  const int a = walk_.array_of[i], index = walk_.arrays[static_cast<size_t>(a)].index;
+  const auto last = static_cast<size_t>(walk_.ndim()) - 1;
+  const std::string type = type_of(program_.code[i].dtype), form = joined("gather_of(p.scalar + ", slot_[i], ")"),
+                    position = joined("(", entries, ") - ", pointer(index));
+  const bool single = walk_.ndim() == 0;
+  if (single || width == "1" || walk_.is_dense(walk_.arrays[static_cast<size_t>(a)]))
+    return joined("gather<", type, ", ", width, ">(", table, ", ", form, ", ", named, ", ", position, ")");
+  return joined("gather_apart<", type, ", ", width, ">(", table, ", p.stride[", a, "][", last, "], ", form, ", ", named,
+                ", ", position, ", p.stride[", index, "][", last, "])");
+}
+
+std::vector<size_t> Writer::flags() const {
+  const size_t arrays = std::max<size_t>(walk_.arrays.size(), 1), dims = std::max<size_t>(walk_.size.size(), 1),
+               scalars = arrays * sizeof(void*) + (walk_.arrays.size() + 1) * dims * sizeof(int64_t);
+  std::vector<size_t> places;
+  for (size_t i = 0; i < program_.code.size(); ++i)
+    if (program_.code[i].kind == Instruction::Kind::kGather)
+      places.push_back(scalars + (static_cast<size_t>(slot_[i]) + 4) * sizeof(uint64_t));
+  return places;
 }
 
 std::string Writer::parameters_type() const {

@@ -28,6 +28,12 @@ class Writer {
   /// The value of an instruction that is no load and no reduction. `name` gives the text of a register, `width` how
   /// many elements the value's pack holds.
   std::string step(int instruction, const std::function<std::string(int)>& name, const std::string& width) const;
+  /// The elements of gather `instruction`: `table` and `entries` are the texts of where its first element and its
+  /// first entry lie, `named` that of the entries' pack.
+  std::string gather(int instruction, const std::string& table, const std::string& entries, const std::string& named,
+                     const std::string& width) const;
+  /// Where the kernel's parameter has the flags that gathers raise: bytes.
+  std::vector<size_t> flags() const;
   /// A step's scalar.
   std::string scalar(int instruction) const;
 

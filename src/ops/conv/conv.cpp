@@ -147,6 +147,27 @@ Step step_of(const Call& call, const ConvProblem& p, const Tensor& written) {
   return step;
 }
 
+void compute(const Call& call, const ConvProblem& p, const Tensor& to) {
+  if (!sums_nothing(p))
+    chosen(call.op, p, call.strategy, true).run(p);
+  else if (to.numel() != 0)
+    write_bias(call, to);
+}
+
+/// The call on other tensors, in the order of step_of().
+std::shared_ptr<const core::Recipe> recipe_of(const Call& call, Tensor Call::*written) {
+  return core::recipe([call, written, strategy = std::string(call.strategy)](const auto& in, const auto& outs) {
+    Call again = call;
+    again.strategy = strategy;
+    size_t next = 0;
+    for (Tensor Call::*x : {&Call::input, &Call::output, &Call::weight, &Call::bias})
+      if ((call.*x).defined()) again.*x = in[next++];
+    again.*written = outs[0];
+    again.problem.device = outs[0].device();
+    compute(again, placed(again), outs[0]);
+  });
+}
+
 /// Makes the result for `written` (call.input, call.weight or call.output) and computes it.
 Tensor run(const Call& call, Tensor Call::*written, const Dims& shape, const Tensor& first, const Tensor& given) {
   const char *image = call.transposed ? "grad_output" : "input", *output = call.transposed ? "input" : "grad_output";
@@ -158,15 +179,10 @@ Tensor run(const Call& call, Tensor Call::*written, const Dims& shape, const Ten
   Call whole = call;
   whole.*written = to;
   const ConvProblem p = placed(whole);
-  const bool empty = sums_nothing(p);
   chosen(call.op, p, call.strategy, false);  // its errors come before the step is stated; of empty problems alike
-  core::StepScope step([&] { return step_of(call, p, to); });
+  core::StepScope step([&] { return step_of(call, p, to).with(recipe_of(call, written)); });
   if (step.shape_only(to)) return to;
-  if (!empty) {
-    chosen(call.op, p, call.strategy, true).run(p);
-  } else if (to.numel() != 0) {
-    write_bias(call, to);
-  }
+  compute(call, p, to);
   return out.finish();
 }
 

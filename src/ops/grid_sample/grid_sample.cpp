@@ -119,7 +119,13 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   constexpr const char* kOp = "grid_sample";
   GridSampling s = sampling_of(kOp, x, grid, o);
   Output out(kOp, o.out, sampled_shape(x, grid), x.dtype(), x, {&x, &grid}, {.cuda = core::kHasCuda});
-  StepScope step([&] { return Step{kOp, OpClass::kIndex, {x, grid}, {out.target()}}; });
+  StepScope step([&] {
+    return Step{kOp, OpClass::kIndex, {x, grid}, {out.target()}}.with(core::recipe([o](const auto& in, const auto& outs) {
+      GridSampleOptions again = o;
+      again.out = outs[0];
+      grid_sample(in[0], in[1], again);
+    }));
+  });
   if (step.shape_only(out.target())) return out.target();
   s.y = with_depth(out.target(), 2);
   run(s);
@@ -140,7 +146,12 @@ GridSampleGradients grid_sample_backward(const Tensor& grad_output, const Tensor
   Output grad_grid(kOp, o.out.grad_grid, grid.shape(), grid.dtype(), grid, {&grad_output, &x, &grid},
                    {.argument = "out.grad_grid", .cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{kOp, OpClass::kIndex, {grad_output, x, grid}, {grad_x.target(), grad_grid.target()}};
+    return Step{kOp, OpClass::kIndex, {grad_output, x, grid}, {grad_x.target(), grad_grid.target()}}.with(
+        core::recipe([o](const auto& in, const auto& outs) {
+          GridSampleBackwardOptions again = o;
+          again.out = {outs[0], outs[1]};
+          grid_sample_backward(in[0], in[1], in[2], again);
+        }));
   });
   if (step.shape_only(grad_x.target())) return {grad_x.target(), grad_grid.target()};
   s.y = with_depth(grad_output, 2);
@@ -158,7 +169,12 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, const AffineGridOption
   shape.push_back(dims);
   Output out(kOp, o.out, shape, theta.dtype(), theta, {&theta}, {.cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{kOp, OpClass::kContraction, {theta}, {out.target()}, core::count_product(2 * dims, product(shape))};
+    return Step{kOp, OpClass::kContraction, {theta}, {out.target()}, core::count_product(2 * dims, product(shape))}.with(
+        core::recipe([size, o](const auto& in, const auto& outs) {
+          AffineGridOptions again = o;
+          again.out = outs[0];
+          affine_grid(in[0], size, again);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   const Tensor target = with_depth(out.target(), 1);

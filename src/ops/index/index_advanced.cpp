@@ -1,5 +1,6 @@
 // index_get and index_put: several index arrays and masks at once.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "src/core/backend.h"
@@ -11,6 +12,7 @@
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_cuda.h"
 #include "src/ops/index/index_plan.h"
+#include "src/ops/index/index_recipe.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
 #include "tenor/view.h"
@@ -225,6 +227,37 @@ Step put_step(const char* op, const Tensor& x, const Tensor& values, const std::
   return index::write_step(op, all.inputs, x, places, adds);
 }
 
+/// Which of the index arrays there are; and those of a step, as step_of() lists them, with gaps.
+std::vector<bool> defined_ones(const std::vector<Tensor>& indices) {
+  std::vector<bool> there;
+  for (const Tensor& entry : indices) there.push_back(entry.defined());
+  return there;
+}
+std::vector<Tensor> places_of(const std::vector<bool>& there, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> indices(there.size());
+  size_t next = 1;
+  for (size_t i = 0; i < there.size(); ++i)
+    if (there[i]) indices[i] = inputs[next++];
+  return indices;
+}
+
+/// One index array that is no mask is what index_select has, with more dims.
+std::shared_ptr<const core::Recipe> get_recipe(const Tensor& x, const std::vector<Tensor>& indices) {
+  const auto again = [at = defined_ones(indices)](const auto& in, const auto& outs) {
+    index_get(in[0], places_of(at, in), {.out = outs[0]});
+  };
+  const auto one = std::find_if(indices.begin(), indices.end(), [](const Tensor& i) { return i.defined(); });
+  const bool only = one != indices.end() && one->dtype() != boolean && x.ndim() > 0 &&
+                    std::all_of(one + 1, indices.end(), [](const Tensor& i) { return !i.defined(); });
+  if (!only) return core::recipe(again);
+  static constexpr const char* kNames[] = {"indices[0]", "indices[1]", "indices[2]", "indices[3]",
+                                           "indices[4]", "indices[5]", "indices[6]", "indices[7]"};
+  const auto dim = static_cast<size_t>(one - indices.begin());
+  if (dim >= std::size(kNames)) return core::recipe(again);
+  const char* name = core::runs_on(x.device()) == DeviceType::kCuda ? "index" : kNames[dim];  // as its kernels say it
+  return index::gather_recipe({"index_get", name, 0, 1, static_cast<int>(dim), false}, again);
+}
+
 bool has_mask(const std::vector<Tensor>& indices) {
   return std::any_of(indices.begin(), indices.end(),
                      [](const Tensor& i) { return i.defined() && i.dtype() == boolean; });
@@ -246,7 +279,12 @@ Tensor put_at_mask(const char* op, const Tensor& x, const std::vector<Tensor>& i
   }
   const Tensor from = values.is_tensor() ? values.tensor() : Tensor::empty({}, x.dtype(), x.device());
   core::check_same_dtype(op, {"x", x}, {"values", from});
-  core::StepScope step([&] { return put_step(op, x, from, indices, x.numel(), options.accumulate); });
+  core::StepScope step([&] {
+    return put_step(op, x, from, indices, x.numel(), options.accumulate)
+        .with(core::recipe([at = defined_ones(indices), adds = options.accumulate](const auto& in, const auto& outs) {
+          index_put_(outs[0], places_of(at, in), in.back(), {.accumulate = adds});
+        }));
+  });
   return x;
 }
 
@@ -301,6 +339,7 @@ Tensor index_get(const Tensor& x, const std::vector<Tensor>& indices, const Inde
     stated.reads = std::vector<int64_t>(stated.inputs.size(), -1);
     stated.reads[0] = out.target().numel();
     stated.note = "the indexed dims give way to the index arrays' shape";
+    stated.recipe = get_recipe(x, indices);
     return stated;
   });
   if (step.shape_only(out.target())) return out.target();
@@ -315,7 +354,12 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Oper
   Plan plan = make_plan(op, x, indices, true, mask_count(x, indices, values));
   const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
   core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &from}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return step_of(op, x, from, indices, out.target()); });
+  core::StepScope step([&] {
+    return step_of(op, x, from, indices, out.target())
+        .with(core::recipe([at = defined_ones(indices), adds = options.accumulate](const auto& in, const auto& outs) {
+          index_put(in[0], places_of(at, in), in.back(), {.accumulate = adds, .out = outs[0]});
+        }));
+  });
   if (step.shape_only(out.target())) return out.target();
   for (Tensor& entries : plan.arrays) entries = index::read_first(entries, core::spans_overlap(entries, out.target()));
   core::copy_into(x, out.target());
@@ -340,7 +384,12 @@ Tensor index_put_(const Tensor& x, const std::vector<Tensor>& indices, const Ope
   const Plan plan = make_plan(op, x, indices, true, mask_count(x, indices, values));
   const Tensor from = values_at(op, x, plan.shape_for(x.shape()), values);
   core::check_writable(op, "x", x);
-  core::StepScope step([&] { return put_step(op, x, from, indices, from.numel(), options.accumulate); });
+  core::StepScope step([&] {
+    return put_step(op, x, from, indices, from.numel(), options.accumulate)
+        .with(core::recipe([at = defined_ones(indices), adds = options.accumulate](const auto& in, const auto& outs) {
+          index_put_(outs[0], places_of(at, in), in.back(), {.accumulate = adds});
+        }));
+  });
   if (!step.shape_only(x)) put_into(op, plan, x, from, options.accumulate);
   return x;
 }
@@ -353,7 +402,10 @@ Tensor assign_(const Tensor& x, const Operand& value) {
   core::check_same_device(op, {{"x", x}, {"value", from}});
   check_broadcast(op, "value", from, x.shape());
   core::check_writable(op, "x", x);
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {from}, {x}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {from}, {x}}.with(
+        core::recipe([](const auto& in, const auto& outs) { assign_(outs[0], in[0]); }));
+  });
   if (step.shape_only(x)) return x;
   from = index::read_first(from, core::spans_overlap(from, x) && !core::same_elements(from, x));
   core::copy_into(from.with_layout(x.shape(), core::broadcast_strides(from, x.shape()), from.offset()), x);

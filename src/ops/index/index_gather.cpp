@@ -7,6 +7,7 @@
 #include "src/ops/index/index_along.h"
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_cuda.h"
+#include "src/ops/index/index_recipe.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
 
@@ -94,7 +95,9 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const Ind
   Output out(op, options.out, shape, x.dtype(), x, {&x, &index}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     return index::read_step(op, {x, index}, 0, out.target(), core::text("dim {} has the length of index", d))
-        .with(core::recipe([dim](const auto& in, const auto& outs) { index_select(in[0], dim, in[1], {.out = outs[0]}); }));
+        .with(index::gather_recipe({op, "index", 0, 1, d, false}, [dim](const auto& in, const auto& outs) {
+          index_select(in[0], dim, in[1], {.out = outs[0]});
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   index::select_rows({op, "index"}, from, d, places, at_least_1d(out.target()), 1);
@@ -115,7 +118,9 @@ Tensor embedding(const Tensor& index, const Tensor& weight, const IndexOptions& 
              {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     return index::read_step(op, {index, weight}, 1, out.target(), "index's shape, then a row of weight")
-        .with(core::recipe([](const auto& in, const auto& outs) { embedding(in[0], in[1], {.out = outs[0]}); }));
+        .with(index::gather_recipe({op, "index", 1, 0, 0, false}, [](const auto& in, const auto& outs) {
+          embedding(in[0], in[1], {.out = outs[0]});
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   index::select_rows({op, "index"}, weight, 0, places, out.target(), index.shape().size());
@@ -136,7 +141,12 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
   const bool at_once = x.device().type == DeviceType::kCpu && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
   Tensor places = is_meta(x) || at_once ? at : checked_indices(op, "index", at, from.shape(d));
   Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return index::read_step(op, {x, index}, 0, out.target(), "the shape of index").with(core::recipe([dim](const auto& in, const auto& outs) { gather(in[0], dim, in[1], {.out = outs[0]}); })); });
+  core::StepScope step([&] {
+    return index::read_step(op, {x, index}, 0, out.target(), "the shape of index")
+        .with(index::gather_recipe({op, "index", 0, 1, d, true}, [dim](const auto& in, const auto& outs) {
+          gather(in[0], dim, in[1], {.out = outs[0]});
+        }));
+  });
   if (step.shape_only(out.target())) return out.target();
   const Tensor target = at_least_1d(out.target());
   if (at_once && index::try_gather_along(move_of(from, from.strides(), d, from.shape(d), places, target), x.dtype()))
@@ -179,7 +189,9 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
              {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     return index::read_step(op, {x, indices}, 0, out.target(), core::text("dim {} has the length of indices there", d))
-        .with(core::recipe([dim](const auto& in, const auto& outs) { take_along_dim(in[0], in[1], dim, {.out = outs[0]}); }));
+        .with(index::gather_recipe({op, "indices", 0, 1, d, true}, [dim](const auto& in, const auto& outs) {
+          take_along_dim(in[0], in[1], dim, {.out = outs[0]});
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   Dims x_strides = from.strides();

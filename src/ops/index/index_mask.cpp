@@ -232,7 +232,10 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   const Dims shape = core::broadcast_shapes(op, x.shape(), mask.shape());
   const MaskedScatter m = check_masked_scatter(op, x, mask, source, shape);
   core::Output out(op, options.out, shape, x.dtype(), x, {&x, &mask, &source}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, mask, source}, {out.target()}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x, mask, source}, {out.target()}}.with(
+        core::recipe([](const auto& in, const auto& outs) { masked_scatter(in[0], in[1], in[2], {.out = outs[0]}); }));
+  });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(expanded(x, shape), out.target());
   fill_masked(m, out.target(), m.mask, source);
@@ -247,7 +250,10 @@ Tensor masked_scatter_(const Tensor& x, const Tensor& mask, const Tensor& source
     fail<ShapeError>("{}: mask of shape {} does not broadcast to x of shape {}", op, mask.shape(), x.shape());
   const MaskedScatter m = check_masked_scatter(op, x, mask, source, x.shape());
   core::check_writable(op, "x", x);
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x, mask, source}, {x}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x, mask, source}, {x}}.with(
+        core::recipe([](const auto& in, const auto& outs) { masked_scatter_(outs[0], in[1], in[2]); }));
+  });
   if (step.shape_only(x)) return x;
   fill_masked(m, x, index::read_first(m.mask, core::spans_overlap(m.mask, x)),
               index::read_first(source, core::spans_overlap(source, x)));

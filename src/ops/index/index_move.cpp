@@ -66,6 +66,8 @@ Tensor roll_flat(const Tensor& x, const Dims& shifts, const Tensor& out_option) 
   Output out("roll", out_option, x.shape(), x.dtype(), x, {&x}, {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     Step stated{"roll", OpClass::kIndex, {x}, {out.target()}};
+    stated.recipe =
+        core::recipe([shifts](const auto& in, const auto& outs) { roll_flat(in[0], shifts, outs[0]); });
     if (!x.is_contiguous())
       stated.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dims it rolls one dense row"});
     return stated;
@@ -103,7 +105,10 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims, const IndexOp
   const Dims along = core::normalize_dims(op, dims, x.ndim(), "dims");
   if (shifts.size() != dims.size()) fail<ValueError>("{}: shifts {} and dims {} differ in length", op, shifts, dims);
   Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {out.target()}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x}, {out.target()}}.with(
+        core::recipe([shifts, dims](const auto& in, const auto& outs) { roll(in[0], shifts, dims, {.out = outs[0]}); }));
+  });
   if (step.shape_only(out.target()) || x.numel() == 0) return out.finish();
   if (x.ndim() == 0) {
     core::copy_into(x, out.target());
@@ -134,7 +139,10 @@ Tensor flip(const Tensor& x, const Dims& dims, const IndexOptions& options) {
   check_given(op, {"x", x});
   const Dims along = core::normalize_dims(op, dims, x.ndim(), "dims");
   Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {out.target()}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x}, {out.target()}}.with(
+        core::recipe([dims](const auto& in, const auto& outs) { flip(in[0], dims, {.out = outs[0]}); }));
+  });
   if (step.shape_only(out.target()) || x.numel() == 0) return out.finish();
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {
@@ -166,7 +174,12 @@ Tensor one_hot(const Tensor& x, const OneHotOptions& options) {
   Dims shape = x.shape();
   shape.push_back(classes);
   Output out(op, options.out, shape, int64, x, {&x}, {.contiguous = true, .cuda = core::kHasCuda});
-  core::StepScope step([&] { return Step{op, OpClass::kIndex, {x}, {out.target()}}; });
+  core::StepScope step([&] {
+    return Step{op, OpClass::kIndex, {x}, {out.target()}}.with(
+        core::recipe([classes](const auto& in, const auto& outs) {
+          one_hot(in[0], {.num_classes = classes, .out = outs[0]});
+        }));
+  });
   if (step.shape_only(out.target())) return out.target();
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {

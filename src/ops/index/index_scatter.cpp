@@ -220,10 +220,22 @@ Step step_of(const Scatter& s, const Tensor& target) {
   return step;
 }
 
+/// What a scatter does, without tensors; and on those of a step, with the entries checked.
+Scatter rule_of(const Scatter& s) { return {s.op, s.kind, s.include_self, s.dim, {}, {}, {}}; }
+Scatter on(Scatter rule, const Tensor& x, const std::vector<Tensor>& inputs) {
+  rule.x = x, rule.src = inputs[2];
+  rule.index = checked_indices(rule.op, "index", inputs[1], at_least_1d(x).shape(rule.dim));
+  return rule;
+}
+
 Tensor scattered(const Scatter& s, const Tensor& out_option) {
   core::Output out(s.op, out_option, s.x.shape(), s.x.dtype(), s.x, {&s.x, &s.index, &s.src},
                    {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return step_of(s, out.target()); });
+  core::StepScope step([&] {
+    return step_of(s, out.target()).with(core::recipe([again = rule_of(s)](const auto& in, const auto& outs) {
+      scattered(on(again, in[0], in), outs[0]);
+    }));
+  });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(s.x, out.target());
   run_scatter(s, at_least_1d(out.target()));
@@ -236,6 +248,9 @@ Tensor scattered_in_place(Scatter s) {
     Step stated = index::write_step(s.op, {s.x, s.index, s.src}, s.x, s.index.numel(), s.kind != Kind::kPut);
     if (s.kind != Kind::kPut)
       for (core::Copy& copy : index::scratch_copies(s.x)) stated.copies.push_back(std::move(copy));
+    stated.recipe = core::recipe([again = rule_of(s)](const auto& in, const auto& outs) {
+      scattered_in_place(on(again, outs[0], in));
+    });
     return stated;
   });
   if (step.shape_only(s.x)) return s.x;
@@ -356,7 +371,10 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
   const RowAdd a = check_index_add(op, x, dim, index, source, options.alpha);
   core::Output out(op, options.out, x.shape(), x.dtype(), x, {&x, &index, &source}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
-    return Step{op, OpClass::kIndex, {x, index, source}, {out.target()}, 0, {}, index::scratch_copies(x)};
+    return Step{op, OpClass::kIndex, {x, index, source}, {out.target()}, 0, {}, index::scratch_copies(x)}.with(
+        core::recipe([dim, alpha = options.alpha](const auto& in, const auto& outs) {
+          index_add(in[0], dim, in[1], in[2], {.alpha = alpha, .out = outs[0]});
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   core::copy_into(x, out.target());
@@ -372,6 +390,9 @@ Tensor index_add_(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   core::StepScope step([&] {
     Step stated = index::write_step(op, {x, index, source}, x, source.numel(), true);
     for (core::Copy& copy : index::scratch_copies(x)) stated.copies.push_back(std::move(copy));
+    stated.recipe = core::recipe([dim, alpha = options.alpha](const auto& in, const auto& outs) {
+      index_add_(outs[0], dim, in[1], in[2], {.alpha = alpha});
+    });
     return stated;
   });
   if (step.shape_only(x)) return x;

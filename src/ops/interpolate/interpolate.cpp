@@ -163,7 +163,12 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   Output out(kOp, o.out, result_shape(x.shape(), axes), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   StepScope step([&] {
     const int64_t flops = nearest ? 0 : core::count_product(2 * taps_of(axes), product(out.target().shape()));
-    return Step{kOp, nearest ? OpClass::kIndex : OpClass::kContraction, {x}, {out.target()}, flops};
+    return Step{kOp, nearest ? OpClass::kIndex : OpClass::kContraction, {x}, {out.target()}, flops}.with(
+        core::recipe([o](const auto& in, const auto& outs) {
+          InterpolateOptions again = o;
+          again.out = outs[0];
+          interpolate(in[0], again);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   run(x, out.target(), axes, false);
@@ -178,7 +183,12 @@ Tensor interpolate_backward(const Tensor& grad_output, const Dims& input_shape, 
   Output out(kOp, o.out, input_shape, grad_output.dtype(), grad_output, {&grad_output}, {.cuda = core::kHasCuda});
   StepScope step([&] {
     const int64_t flops = core::count_product(2 * taps_of(axes), grad_output.numel());
-    return Step{kOp, OpClass::kContraction, {grad_output}, {out.target()}, flops};
+    return Step{kOp, OpClass::kContraction, {grad_output}, {out.target()}, flops}.with(
+        core::recipe([input_shape, o](const auto& in, const auto& outs) {
+          InterpolateOptions again = o;
+          again.out = outs[0];
+          interpolate_backward(in[0], input_shape, again);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   run(grad_output, out.target(), axes, true);

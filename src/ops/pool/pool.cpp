@@ -77,7 +77,11 @@ void check_outs(Function f, bool return_indices, const MaxPoolResult& given) {
 Tensor largest(Function f, const Tensor& x, const PoolSpace& space, const Tensor& given) {
   return pool::one_result(
       f, given, pool::pooled_shape(f, x.shape(), space), x, {&x},
-      [&](const Tensor& y) { return step_of(f, space, x, {y}); },
+      [&](const Tensor& y) {
+        return step_of(f, space, x, {y}).with(core::recipe([f, space](const auto& in, const auto& outs) {
+          largest(f, in[0], space, outs[0]);
+        }));
+      },
       [&](const Tensor& y) {
         const pool::Problem problem = pool::problem_of(f, space, x, y);
         if (!pool::is_global(space)) return run_max(problem, x, y, {});
@@ -90,7 +94,12 @@ MaxPoolResult largest_and_places(Function f, const Tensor& x, const PoolSpace& s
   Output values(f.op, given.values, shape, x.dtype(), x, {&x}, {.argument = "out.values", .cuda = core::kHasCuda});
   Output places(f.op, given.indices, shape, int64, x, {&x}, {.argument = "out.indices", .cuda = core::kHasCuda});
   core::check_distinct_outputs(f.op, {&given.values, &given.indices});
-  StepScope step([&] { return step_of(f, space, x, {values.target(), places.target()}); });
+  StepScope step([&] {
+    return step_of(f, space, x, {values.target(), places.target()})
+        .with(core::recipe([f, space](const auto& in, const auto& outs) {
+          largest_and_places(f, in[0], space, {outs[0], outs[1]});
+        }));
+  });
   if (step.shape_only(values.target())) return {values.target(), places.target()};
   if (values.target().numel() > 0)
     run_max(pool::problem_of(f, space, x, values.target(), places.target()), x, values.target(), places.target());
@@ -121,7 +130,11 @@ Tensor average(Function f, const Tensor& x, const PoolSpace& space, const pool::
                const Tensor& given) {
   return pool::one_result(
       f, given, pool::pooled_shape(f, x.shape(), space), x, {&x},
-      [&](const Tensor& y) { return step_of(f, space, x, {y}); },
+      [&](const Tensor& y) {
+        return step_of(f, space, x, {y}).with(core::recipe([f, space, divisor](const auto& in, const auto& outs) {
+          average(f, in[0], space, divisor, outs[0]);
+        }));
+      },
       [&](const Tensor& y) {
         const pool::Problem problem = pool::problem_of(f, space, x, y);
         if (!pool::is_mean(space, divisor)) return run_avg(problem, divisor, x, y);

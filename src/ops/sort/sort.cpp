@@ -78,7 +78,11 @@ void select_into(const char* op, const Tensor& x, int dim, int64_t k, bool nan_w
 SortResult select(const char* op, const Tensor& x, int dim, int64_t k, bool keepdim, bool nan_wins,
                   const SortResult& out) {
   OrderOutputs outs(op, out, reduced_shape(x, dim, keepdim), x);
-  core::StepScope step([&] { return outs.step(op, x); });
+  core::StepScope step([&] {
+    return outs.step(op, x).with(core::recipe([=](const auto& in, const auto& to) {
+      select(op, in[0], dim, k, keepdim, nan_wins, {to[0], to[1]});
+    }));
+  });
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
   select_into(op, x, dim, k, nan_wins, values, indices);
@@ -94,6 +98,9 @@ SortResult median_of_all(const Tensor& x, const MedianOptions& options) {
              {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     Step made{"median", OpClass::kReduction, {x}, {out.target()}};
+    made.recipe = core::recipe([keepdim = options.keepdim](const auto& in, const auto& to) {
+      median_of_all(in[0], {.keepdim = keepdim, .out = {to[0], {}}});
+    });
     if (!x.is_contiguous())
       made.copies.push_back(
           {"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "a median over all elements reads one row"});
@@ -113,7 +120,13 @@ SortResult sort(const Tensor& x, const SortOptions& options) {
   const int dim = normalize_dim("sort", options.dim, x.ndim());
   core::check_out_pair("sort", options.out.values, options.out.indices);
   OrderOutputs outs("sort", options.out, x.shape(), x);
-  core::StepScope step([&] { return outs.step("sort", x); });
+  core::StepScope step([&] {
+    return outs.step("sort", x).with(core::recipe([options](const auto& in, const auto& to) {
+      SortOptions again = options;
+      again.out = {to[0], to[1]};
+      sort(in[0], again);
+    }));
+  });
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
   order_into("sort", x, dim, cpu::key_code(x.dtype(), options.descending), size_along(x, dim), values, indices,
@@ -125,7 +138,14 @@ Tensor argsort(const Tensor& x, const ArgsortOptions& options) {
   core::check_orderable("argsort", {"x", x});
   const int dim = normalize_dim("argsort", options.dim, x.ndim());
   Output out("argsort", options.out, x.shape(), int64, x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return Step{"argsort", OpClass::kReduction, {x}, {out.target()}}; });
+  core::StepScope step([&] {
+    return Step{"argsort", OpClass::kReduction, {x}, {out.target()}}.with(
+        core::recipe([options](const auto& in, const auto& to) {
+          ArgsortOptions again = options;
+          again.out = to[0];
+          argsort(in[0], again);
+        }));
+  });
   if (step.shape_only(out.target())) return out.target();
   order_into("argsort", x, dim, cpu::key_code(x.dtype(), options.descending), size_along(x, dim), {}, out.target(),
              cpu::sort_rows);
@@ -139,7 +159,13 @@ SortResult topk(const Tensor& x, int64_t k, const TopkOptions& options) {
   if (k < 0 || k > n) fail<ValueError>("topk: k must be in 0..{}, the size of dim {}, got {}", n, options.dim, k);
   core::check_out_pair("topk", options.out.values, options.out.indices);
   OrderOutputs outs("topk", options.out, shape_with(x, dim, k), x);
-  core::StepScope step([&] { return outs.step("topk", x); });
+  core::StepScope step([&] {
+    return outs.step("topk", x).with(core::recipe([k, options](const auto& in, const auto& to) {
+      TopkOptions again = options;
+      again.out = {to[0], to[1]};
+      topk(in[0], k, again);
+    }));
+  });
   if (step.shape_only(outs.values.target())) return outs.targets();
   const auto& [values, indices] = outs.targets();
   // A 0-d result holds its one element whatever k is.
