@@ -236,6 +236,8 @@ class Evaluator(Calls):
                     for attr in parts[end:]:
                         value = self.attribute(ast.Attribute(value=node.value, attr=attr), value)
                     return value
+        if hasattr(Tensor, parts[1]):  # x.exp, x.shape: the array before the dot is what is missing
+            raise names.unknown(parts[0], list(self.variables), f"; if it is an input, give it: {parts[0]}=\"bf16[...]\"")
         raise names.unknown(path, list(self.variables), f"; if it is an input, give it as {parts[1]}=\"bf16[...]\"")
 
     def attribute(self, node, x):

@@ -137,6 +137,7 @@ ERRORS = [  # text, inputs, class, what the error says
     ("'x'", X, ValueError, ["nothing to evaluate"]),
     ("x + yy", X, ValueError, ["'yy'", "give it"]),
     ("x + self.weight", X, ValueError, ["'self.weight'", "weight="]),
+    ("x + q.exp()", X, ValueError, ["unknown name 'q'", "give it: q="]), ("x + q.shape[0]", X, ValueError, ["unknown name 'q'"]),
     ("x / / y", X, ValueError, ["'x / / y'", "column"]),
     ("a = x\nb = (a", X, ValueError, ["'b = (a'", "line 2"]),
     ("", X, ValueError, ["empty"]),

@@ -89,18 +89,25 @@ inline constexpr size_t kGroupsOf = sizeof(U) == 1
                                         ? 1
                                         : std::min<size_t>(hn::MaxLanes(hn::ScalableTag<U>()) * sizeof(U) / 16, 4);
 
-/// rows x columns elements in whole squares; fetches the lines of the plane `ahead`.
+/// rows x columns elements in whole squares; fetches the lines of the plane `ahead`. Past the caches a row of dst is
+/// written to its end before the next: down the rows, lines a power of two apart wait for one another in memory.
 template <class U, size_t kGroups, bool kStream = false>
 HWY_INLINE void turn_squares(const U* HWY_RESTRICT src, int64_t src_stride, U* HWY_RESTRICT dst, int64_t dst_stride,
                              int64_t rows, int64_t columns, int64_t ahead) {
   constexpr int64_t kSide = Square<U, kGroups>::kSide;
-  for (int64_t i = 0; i < columns; i += kSide)
-    for (int64_t a = 0; a < rows; a += kSide) {
-      if (ahead != 0 && a % kLineOf<U> == 0)
-        for (int64_t k = 0; k < kSide; ++k) hwy::Prefetch(src + (i + k) * src_stride + a + ahead);
-      Square<U, kGroups>::template turn<kStream>(src + i * src_stride + a, src_stride, dst + a * dst_stride + i,
-                                                 dst_stride);
-    }
+  const auto square = [&](int64_t a, int64_t i) HWY_ATTR {
+    if (ahead != 0 && a % kLineOf<U> == 0)
+      for (int64_t k = 0; k < kSide; ++k) hwy::Prefetch(src + (i + k) * src_stride + a + ahead);
+    Square<U, kGroups>::template turn<kStream>(src + i * src_stride + a, src_stride, dst + a * dst_stride + i,
+                                               dst_stride);
+  };
+  if constexpr (kStream) {
+    for (int64_t a = 0; a < rows; a += kSide)
+      for (int64_t i = 0; i < columns; i += kSide) square(a, i);
+  } else {
+    for (int64_t i = 0; i < columns; i += kSide)
+      for (int64_t a = 0; a < rows; a += kSide) square(a, i);
+  }
 }
 #endif
 
