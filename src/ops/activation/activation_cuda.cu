@@ -53,9 +53,10 @@ struct GeluTanh {
   }
 };
 
-/// The layout counts units of V elements, one a thread; its tensors are gate, up, out.
+/// The layout counts units of V elements, one a thread; its tensors are gate, up, out. All the threads that a
+/// multiprocessor takes are needed for the memory's speed.
 template <class Activation, class T, int V>
-__global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? 6 : 4)
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? 8 : 4)
     gated_kernel(const T* gate, const T* up, T* out, const __grid_constant__ Layout<3> layout,
                  const __grid_constant__ RowBlocks<3> blocks) {
   using C = core::Compute<T>;
