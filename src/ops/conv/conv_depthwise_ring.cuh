@@ -64,7 +64,6 @@ struct RingLayout {
   __host__ __device__ int first_grad() const { return (line + 127) / 128 * 128; }  ///< TMA writes from there on
   __host__ __device__ int stage() const { return first_grad() + (grads + 127) / 128 * 128; }
   __host__ __device__ int ring() const { return Config::kStages * stage(); }
-  size_t image_bytes() const { return size_t{kWeight} + ring() + kBarriers; }
   /// After its rows, a block's sums lie where they were.
   size_t weight_bytes(int warps) const {
     const size_t sums = size_t{4} * warps * Config::kTaps * Config::kChannels, rows = size_t(ring()) + kBarriers;
@@ -252,6 +251,14 @@ __device__ __forceinline__ void add_row(
     }
 }
 
+/// The bias of the thread's channels.
+template <class T, int kOwn>
+__device__ __forceinline__ void load_bias(float (&bias)[kOwn], const RingShape& s, int channel) {
+  if (s.bias && channel < s.channels)
+#pragma unroll
+    for (int c = 0; c < kOwn; ++c) bias[c] = cuda::widen(static_cast<const T*>(s.bias)[(channel + c) * s.bias_stride]);
+}
+
 /// Whether row q of a segment is one of the source's.
 __device__ __forceinline__ bool is_inside(const RingShape& s, int row) {
   return static_cast<unsigned>(row) < static_cast<unsigned>(s.height);
@@ -290,9 +297,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
         cuda::load_pack<kOwn>(taps + i * Config::kChannels + static_cast<int>(threadIdx.x) % 32 * kOwn);
   const int channel = blockIdx.x * Config::kChannels + threadIdx.x % 32 * kOwn;
   float bias[kOwn] = {};
-  if (s.bias && channel < s.channels)
-#pragma unroll
-    for (int c = 0; c < kOwn; ++c) bias[c] = cuda::widen(static_cast<const T*>(s.bias)[(channel + c) * s.bias_stride]);
+  load_bias<T>(bias, s, channel);
   const int wide = s.warps * kWide;
   for (RingCursor<Config::kReach> at(s, wide); at.any(); at.leave(s, wide)) {
     float sum[kSize][kWide][kOwn] = {};

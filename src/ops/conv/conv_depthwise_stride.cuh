@@ -29,13 +29,6 @@ __device__ __forceinline__ const typename Config::T* stride_row(const RingShape&
   return line + row * ((s.warps * Config::kWide - 1) * 2 + Config::kSize) * Config::kChannels;
 }
 
-template <class T, int kOwn>
-__device__ __forceinline__ void load_bias(float (&bias)[kOwn], const RingShape& s, int channel) {
-  if (s.bias && channel < s.channels)
-#pragma unroll
-    for (int c = 0; c < kOwn; ++c) bias[c] = cuda::widen(static_cast<const T*>(s.bias)[(channel + c) * s.bias_stride]);
-}
-
 template <class Config>
 __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
     stride_forward(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s,
