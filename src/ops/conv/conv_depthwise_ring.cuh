@@ -110,20 +110,20 @@ struct Ring {
   int stage = 0, fill = 0;
   uint32_t parity = 0, fill_parity = 0;
 
-  __device__ __forceinline__ Ring(unsigned char* memory, const RingShape& s)
+  __device__ __forceinline__ Ring(unsigned char* memory, const RingShape& s, const CUtensorMap& source)
       : lines(memory),
         full(reinterpret_cast<uint64_t*>(memory + RingLayout<Config>(s, kGrads).ring())),
         empty(full + Config::kStages),
         layout(s, kGrads),
         ahead(s, s.warps * Config::kWide) {
     if (threadIdx.x == 0) {
+      ptx::tma_prefetch_map(&source);
       for (int i = 0; i < Config::kStages; ++i) {
         ptx::mbarrier_init(&full[i], 1);
         ptx::mbarrier_init(&empty[i], s.warps);
       }
       ptx::mbarrier_init_fence();
     }
-    __syncthreads();
   }
   /// Starts the next step's loads, by one thread, once all warps have read what lies there.
   __device__ __forceinline__ void load(const RingShape& s, const CUtensorMap& source, const CUtensorMap* grad,
@@ -145,6 +145,7 @@ struct Ring {
   }
   __device__ __forceinline__ void start(const RingShape& s, const CUtensorMap& source, const CUtensorMap* grad) {
     for (int i = 0; i < Config::kStages - 1; ++i) load(s, source, grad, false);
+    __syncthreads();  // the others find the barriers ready
   }
   __device__ __forceinline__ void wait() const { ptx::mbarrier_wait(&full[stage], parity); }
   /// This warp has read the stage. The one before it, which the others have most likely read too, is filled again.
@@ -286,8 +287,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
-  if (threadIdx.x == 0) ptx::tma_prefetch_map(&source);
-  Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
+  Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s, source);
   ring.start(s, source, nullptr);
   const bool finite = __syncthreads_and(gather_weight<Config>(taps, s));
   cuda::Pack<T, kOwn> weight[kSize][kSize];
@@ -390,7 +390,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide;
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
-  Ring<Config, true> ring(raw, s);
+  Ring<Config, true> ring(raw, s, source);
   ring.start(s, source, &grad);
   float sum[kSize][kSize][kOwn] = {};
   const int wide = s.warps * kWide;
