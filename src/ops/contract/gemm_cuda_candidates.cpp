@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/core/backend.h"
+#include "src/core/compute_capability.h"
 #include "src/ops/contract/gemm_cuda.h"
 #include "src/ops/contract/gemm_kernels.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int64_t kLeastInner = 256;  // of "rows", whose blocks split k over their warps
 constexpr int64_t kMaxParts = 64;     // of "vendor": matrices beyond one batch dim are calls of their own
-constexpr int kHopper = 90;
+using core::kHopper;
 
 /// Whether rows of x are read where they lie: contiguous, aligned, no row inside another.
 bool lies_well(const Matrix& x, int64_t rows, int64_t cols) {

@@ -1,6 +1,7 @@
 #include "src/ops/conv/conv_candidates.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "src/core/backend.h"
 #include "src/core/modes.h"
@@ -170,6 +171,16 @@ std::vector<int64_t> numbers_of(const ConvProblem& p) {
 
 std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p) {
   return std::string(taken.name) + "\n" + core::declined(conv_candidates(p), p);
+}
+
+std::string vendors_why_not(const ConvProblem& p) {
+  if (p.bias && p.bias_stride != 1 && written_channels(p) > 1) return "the bias has gaps";
+  for (const core::WindowDim& w : p.window)
+    if (core::window_outputs(w) != w.output) return "output_padding of the stride or more leaves outputs unread";
+  for (const core::WindowDim& w : p.window)
+    if (std::max({w.input, w.output, w.span(), w.before, w.after, w.stride, w.dilation}) > INT32_MAX)
+      return "a size is beyond 32 bits";
+  return {};
 }
 
 }  // namespace tenor::conv

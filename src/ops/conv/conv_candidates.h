@@ -30,6 +30,9 @@ std::vector<int64_t> numbers_of(const ConvProblem& p);
 /// What a candidate says of itself beside its name: a vendor's version and workspace.
 std::string note_of(const ConvCandidate& taken, const ConvProblem& p);
 
+/// What no vendor's library is handed: strides that leave outputs unread, sizes beyond 32 bits, a bias with gaps.
+std::string vendors_why_not(const ConvProblem& p);
+
 // CPU: conv_gemm.cpp, conv_direct.cpp, conv_vendor.cpp. Problems that are run are not empty.
 std::string gemm_why_not(const ConvProblem& p);
 void gemm_run(const ConvProblem& p);

@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "src/core/compute_capability.h"
 #include "src/core/step.h"
 #include "src/ops/conv/conv_problem.h"
 #include "src/ops/conv/deform_problem.h"
 
 namespace tenor::conv {
 
-inline constexpr int kHopper = 90;  ///< DeviceTraits::capability of the devices that have wgmma
+using core::kHopper;
 
 // What they take is known in every build, for `explain`. Each speaks for all directions: p.direction says which.
 std::string cuda_implicit_gemm_why_not(const ConvProblem& p);

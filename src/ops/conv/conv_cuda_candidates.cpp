@@ -6,6 +6,7 @@
 
 #include "src/core/device_traits.h"
 #include "src/core/text.h"
+#include "src/ops/conv/conv_candidates.h"
 #include "src/ops/conv/conv_cuda.h"
 #include "src/ops/conv/conv_pointwise.h"
 #include "src/ops/conv/conv_products.h"
@@ -104,12 +105,7 @@ std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p) {
 
 std::string cuda_vendor_why_not(const ConvProblem& p) {
   if (p.batch_invariant) return "cuDNN's order of additions may depend on the batch";
-  if (p.bias && p.bias_stride != 1 && written_channels(p) > 1) return "the bias has gaps";
-  for (const core::WindowDim& w : p.window)
-    if (core::window_outputs(w) != w.output) return "output_padding of the stride or more leaves outputs unread";
-  for (const core::WindowDim& w : p.window)
-    if (std::max({w.input, w.output, w.span(), w.before, w.after, w.stride, w.dilation}) > INT32_MAX)
-      return "a size is beyond 32 bits";
+  if (std::string reason = vendors_why_not(p); !reason.empty()) return reason;
   const int64_t largest = std::max(core::count_product(p.batch * p.channels, p.input_pixels()),
                                    core::count_product(p.batch * p.out_channels, p.output_pixels()));
   if (largest > INT32_MAX) return "an image has more than 2^31 elements, for which cuDNN's engines are slow";

@@ -11,28 +11,20 @@
 namespace tenor::conv {
 namespace {
 
-constexpr int64_t kMost = 1 << 29, kMostChannels = 1 << 21;
-
 /// A thread's channels are one access.
 bool vectors(const Image& x, DType dtype, int64_t own, int64_t rows, int64_t columns) {
   const auto bytes = static_cast<uintptr_t>(own) * item_size(dtype);
   return x.channel == 1 && reinterpret_cast<uintptr_t>(x.data) % bytes == 0 && x.batch % own == 0 &&
-         (rows == 1 || x.spatial[1] % own == 0) && (columns == 1 || (x.spatial[2] % own == 0 && x.spatial[2] < kMost));
+         (rows == 1 || x.spatial[1] % own == 0) &&
+         (columns == 1 || (x.spatial[2] % own == 0 && x.spatial[2] < kMostPixels));
 }
 
 DepthwiseShape shape_of(const ConvProblem& p) {
-  const core::WindowDim &H = p.window[1], &W = p.window[2];
   const bool backward = p.direction == Direction::kDataBackward;
-  const auto narrow = [](int64_t x) { return static_cast<int>(x); };
   const Image &source = backward ? p.output : p.input, &other = backward ? p.input : p.output;
   DepthwiseShape s{};
   s.batch = narrow(p.batch), s.channels = narrow(p.channels);
-  s.height = narrow(backward ? H.output : H.input), s.width = narrow(backward ? W.output : W.input);
-  s.out_height = narrow(backward ? H.input : H.output), s.out_width = narrow(backward ? W.input : W.output);
-  // Output o reads input o + tap - before; input i is read through tap by output i + before - tap, so that going down
-  // the gradient's rows meets the taps from the last.
-  s.top = narrow(backward ? H.kernel - 1 - H.before : H.before);
-  s.left = narrow(backward ? W.kernel - 1 - W.before : W.before);
+  place_windows(s, p);
   s.source = source.data, s.source_batch = source.batch, s.source_row = source.spatial[1];
   s.source_pixel = narrow(source.spatial[2]), s.other_pixel = narrow(other.spatial[2]);
   s.other_batch = other.batch, s.other_row = other.spatial[1];
@@ -84,45 +76,21 @@ void run_sized(const ConvProblem& p) {
   launch_block_sums<T>(p, s.sums, count, ranges, DepthwiseTaps(p));
 }
 
-template <class T>
-void run_typed(const ConvProblem& p) {
-  switch (p.window[1].kernel) {
-    case 3:
-      return run_sized<T, 3>(p);
-    case 5:
-      return run_sized<T, 5>(p);
-    default:
-      return run_sized<T, 7>(p);
-  }
-}
-
 }  // namespace
 
 bool depthwise_takes(const ConvProblem& p) {
-  const core::WindowDim &D = p.window[0], &H = p.window[1], &W = p.window[2];
+  const core::WindowDim &H = p.window[1], &W = p.window[2];
   if (p.group_channels() != 1 || p.group_outputs() != 1 || p.dtype == DType::kFloat64) return false;
-  if (D.input != 1 || D.kernel != 1 || D.before != 0 || D.output != 1) return false;
-  if (H.kernel != W.kernel || (H.kernel != 3 && H.kernel != 5 && H.kernel != 7)) return false;
-  if (H.stride != 1 || W.stride != 1 || H.dilation != 1 || W.dilation != 1) return false;
-  const int64_t most = std::max({p.batch, H.input + H.before, W.input + W.before, H.output, W.output});
-  if (most > kMost || p.channels > kMostChannels || p.batch * H.output * W.output > kMost ||
-      p.batch * H.input * W.input > kMost)
-    return false;
-  const int64_t own = H.kernel == 3 ? kOwnChannels<3> : H.kernel == 5 ? kOwnChannels<5> : kOwnChannels<7>;
+  if (!has_square_window(p, {3, 5, 7}, 1) || !fits_direct(p)) return false;
+  const int64_t own = visit_window(H.kernel, []<int kSize>() { return kOwnChannels<kSize>; });
   return p.channels % own == 0 && vectors(p.input, p.dtype, own, H.input, W.input) &&
          vectors(p.output, p.dtype, own, H.output, W.output);
 }
 
 void depthwise_run(const ConvProblem& p) {
   if (depthwise_ring_run(p)) return;
-  switch (p.dtype) {
-    case DType::kBFloat16:
-      return run_typed<BFloat16>(p);
-    case DType::kFloat16:
-      return run_typed<Float16>(p);
-    default:
-      return run_typed<float>(p);
-  }
+  visit_narrow_float(
+      p.dtype, [&]<class T>() { visit_window(p.window[1].kernel, [&]<int kSize>() { run_sized<T, kSize>(p); }); });
 }
 
 }  // namespace tenor::conv

@@ -71,6 +71,22 @@ int image_blocks(const ConvProblem& p, const RingShape& s) {
          div_up(s.channels, Config::kChannels);
 }
 
+/// An image direction over `from` by `kernel`, whose blocks keep a weight of that many taps, and which takes what
+/// `more` there is; false, and nothing done, where TMA does not load the source.
+template <class Config, class Kernel, class... More>
+bool run_ring_image(const ConvProblem& p, RingShape s, const Image& from, int taps, int kernel_size, Kernel kernel,
+                    const More&... more) {
+  CUtensorMap source;
+  if (!source_map<Config>(&source, p, s, from)) return false;
+  deal_rows(s, image_blocks<Config>(p, s), kernel_size);
+  const RingLayout<Config> layout(s, false);
+  const size_t weight = div_up<size_t>(int64_t{taps} * RingLayout<Config>::kPixel, 128) * 128;
+  const cuda::Grid grid{dim3(div_up(s.channels, Config::kChannels), div_up(s.rows, s.rows_per_block)), 32 * s.warps,
+                        weight + layout.ring() + layout.kBarriers};
+  cuda::launch(image_op(p), kernel, grid, p.device, source, s, more..., p);
+  return true;
+}
+
 /// A weight gradient: `kernel` sums ranges of rows, which are added up.
 template <class T, class Config>
 bool run_ring_sums(const ConvProblem& p, RingShape s, void (*kernel)(CUtensorMap, CUtensorMap, RingShape)) {

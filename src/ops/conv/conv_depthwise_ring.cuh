@@ -64,7 +64,6 @@ struct RingLayout {
   __host__ __device__ int first_grad() const { return (line + 127) / 128 * 128; }  ///< TMA writes from there on
   __host__ __device__ int stage() const { return first_grad() + (grads + 127) / 128 * 128; }
   __host__ __device__ int ring() const { return Config::kStages * stage(); }
-  size_t image_bytes() const { return size_t{kWeight} + ring() + kBarriers; }
   /// After its rows, a block's sums lie where they were.
   size_t weight_bytes(int warps) const {
     const size_t sums = size_t{4} * warps * Config::kTaps * Config::kChannels, rows = size_t(ring()) + kBarriers;
@@ -111,20 +110,20 @@ struct Ring {
   int stage = 0, fill = 0;
   uint32_t parity = 0, fill_parity = 0;
 
-  __device__ __forceinline__ Ring(unsigned char* memory, const RingShape& s)
+  __device__ __forceinline__ Ring(unsigned char* memory, const RingShape& s, const CUtensorMap& source)
       : lines(memory),
         full(reinterpret_cast<uint64_t*>(memory + RingLayout<Config>(s, kGrads).ring())),
         empty(full + Config::kStages),
         layout(s, kGrads),
         ahead(s, s.warps * Config::kWide) {
     if (threadIdx.x == 0) {
+      ptx::tma_prefetch_map(&source);
       for (int i = 0; i < Config::kStages; ++i) {
         ptx::mbarrier_init(&full[i], 1);
         ptx::mbarrier_init(&empty[i], s.warps);
       }
       ptx::mbarrier_init_fence();
     }
-    __syncthreads();
   }
   /// Starts the next step's loads, by one thread, once all warps have read what lies there.
   __device__ __forceinline__ void load(const RingShape& s, const CUtensorMap& source, const CUtensorMap* grad,
@@ -146,6 +145,7 @@ struct Ring {
   }
   __device__ __forceinline__ void start(const RingShape& s, const CUtensorMap& source, const CUtensorMap* grad) {
     for (int i = 0; i < Config::kStages - 1; ++i) load(s, source, grad, false);
+    __syncthreads();  // the others find the barriers ready
   }
   __device__ __forceinline__ void wait() const { ptx::mbarrier_wait(&full[stage], parity); }
   /// This warp has read the stage. The one before it, which the others have most likely read too, is filled again.
@@ -252,6 +252,14 @@ __device__ __forceinline__ void add_row(
     }
 }
 
+/// The bias of the thread's channels.
+template <class T, int kOwn>
+__device__ __forceinline__ void load_bias(float (&bias)[kOwn], const RingShape& s, int channel) {
+  if (s.bias && channel < s.channels)
+#pragma unroll
+    for (int c = 0; c < kOwn; ++c) bias[c] = cuda::widen(static_cast<const T*>(s.bias)[(channel + c) * s.bias_stride]);
+}
+
 /// Whether row q of a segment is one of the source's.
 __device__ __forceinline__ bool is_inside(const RingShape& s, int row) {
   return static_cast<unsigned>(row) < static_cast<unsigned>(s.height);
@@ -279,8 +287,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
-  if (threadIdx.x == 0) ptx::tma_prefetch_map(&source);
-  Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
+  Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s, source);
   ring.start(s, source, nullptr);
   const bool finite = __syncthreads_and(gather_weight<Config>(taps, s));
   cuda::Pack<T, kOwn> weight[kSize][kSize];
@@ -290,9 +297,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
         cuda::load_pack<kOwn>(taps + i * Config::kChannels + static_cast<int>(threadIdx.x) % 32 * kOwn);
   const int channel = blockIdx.x * Config::kChannels + threadIdx.x % 32 * kOwn;
   float bias[kOwn] = {};
-  if (s.bias && channel < s.channels)
-#pragma unroll
-    for (int c = 0; c < kOwn; ++c) bias[c] = cuda::widen(static_cast<const T*>(s.bias)[(channel + c) * s.bias_stride]);
+  load_bias<T>(bias, s, channel);
   const int wide = s.warps * kWide;
   for (RingCursor<Config::kReach> at(s, wide); at.any(); at.leave(s, wide)) {
     float sum[kSize][kWide][kOwn] = {};
@@ -385,7 +390,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide;
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
-  Ring<Config, true> ring(raw, s);
+  Ring<Config, true> ring(raw, s, source);
   ring.start(s, source, &grad);
   float sum[kSize][kSize][kOwn] = {};
   const int wide = s.warps * kWide;

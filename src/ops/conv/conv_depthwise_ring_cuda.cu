@@ -12,14 +12,10 @@ using OfWeight = RingConfig<T, kSize, kSize == 7 ? 1 : 4 / sizeof(T), 7, kSize =
 
 template <class Config>
 RingShape shape_of(const ConvProblem& p) {
-  const core::WindowDim &H = p.window[1], &W = p.window[2];
   const bool backward = p.direction == Direction::kDataBackward;
   RingShape s{};
   place_operands(s, p, backward ? p.input : p.output);
-  s.height = narrow(backward ? H.output : H.input), s.width = narrow(backward ? W.output : W.input);
-  s.out_height = narrow(backward ? H.input : H.output), s.out_width = narrow(backward ? W.input : W.output);
-  s.top = narrow(backward ? H.kernel - 1 - H.before : H.before);
-  s.left = narrow(backward ? W.kernel - 1 - W.before : W.before);
+  place_windows(s, p);
   s.from_last = backward;
   cut_columns<Config>(s, p.batch);
   return s;
@@ -28,14 +24,8 @@ RingShape shape_of(const ConvProblem& p) {
 template <class T, int kSize>
 bool run_image(const ConvProblem& p) {
   using Config = OfImage<T, kSize>;
-  RingShape s = shape_of<Config>(p);
-  CUtensorMap source;
-  if (!source_map<Config>(&source, p, s, p.direction == Direction::kForward ? p.input : p.output)) return false;
-  deal_rows(s, image_blocks<Config>(p, s), kSize);
-  const cuda::Grid grid{dim3(div_up(s.channels, Config::kChannels), div_up(s.rows, s.rows_per_block)), 32 * s.warps,
-                        RingLayout<Config>(s, false).image_bytes()};
-  cuda::launch(image_op(p), ring_image<Config>, grid, p.device, source, s, p);
-  return true;
+  return run_ring_image<Config>(p, shape_of<Config>(p), p.direction == Direction::kForward ? p.input : p.output,
+                                Config::kTaps, kSize, &ring_image<Config>);
 }
 
 template <class T, int kSize>
@@ -45,26 +35,14 @@ bool run_sized(const ConvProblem& p) {
   return run_ring_sums<T, Config>(p, shape_of<Config>(p), ring_weight<Config>);
 }
 
-template <class T>
-bool run_typed(const ConvProblem& p) {
-  switch (p.window[1].kernel) {
-    case 3:
-      return run_sized<T, 3>(p);
-    case 5:
-      return run_sized<T, 5>(p);
-    default:
-      return run_sized<T, 7>(p);
-  }
-}
-
 }  // namespace
 
 bool depthwise_ring_run(const ConvProblem& p) {
   if (!ring_takes(p)) return false;
   if (depthwise_mma_run(p)) return true;
-  if (p.dtype == DType::kBFloat16) return run_typed<BFloat16>(p);
-  if (p.dtype == DType::kFloat16) return run_typed<Float16>(p);
-  return run_typed<float>(p);
+  return visit_narrow_float(p.dtype, [&]<class T>() {
+    return visit_window(p.window[1].kernel, [&]<int kSize>() { return run_sized<T, kSize>(p); });
+  });
 }
 
 }  // namespace tenor::conv

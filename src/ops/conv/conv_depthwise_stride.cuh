@@ -29,13 +29,6 @@ __device__ __forceinline__ const typename Config::T* stride_row(const RingShape&
   return line + row * ((s.warps * Config::kWide - 1) * 2 + Config::kSize) * Config::kChannels;
 }
 
-template <class T, int kOwn>
-__device__ __forceinline__ void load_bias(float (&bias)[kOwn], const RingShape& s, int channel) {
-  if (s.bias && channel < s.channels)
-#pragma unroll
-    for (int c = 0; c < kOwn; ++c) bias[c] = cuda::widen(static_cast<const T*>(s.bias)[(channel + c) * s.bias_stride]);
-}
-
 template <class Config>
 __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
     stride_forward(const __grid_constant__ CUtensorMap source, const __grid_constant__ RingShape s,
@@ -45,7 +38,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
-  Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s);
+  Ring<Config, false> ring(raw + RingLayout<Config>::kWeight, s, source);
   ring.start(s, source, nullptr);
   const bool finite = __syncthreads_and(gather_weight<Config>(taps, s));
   const StrideWeight<Config> weight(taps);
@@ -127,7 +120,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Half::kBlocks)
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
   T* const taps = reinterpret_cast<T*>(raw);
-  Ring<Half, false> ring(raw + RingLayout<Whole>::kWeight, s);
+  Ring<Half, false> ring(raw + RingLayout<Whole>::kWeight, s, source);
   ring.start(s, source, nullptr);
   const bool finite = __syncthreads_and(gather_weight<Whole>(taps, s));
   const StrideWeight<Whole> weight(taps);
@@ -182,7 +175,7 @@ __global__ void __launch_bounds__(32 * kRingWarps, Config::kBlocks)
   constexpr int kSize = Config::kSize, kOwn = Config::kOwn, kWide = Config::kWide, kReach = Config::kReach;
   if constexpr (!ptx::kHasClusters) return;  // without TMA it is never launched
   extern __shared__ __align__(128) unsigned char raw[];
-  Ring<Config, true> ring(raw, s);
+  Ring<Config, true> ring(raw, s, source);
   ring.start(s, source, &grad);
   float sum[kSize][kSize][kOwn] = {};
   const int wide = s.warps * kWide;

@@ -27,14 +27,7 @@ RingShape shape_of(const ConvProblem& p) {
 template <class T, int kSize>
 bool run_forward(const ConvProblem& p) {
   using Config = Sliding<T, kSize>;
-  RingShape s = shape_of<Config>(p);
-  CUtensorMap source;
-  if (!source_map<Config>(&source, p, s, p.input)) return false;
-  deal_rows(s, image_blocks<Config>(p, s), kSize);
-  const cuda::Grid grid{dim3(div_up(s.channels, Config::kChannels), div_up(s.rows, s.rows_per_block)), 32 * s.warps,
-                        RingLayout<Config>(s, false).image_bytes()};
-  cuda::launch(image_op(p), stride_forward<Config>, grid, p.device, source, s, p);
-  return true;
+  return run_ring_image<Config>(p, shape_of<Config>(p), p.input, Config::kTaps, kSize, &stride_forward<Config>);
 }
 
 /// Pairs of a dim: the first that has an input, and how many.
@@ -47,7 +40,6 @@ struct PairsOfDim {
 template <class T, int kSize>
 bool run_data(const ConvProblem& p) {
   using Config = Half<T, kSize>;
-  using Whole = RingConfig<T, kSize, Config::kOwn, Config::kWide, Config::kStages, Config::kBlocks>;
   const core::WindowDim &H = p.window[1], &W = p.window[2];
   const PairsOfDim rows(H), columns(W);
   RingShape s{};
@@ -58,14 +50,7 @@ bool run_data(const ConvProblem& p) {
   cut_columns<Config>(s, p.batch);
   const StridePairs pairs{2 * rows.first - narrow(H.before), 2 * columns.first - narrow(W.before), narrow(H.input),
                           narrow(W.input)};
-  CUtensorMap source;
-  if (!source_map<Config>(&source, p, s, p.output)) return false;
-  deal_rows(s, image_blocks<Config>(p, s), kSize);
-  const RingLayout<Config> layout(s, false);
-  const cuda::Grid grid{dim3(div_up(s.channels, Config::kChannels), div_up(s.rows, s.rows_per_block)), 32 * s.warps,
-                        size_t{RingLayout<Whole>::kWeight} + layout.ring() + layout.kBarriers};
-  cuda::launch(image_op(p), stride_data<Config, kSize>, grid, p.device, source, s, pairs, p);
-  return true;
+  return run_ring_image<Config>(p, s, p.output, kSize * kSize, kSize, &stride_data<Config, kSize>, pairs);
 }
 
 template <class T, int kSize>
@@ -76,17 +61,10 @@ bool run_sized(const ConvProblem& p) {
   return run_ring_sums<T, Config>(p, shape_of<Config>(p), stride_weight<Config>);
 }
 
-template <class T>
-bool run_typed(const ConvProblem& p) {
-  return p.window[1].kernel == 3 ? run_sized<T, 3>(p) : run_sized<T, 5>(p);
-}
-
 bool takes(const ConvProblem& p) {
-  const core::WindowDim &D = p.window[0], &H = p.window[1], &W = p.window[2];
+  const core::WindowDim &H = p.window[1], &W = p.window[2];
   if (p.group_channels() != 1 || p.group_outputs() != 1 || p.dtype == DType::kFloat64) return false;
-  if (D.input != 1 || D.kernel != 1 || D.before != 0 || D.output != 1) return false;
-  if (H.kernel != W.kernel || (H.kernel != 3 && H.kernel != 5)) return false;
-  if (H.stride != 2 || W.stride != 2 || H.dilation != 1 || W.dilation != 1) return false;
+  if (!has_square_window(p, {3, 5}, 2)) return false;
   constexpr int64_t kMostPadding = 1 << 20;
   if (std::max(H.before, W.before) > kMostPadding || p.channels % 2 != 0 || !ring_takes(p)) return false;
   const auto lies = [&](const Image& x) {
@@ -100,9 +78,8 @@ bool takes(const ConvProblem& p) {
 
 bool depthwise_stride_run(const ConvProblem& p) {
   if (!takes(p)) return false;
-  if (p.dtype == DType::kBFloat16) return run_typed<BFloat16>(p);
-  if (p.dtype == DType::kFloat16) return run_typed<Float16>(p);
-  return run_typed<float>(p);
+  return visit_narrow_float(
+      p.dtype, [&]<class T>() { return p.window[1].kernel == 3 ? run_sized<T, 3>(p) : run_sized<T, 5>(p); });
 }
 
 }  // namespace tenor::conv

@@ -17,21 +17,16 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) direct_forward(const __grid_constant__ ConvProblem p, int64_t count) {
-  const int64_t size[] = {p.window[0].output, p.window[1].output, p.window[2].output};
+template <class T, bool kForward>
+__global__ void __launch_bounds__(kThreads) direct_image(const __grid_constant__ ConvProblem p, int64_t count) {
+  const Image& image = kForward ? p.output : p.input;
+  const int64_t channels = kForward ? p.out_channels : p.channels;
+  int64_t size[kSpatial];
+#pragma unroll
+  for (int d = 0; d < kSpatial; ++d) size[d] = kForward ? p.window[d].output : p.window[d].input;
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += int64_t{gridDim.x} * kThreads) {
-    const Place to = place_of(i, p.out_channels, size, p.output.channel == 1);
-    store_sum<T>(p, p.output, to, forward_sum<T>(p, to));
-  }
-}
-
-template <class T>
-__global__ void __launch_bounds__(kThreads) direct_data_backward(const __grid_constant__ ConvProblem p, int64_t count) {
-  const int64_t size[] = {p.window[0].input, p.window[1].input, p.window[2].input};
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += int64_t{gridDim.x} * kThreads) {
-    const Place to = place_of(i, p.channels, size, p.input.channel == 1);
-    store_sum<T>(p, p.input, to, data_sum<T>(p, to));
+    const Place to = place_of(i, channels, size, image.channel == 1);
+    store_sum<T>(p, image, to, kForward ? forward_sum<T>(p, to) : data_sum<T>(p, to));
   }
 }
 
@@ -90,9 +85,9 @@ void cuda_direct_run(const ConvProblem& p) {
     const int64_t count = p.batch * (forward ? p.out_channels * p.output_pixels() : p.channels * p.input_pixels());
     const cuda::Grid grid{cuda::blocks_for(count, kThreads, p.device, 64), kThreads};
     if (forward)
-      cuda::launch("conv_forward", direct_forward<T>, grid, p.device, p, count);
+      cuda::launch("conv_forward", direct_image<T, true>, grid, p.device, p, count);
     else
-      cuda::launch("conv_data_backward", direct_data_backward<T>, grid, p.device, p, count);
+      cuda::launch("conv_data_backward", direct_image<T, false>, grid, p.device, p, count);
   });
 }
 

@@ -11,7 +11,6 @@
 namespace tenor::conv {
 namespace {
 
-constexpr int64_t kMost = 1 << 29, kMostChannels = 1 << 21;
 constexpr int kMostBox = 256;  ///< of a dim of what TMA brings at once
 
 /// Eight channels are one access.
@@ -22,21 +21,16 @@ bool pieces(const Image& x, int64_t rows, int64_t columns) {
 
 /// Tiles of at most `most` pixels.
 GroupedShape shape_of(const ConvProblem& p, int most) {
-  const core::WindowDim &H = p.window[1], &W = p.window[2];
   const bool backward = p.direction == Direction::kDataBackward;
-  const auto narrow = [](int64_t x) { return static_cast<int>(x); };
   const Image &source = backward ? p.output : p.input, &other = backward ? p.input : p.output;
   GroupedShape s{};
   s.batch = narrow(p.batch), s.groups = narrow(p.groups);
-  s.height = narrow(backward ? H.output : H.input), s.width = narrow(backward ? W.output : W.input);
-  s.out_height = narrow(backward ? H.input : H.output), s.out_width = narrow(backward ? W.input : W.output);
-  s.top = narrow(backward ? H.kernel - 1 - H.before : H.before);
-  s.left = narrow(backward ? W.kernel - 1 - W.before : W.before);
-  const int cuts = (s.out_width + 31) / 32;
-  s.tile_columns = (s.out_width + cuts - 1) / cuts;
+  place_windows(s, p);
+  const int cuts = div_up(s.out_width, 32);
+  s.tile_columns = div_up(s.out_width, cuts);
   const int rows = std::max(most / s.tile_columns, 1);
-  s.down = (s.out_height + rows - 1) / rows, s.across = cuts;
-  s.tile_rows = (s.out_height + s.down - 1) / s.down;
+  s.down = div_up(s.out_height, rows), s.across = cuts;
+  s.tile_rows = div_up(s.out_height, s.down);
   s.source = source.data, s.source_batch = source.batch, s.source_row = source.spatial[1],
   s.source_pixel = source.spatial[2];
   s.other_batch = other.batch, s.other_row = other.spatial[1], s.other_pixel = other.spatial[2];
@@ -94,7 +88,7 @@ bool run_windows(const ConvProblem& p) {
   if (!window_map(&source, p, from, s.height, s.width, s.tile_rows + kSize - 1, s.tile_columns + kSize - 1))
     return false;
   if (weight && !window_map(&grad, p, p.output, s.out_height, s.out_width, s.tile_rows, s.tile_columns)) return false;
-  const int slices = (s.groups + kGroupedWarps - 1) / kGroupedWarps, tiles = s.tiles();
+  const int slices = div_up(s.groups, kGroupedWarps), tiles = s.tiles();
   const size_t shared = window_layout(s, kSize, weight).shared_bytes();
   if (!weight) {
     const auto blocks = std::clamp<int>(cuda::multiprocessors(p.device) * 3 / slices, 1, tiles);
@@ -115,7 +109,7 @@ void run_sized(const ConvProblem& p) {
   if (run_windows<T, kSize>(p)) return;
   GroupedShape s = shape_of(p, kTilePixels);
   const int windows = (s.tile_rows + kSize - 1) * (s.tile_columns + kSize - 1);
-  const int slices = (s.groups + kGroupedWarps - 1) / kGroupedWarps;
+  const int slices = div_up(s.groups, kGroupedWarps);
   if (p.direction != Direction::kWeightBackward) {
     const cuda::Grid grid{dim3(s.tiles(), slices), kGroupedThreads, size_t{128} * (windows + 1)};
     return cuda::launch(image_op(p), grouped_image<T, kSize>, grid, p.device, s, p);
@@ -136,16 +130,10 @@ void run_typed(const ConvProblem& p) {
 }  // namespace
 
 bool grouped_takes(const ConvProblem& p) {
-  const core::WindowDim &D = p.window[0], &H = p.window[1], &W = p.window[2];
+  const core::WindowDim &H = p.window[1], &W = p.window[2];
   if (p.group_channels() != kGroupChannels || p.group_outputs() != kGroupChannels) return false;
   if (p.dtype != DType::kBFloat16 && p.dtype != DType::kFloat16) return false;
-  if (D.input != 1 || D.kernel != 1 || D.before != 0 || D.output != 1) return false;
-  if (H.kernel != W.kernel || (H.kernel != 3 && H.kernel != 5)) return false;
-  if (H.stride != 1 || W.stride != 1 || H.dilation != 1 || W.dilation != 1) return false;
-  const int64_t most = std::max({p.batch, H.input + H.before, W.input + W.before, H.output, W.output});
-  if (most > kMost || p.channels > kMostChannels || p.batch * H.output * W.output > kMost ||
-      p.batch * H.input * W.input > kMost)
-    return false;
+  if (!has_square_window(p, {3, 5}, 1) || !fits_direct(p)) return false;
   return pieces(p.input, H.input, W.input) && pieces(p.output, H.output, W.output);
 }
 

@@ -62,6 +62,7 @@ struct Windows {
       for (int stage = 0; stage < kWindowStages; ++stage) ptx::mbarrier_init(&full[stage], 1);
       ptx::mbarrier_init_fence();
     }
+    __syncthreads();
   }
   /// Starts the loads of this block's i-th tile, by one thread.
   __device__ __forceinline__ void load(int i, int tiles, const GroupedShape& s, const CUtensorMap& source,
@@ -102,7 +103,6 @@ __global__ void __launch_bounds__(kGroupedThreads, 3)
     for (int i = 0; i < 2; ++i) bias[i] = cuda::widen(static_cast<const T*>(s.bias)[(channel + i) * s.bias_stride]);
   const TapLines<kSize> taps(lane >= 16, columns);
   const PixelWalk first(lane % 16, s.tile_columns), first_out(lane / 4, s.tile_columns);
-  __syncthreads();
   for (int i = 0, at = blockIdx.x; at < tiles; at += gridDim.x, ++i) {
     const auto [n, row, column] = grouped_tile(s, at);
     const uint32_t base = windows.wait(i);
@@ -156,7 +156,6 @@ __global__ void __launch_bounds__(kGroupedThreads, 2)
   const PixelWalk first(lane / 16 * 8 + lane % 8, s.tile_columns);
   const int first_grad = windows.layout.first_grad() + lane / 8 % 2 * 8 + lane % 8;
   float d[kPairs][4] = {};
-  __syncthreads();
   for (int i = 0, at = blockIdx.x; at < tiles; at += gridDim.x, ++i) {
     const uint32_t base = windows.wait(i);
     PixelWalk own = first;

@@ -10,11 +10,7 @@
 namespace tenor::conv {
 namespace {
 
-using mma::kRows;
-using mma::kStages;
-using mma::kStep;
-using mma::kThreads;
-namespace ptx = tenor::cuda::ptx;
+using namespace mma;  // what both portable kernels share
 
 struct MmaShape {
   RowShape rows;
@@ -52,21 +48,21 @@ struct Piece {
 
 /// Stores a warp's sums with the bias, rounded.
 template <class T, int kColumns>
-__device__ __forceinline__ void store(const MmaShape& s, mma::Sums<kColumns>& sums, int group, int first_row,
+__device__ __forceinline__ void store(const MmaShape& s, Sums<kColumns>& sums, int group, int first_row,
                                       int first_column) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int64_t base = int64_t{group} * s.columns;
   T* const result = static_cast<T*>(s.result);
   const T* const bias = static_cast<const T*>(s.bias);
 #pragma unroll
-  for (int i = 0; i < mma::kOwnRows / 16; ++i)
+  for (int i = 0; i < kOwnRows / 16; ++i)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int m = first_row + 16 * i + 8 * half + g;
       if (m >= s.rows.pixels) continue;
       T* const row = result + result_row(s.rows, m);
 #pragma unroll
-      for (int j = 0; j < mma::Sums<kColumns>::kAcross; ++j) {
+      for (int j = 0; j < Sums<kColumns>::kAcross; ++j) {
         const int column = first_column + 8 * j + 2 * t;
         if (column >= s.columns) continue;
         float* const x = sums.d[i][j] + 2 * half;
@@ -92,60 +88,74 @@ __device__ __forceinline__ void store(const MmaShape& s, mma::Sums<kColumns>& su
 /// A call, so that the registers of what hardly ever runs are not those of every warp.
 template <class T>
 __device__ __noinline__ void mend_warp(const MmaShape& s, int group, int first_column, int columns, int m) {
-  mend_pixels<T>(s, group, first_column, columns, m, mma::kOwnRows);
+  mend_pixels<T>(s, group, first_column, columns, m, kOwnRows);
 }
+
+/// A thread's pieces of both tiles, step after step.
+template <class T, int kColumns>
+struct Loader {
+  static constexpr int kLines = kThreads / 8;  ///< that all threads load at once
+  const MmaShape& s;
+  int line, chunk, left_columns;
+  const T *source, *weight;
+  int64_t weight_line;
+  SourceRow rows[kRows / kLines];
+  Piece at;
+
+  __device__ __forceinline__ Loader(const MmaShape& shape, int group, int first_row, int first_column)
+      : s(shape),
+        line(threadIdx.x / 8),
+        chunk(threadIdx.x % 8),
+        left_columns(shape.columns - first_column - line),
+        source(static_cast<const T*>(shape.source) + int64_t{group} * shape.channels),
+        weight_line(int64_t{shape.channels} * shape.taps.count),
+        at{{}, chunk * 8, taps_of(shape.rows)} {
+    weight = static_cast<const T*>(s.weight) + (int64_t{group} * s.columns + first_column + line) * weight_line;
+#pragma unroll
+    for (int i = 0; i < kRows / kLines; ++i) rows[i] = source_row(s.rows, first_row + line + i * kLines);
+    at.find(s);
+    at.settle(s);
+  }
+  __device__ __forceinline__ void load(T* to_source, T* to_weight) {
+    auto *const a = reinterpret_cast<unsigned char*>(to_source), *const b = reinterpret_cast<unsigned char*>(to_weight);
+#pragma unroll
+    for (int i = 0; i < kRows / kLines; ++i) {
+      const bool valid = at.left > 0 && (rows[i].mask & at.bits) == at.bits;
+      ptx::async_copy_16(a + ptx::swizzled_line(line + i * kLines, chunk),
+                         valid ? source + rows[i].offset + at.offset + at.channel : s.source, valid);
+    }
+#pragma unroll
+    for (int i = 0; i < kColumns / kLines; ++i) {
+      const bool valid = at.left > 0 && i * kLines < left_columns;
+      ptx::async_copy_16(
+          b + ptx::swizzled_line(line + i * kLines, chunk),
+          valid ? weight + i * kLines * weight_line + int64_t{at.tap} * s.channels + at.channel : s.weight, valid);
+    }
+    at.channel += kStep;
+    at.settle(s);
+  }
+};
 
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kThreads) conv_mma_kernel(const __grid_constant__ MmaShape s) {
   extern __shared__ __align__(128) unsigned char raw[];
   auto& shared = *reinterpret_cast<MmaShared<T, kColumns>*>(raw);
-  constexpr int kLines = kThreads / 8;  // that all threads load at once
   const int group = blockIdx.y, first_row = blockIdx.x / s.tiles_n * kRows,
             first_column = blockIdx.x % s.tiles_n * kColumns;
-  const int line = threadIdx.x / 8, chunk = threadIdx.x % 8;
-  const T *const source = static_cast<const T*>(s.source) + int64_t{group} * s.channels, *const weight =
-                                                                                             static_cast<const T*>(
-                                                                                                 s.weight);
-  const int64_t weight_line = int64_t{s.channels} * s.taps.count;
-  const T* const own_weight = weight + (int64_t{group} * s.columns + first_column + line) * weight_line;
-  SourceRow rows[kRows / kLines];
-#pragma unroll
-  for (int i = 0; i < kRows / kLines; ++i) rows[i] = source_row(s.rows, first_row + line + i * kLines);
-  const int taps = taps_of(s.rows), steps = (taps * s.channels + kStep - 1) / kStep;
-  Piece at{{}, chunk * 8, taps};
-  at.find(s);
-  at.settle(s);
+  const int steps = (taps_of(s.rows) * s.channels + kStep - 1) / kStep;
+  Loader<T, kColumns> loader(s, group, first_row, first_column);
   const auto load = [&](int step) {
-    if (step < steps) {
-      auto *const a = reinterpret_cast<unsigned char*>(shared.a[step % kStages]), *const b =
-                                                                                      reinterpret_cast<unsigned char*>(
-                                                                                          shared.b[step % kStages]);
-#pragma unroll
-      for (int i = 0; i < kRows / kLines; ++i) {
-        const bool valid = at.left > 0 && (rows[i].mask & at.bits) == at.bits;
-        ptx::async_copy_16(a + ptx::swizzled_line(line + i * kLines, chunk),
-                           valid ? source + rows[i].offset + at.offset + at.channel : source, valid);
-      }
-#pragma unroll
-      for (int i = 0; i < kColumns / kLines; ++i) {
-        const bool valid = at.left > 0 && first_column + line + i * kLines < s.columns;
-        ptx::async_copy_16(
-            b + ptx::swizzled_line(line + i * kLines, chunk),
-            valid ? own_weight + i * kLines * weight_line + int64_t{at.tap} * s.channels + at.channel : weight, valid);
-      }
-      at.channel += kStep;
-      at.settle(s);
-    }
+    if (step < steps) loader.load(shared.a[step % kStages], shared.b[step % kStages]);
     ptx::async_copy_commit();
   };
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) load(step);
-  mma::Sums<kColumns> sums;
+  Sums<kColumns> sums;
   for (int step = 0; step < steps; ++step) {
     ptx::async_copy_wait<kStages - 2>();
     __syncthreads();
     load(step + kStages - 1);
-    mma::add_step<T, kColumns, false>(sums, shared.a[step % kStages], shared.b[step % kStages]);
+    add_step<T, kColumns, false>(sums, shared.a[step % kStages], shared.b[step % kStages]);
   }
   bool odd = false;
   if (has_padding(s.rows)) {
@@ -154,7 +164,7 @@ __global__ void __launch_bounds__(kThreads) conv_mma_kernel(const __grid_constan
 #pragma unroll
       for (auto& tile : row) odd |= not_finite(tile);
   }
-  const mma::WarpPlace own = mma::warp_place<kColumns>();
+  const WarpPlace own = warp_place<kColumns>();
   store<T>(s, sums, group, first_row + own.row, first_column + own.column);
   if (odd) mend_warp<T>(s, group, first_column + own.column, kColumns / 2, first_row + own.row);
 }

@@ -13,11 +13,7 @@
 namespace tenor::conv {
 namespace {
 
-using mma::kRows;
-using mma::kStages;
-using mma::kStep;
-using mma::kThreads;
-namespace ptx = tenor::cuda::ptx;
+using namespace mma;  // what both portable kernels share
 
 template <class T, int kColumns>
 struct alignas(128) MmaWeightShared {
@@ -25,54 +21,104 @@ struct alignas(128) MmaWeightShared {
   SourceRow rows[2][kStep];
 };
 
+/// What a block computes.
+struct SumsTile {
+  int line, column, group, first, steps;
+  template <int kColumns>
+  __device__ __forceinline__ static SumsTile of(const ConvWeightShape& s) {
+    int rest = blockIdx.x;
+    const int line = rest % s.row_tiles * kRows;
+    rest /= s.row_tiles;
+    const int all = (s.rows.pixels + kStep - 1) / kStep, first = blockIdx.y * s.steps_per_split;
+    return {line, rest % s.column_tiles * kColumns, rest / s.column_tiles, first, min(s.steps_per_split, all - first)};
+  }
+};
+
+/// A thread's pieces of both tiles, whose lines are pixels: eight lines of one tap, the same every step, and eight
+/// channels of grad.
+template <class T, int kColumns>
+struct SumsLoader {
+  static constexpr int kChunksA = kRows / 8, kLinesA = kThreads / kChunksA, kChunksB = kColumns / 8,
+                       kLinesB = kThreads / kChunksB;
+  const ConvWeightShape& s;
+  int chunk_a, line_a, chunk_b, line_b;
+  bool tap_exists, column_exists;
+  uint32_t bits;
+  const T *source, *grad;
+  int64_t grad_line;
+
+  __device__ __forceinline__ SumsLoader(const ConvWeightShape& shape, const SumsTile& tile)
+      : s(shape),
+        chunk_a(threadIdx.x % kChunksA),
+        line_a(threadIdx.x / kChunksA),
+        chunk_b(threadIdx.x % kChunksB),
+        line_b(threadIdx.x / kChunksB) {
+    const int row = tile.line + chunk_a * 8, tap = row / s.channels, column = tile.column + chunk_b * 8;
+    tap_exists = tap < taps_of(s.rows), column_exists = column < s.columns;
+    const TapWalk walk = tap_walk(s.rows, tap_exists ? tap : 0);
+    bits = walk.bits(s.rows);
+    source = static_cast<const T*>(s.source) + int64_t{tile.group} * s.channels + walk.offset(s.rows) + row -
+             tap * s.channels;
+    grad_line = int64_t{s.columns} * s.groups;
+    grad = static_cast<const T*>(s.grad) + int64_t{tile.group} * s.columns + column;
+  }
+  /// The pixels from `first` on, which lie in the source at `rows`.
+  __device__ __forceinline__ void load(T* to_source, T* to_grad, const SourceRow* rows, int first) const {
+    auto *const a = reinterpret_cast<unsigned char*>(to_source), *const b = reinterpret_cast<unsigned char*>(to_grad);
+#pragma unroll
+    for (int i = 0; i < kStep / kLinesA; ++i) {
+      const SourceRow pixel = rows[line_a + i * kLinesA];
+      const bool valid = tap_exists && (pixel.mask & bits) == bits;
+      ptx::async_copy_16(a + ptx::swizzled_tile<kStep * 128>(line_a + i * kLinesA, chunk_a),
+                         valid ? source + pixel.offset : s.source, valid);
+    }
+#pragma unroll
+    for (int i = 0; i < kStep / kLinesB; ++i) {
+      const int pixel = first + line_b + i * kLinesB;
+      const bool valid = column_exists && pixel < s.rows.pixels;
+      ptx::async_copy_16(b + ptx::swizzled_tile<kStep * 128>(line_b + i * kLinesB, chunk_b),
+                         valid ? static_cast<const void*>(grad + pixel * grad_line) : s.grad, valid);
+    }
+  }
+};
+
+/// A warp's sums to the workspace.
+template <int kColumns>
+__device__ __forceinline__ void store_range(const Sums<kColumns>& sums, const ConvWeightShape& s,
+                                            const SumsTile& tile) {
+  const WarpPlace own = warp_place<kColumns>();
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  float* const to = s.sums + (int64_t{blockIdx.y} * s.groups + tile.group) * s.lines * s.columns;
+#pragma unroll
+  for (int i = 0; i < kOwnRows / 16; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int line = tile.line + own.row + 16 * i + 8 * half + g;
+      if (line >= s.lines) continue;
+#pragma unroll
+      for (int j = 0; j < Sums<kColumns>::kAcross; ++j) {
+        const int at = tile.column + own.column + 8 * j + 2 * t;
+        if (at < s.columns)  // a multiple of 8
+          *reinterpret_cast<float2*>(to + int64_t{line} * s.columns + at) = {sums.d[i][j][2 * half],
+                                                                             sums.d[i][j][2 * half + 1]};
+      }
+    }
+}
+
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kThreads, 2) conv_mma_weight_kernel(const __grid_constant__ ConvWeightShape s) {
   extern __shared__ __align__(128) unsigned char raw[];
   auto& shared = *reinterpret_cast<MmaWeightShared<T, kColumns>*>(raw);
-  int rest = blockIdx.x;
-  const int first_line = rest % s.row_tiles * kRows;
-  rest /= s.row_tiles;
-  const int first_column = rest % s.column_tiles * kColumns, group = rest / s.column_tiles;
-  const int all_steps = (s.rows.pixels + kStep - 1) / kStep, first = blockIdx.y * s.steps_per_split,
-            steps = min(s.steps_per_split, all_steps - first);
-  // This thread's eight lines: one tap's channels, the same every step.
-  constexpr int kChunksA = kRows / 8, kLinesA = kThreads / kChunksA, kChunksB = kColumns / 8,
-                kLinesB = kThreads / kChunksB;
-  const int chunk_a = threadIdx.x % kChunksA, line_a = threadIdx.x / kChunksA;
-  const int chunk_b = threadIdx.x % kChunksB, line_b = threadIdx.x / kChunksB;
-  const int row = first_line + chunk_a * 8, tap = row / s.channels;
-  const bool exists = tap < taps_of(s.rows);
-  const TapWalk walk = tap_walk(s.rows, exists ? tap : 0);
-  const uint32_t bits = walk.bits(s.rows);
-  const T* const source =
-      static_cast<const T*>(s.source) + int64_t{group} * s.channels + walk.offset(s.rows) + row - tap * s.channels;
-  const int column = first_column + chunk_b * 8;
-  const int64_t grad_line = int64_t{s.columns} * s.groups;
-  const T* const grad = static_cast<const T*>(s.grad) + int64_t{group} * s.columns + column;
+  const SumsTile tile = SumsTile::of<kColumns>(s);
+  const SumsLoader<T, kColumns> loader(s, tile);
   const auto find_rows = [&](int step) {
     if (threadIdx.x < kStep)
-      shared.rows[step % 2][threadIdx.x] = source_row(s.rows, (first + step) * kStep + threadIdx.x);
+      shared.rows[step % 2][threadIdx.x] = source_row(s.rows, (tile.first + step) * kStep + threadIdx.x);
   };
   const auto load = [&](int step) {
-    if (step < steps) {
-      auto *const a = reinterpret_cast<unsigned char*>(shared.a[step % kStages]), *const b =
-                                                                                      reinterpret_cast<unsigned char*>(
-                                                                                          shared.b[step % kStages]);
-#pragma unroll
-      for (int i = 0; i < kStep / kLinesA; ++i) {
-        const SourceRow pixel = shared.rows[step % 2][line_a + i * kLinesA];
-        const bool valid = exists && (pixel.mask & bits) == bits;
-        ptx::async_copy_16(a + ptx::swizzled_tile<kStep * 128>(line_a + i * kLinesA, chunk_a),
-                           valid ? source + pixel.offset : s.source, valid);
-      }
-#pragma unroll
-      for (int i = 0; i < kStep / kLinesB; ++i) {
-        const int pixel = (first + step) * kStep + line_b + i * kLinesB;
-        const bool valid = column < s.columns && pixel < s.rows.pixels;
-        ptx::async_copy_16(b + ptx::swizzled_tile<kStep * 128>(line_b + i * kLinesB, chunk_b),
-                           valid ? static_cast<const void*>(grad + pixel * grad_line) : s.grad, valid);
-      }
-    }
+    if (step < tile.steps)
+      loader.load(shared.a[step % kStages], shared.b[step % kStages], shared.rows[step % 2],
+                  (tile.first + step) * kStep);
     ptx::async_copy_commit();
   };
 #pragma unroll
@@ -81,31 +127,15 @@ __global__ void __launch_bounds__(kThreads, 2) conv_mma_weight_kernel(const __gr
     __syncthreads();
     load(step);
   }
-  mma::Sums<kColumns> sums;
-  for (int step = 0; step < steps; ++step) {
+  Sums<kColumns> sums;
+  for (int step = 0; step < tile.steps; ++step) {
     find_rows(step + kStages - 1);  // its place was read two steps ago
     ptx::async_copy_wait<kStages - 2>();
     __syncthreads();
     load(step + kStages - 1);
-    mma::add_step<T, kColumns, true>(sums, shared.a[step % kStages], shared.b[step % kStages]);
+    add_step<T, kColumns, true>(sums, shared.a[step % kStages], shared.b[step % kStages]);
   }
-  const mma::WarpPlace own = mma::warp_place<kColumns>();
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  float* const to = s.sums + (int64_t{blockIdx.y} * s.groups + group) * s.lines * s.columns;
-#pragma unroll
-  for (int i = 0; i < mma::kOwnRows / 16; ++i)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int line = first_line + own.row + 16 * i + 8 * half + g;
-      if (line >= s.lines) continue;
-#pragma unroll
-      for (int j = 0; j < mma::Sums<kColumns>::kAcross; ++j) {
-        const int at = first_column + own.column + 8 * j + 2 * t;
-        if (at < s.columns)  // a multiple of 8
-          *reinterpret_cast<float2*>(to + int64_t{line} * s.columns + at) = {sums.d[i][j][2 * half],
-                                                                             sums.d[i][j][2 * half + 1]};
-      }
-    }
+  store_range<kColumns>(sums, s, tile);
 }
 
 int columns_of(const GatherProduct& p) { return p.columns <= 64 ? 64 : 128; }

@@ -200,6 +200,7 @@ __global__ void __launch_bounds__(kStemThreads)
     for (int stage = 0; stage < kStemStages; ++stage) ptx::mbarrier_init(&full[stage], 1);
     ptx::mbarrier_init_fence();
   }
+  __syncthreads();
   for (int i = 0; i < kStemStages; ++i) load(i);
   const bool finite = __syncthreads_and(arrange_stem_weight<T>(weight, s));
   uint32_t line[kStemTiles];

@@ -199,12 +199,7 @@ std::string vendor_why_not(const ConvProblem& p) {
   if (p.dtype != DType::kFloat32 && p.dtype != DType::kBFloat16) return "takes float32 and bfloat16";
   if (p.dtype == DType::kBFloat16 && !cpu::onednn_has_bfloat16()) return "this CPU has no bfloat16 instructions";
   if (p.bias && p.direction != Direction::kForward) return "oneDNN adds no bias to a data gradient";
-  if (p.bias && p.bias_stride != 1 && written_channels(p) > 1) return "the bias has gaps";
-  for (const core::WindowDim& w : p.window)
-    if (core::window_outputs(w) != w.output) return "output_padding of the stride or more leaves outputs unread";
-  for (const core::WindowDim& w : p.window)
-    if (std::max({w.input, w.output, w.span(), w.before, w.after, w.stride, w.dilation}) > INT32_MAX)
-      return "a size is beyond 32 bits";
+  if (std::string reason = vendors_why_not(p); !reason.empty()) return reason;
   if (passes_of(p) > kMostPasses) return core::text("more than {} remainders modulo the stride", kMostPasses);
   return sums_nothing(p) ? std::string() : plan_of(p, cpu::onednn_threads()).declined;
 }

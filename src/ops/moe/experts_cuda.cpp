@@ -1,4 +1,5 @@
 // The experts on CUDA: which grouped products they are made of.
+#include "src/core/compute_capability.h"
 #include "src/core/device_traits.h"
 #include "src/cuda/gemm/sm90_grouped.h"
 #include "src/cuda/runtime.h"
@@ -8,7 +9,7 @@
 namespace tenor::cuda {
 namespace {
 
-constexpr int kHopper = 90;
+using core::kHopper;
 
 bool lies_well(const Tensor& x) {
   bool good = reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0 && x.stride(-1) == 1;
