@@ -49,4 +49,11 @@ void pool_max_rows(const PoolRows& rows, int64_t begin, int64_t end);
 void pool_sum_rows(const PoolRows& rows, int64_t begin, int64_t end);
 void pool_place_rows(const PoolRows& rows, int64_t begin, int64_t end);
 
+/// sums [count][channels] += the sizes of channels that lie together, or their squares; the next ones `hop` elements
+/// on. Of dtypes narrower than float64 (pool_sums_cpu.cpp).
+void add_channel_sizes(DType dtype, const void* from, int64_t hop, int64_t count, int64_t channels, bool squares,
+                       double* sums);
+/// to[i] = the norm of that sum, as float32 and then as dtype.
+void give_norms(const double* sums, int64_t n, bool squares, DType dtype, void* to);
+
 }  // namespace tenor::cpu

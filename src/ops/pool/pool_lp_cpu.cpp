@@ -6,7 +6,7 @@
 #include "src/core/step.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
-#include "src/ops/pool/pool_kernels.h"
+#include "src/ops/pool/pool_cpu.h"
 #include "src/ops/pool/pool_lp.h"
 
 namespace tenor::cpu {
@@ -90,11 +90,10 @@ class SumRows {
                     n = std::min(count, room);
       if (n <= 0) break;
       const T* from = row + at * step;
-      if (lanes == 1) {
+      if (lanes == 1)
         add_each(from, hop, n, sums);
-      } else {
-        for (int64_t t = 0; t < n; ++t) add_each(from + t * hop, 1, lanes, sums + t * lanes);
-      }
+      else
+        add_channel_sizes(x_.dtype(), from, hop, n, lanes, squares_, sums);
     }
   }
   void add_each(const T* from, int64_t step, int64_t n, double* sums) const {
@@ -109,16 +108,19 @@ class SumRows {
 
   void give(const double* sums, int64_t at, int64_t count, int64_t lanes) const {
     const PoolGrid& target = g_.target;
-    for (int64_t t = 0; t < count; ++t)
-      for (int64_t l = 0; l < lanes; ++l) {
-        const double sum = sums[t * lanes + l];
-        const auto norm = static_cast<float>(squares_ ? std::sqrt(sum) : sum);
-        const int64_t to = at + t * target.stride[4] + l * target.stride[1];
-        if (y_.dtype() == x_.dtype())
-          y_.data<T>()[to] = core::cast<T>(norm);
-        else
-          y_.data<float>()[to] = norm;
-      }
+    const auto item = static_cast<int64_t>(item_size(y_.dtype()));
+    char* to = static_cast<char*>(y_.raw()) + at * item;
+    if (lanes > 1 && target.stride[1] == 1) {
+      for (int64_t t = 0; t < count; ++t)
+        give_norms(sums + t * lanes, lanes, squares_, y_.dtype(), to + t * target.stride[4] * item);
+    } else if (lanes == 1 && target.stride[4] == 1) {
+      give_norms(sums, count, squares_, y_.dtype(), to);
+    } else {
+      for (int64_t t = 0; t < count; ++t)
+        for (int64_t l = 0; l < lanes; ++l)
+          give_norms(sums + t * lanes + l, 1, squares_, y_.dtype(),
+                     to + (t * target.stride[4] + l * target.stride[1]) * item);
+    }
   }
 
   const Gather& g_;

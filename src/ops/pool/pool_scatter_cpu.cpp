@@ -102,7 +102,12 @@ class Scatter {
     step_ = image.size[4] > 1 ? image.stride[4] : image.size[3] > 1 ? image.stride[3] : image.stride[2];
     even_ = follows(3, image.size[4] * step_) && follows(2, image.size[3] * image.size[4] * step_);
     direct_ = std::is_same_v<T, C> && even_;
-    const int64_t room = direct_ ? 64 : std::clamp<int64_t>(kHeld / (image.plane() * sizeof(C)), 16, 64);
+    int64_t room = direct_ ? 64 : std::clamp<int64_t>(kHeld / (image.plane() * sizeof(C)), 16, 64);
+    // Planes of which that is too much are summed up in a ring of rows, of channels that fill a cache line.
+    band_ = std::min(image.size[3], image.size[3] / p.windows.size[3] + 2 + 2 * kNear);
+    bands_ = !direct_ && even_ && image.size[2] == 1 && channels > 1 && image.stride[1] == 1 && room < 64 &&
+             band_ < image.size[3];
+    if (bands_) room = std::clamp<int64_t>(kHeld / (band_ * image.size[4] * sizeof(C)), 32, 64);
     lanes_ = channels > 1 && image.stride[1] == 1 ? std::min(room, channels) : 1;
     groups_ = (channels + lanes_ - 1) / lanes_;
   }
@@ -112,7 +117,8 @@ class Scatter {
   bool bad() const { return bad_; }
 
   void run(int64_t begin, int64_t end) const {
-    const size_t held = direct_ ? 0 : static_cast<size_t>(p_.image.plane() * lanes_);
+    const size_t band = static_cast<size_t>(band_ * p_.image.size[4] * lanes_);
+    const size_t held = direct_ ? 0 : bands_ ? band : static_cast<size_t>(p_.image.plane() * lanes_);
     std::vector<C> sums(held);
     std::vector<T> rounded(even_ ? held : 0);
     for (int64_t task = begin; task < end; ++task) {
@@ -124,6 +130,11 @@ class Scatter {
           add(n, c, lanes, to, step_);
           continue;
         }
+      }
+      if (bands_) {
+        sums.resize(band);
+        if (add_bands(n, c, lanes, sums, rounded)) continue;
+        sums.resize(static_cast<size_t>(p_.image.plane() * lanes_)), rounded.resize(sums.size());
       }
       std::fill(sums.begin(), sums.end(), C(0));
       add(n, c, lanes, sums.data(), lanes_);
@@ -144,21 +155,90 @@ class Scatter {
   void add(int64_t n, int64_t c, int64_t lanes, C* to, int64_t step) const {
     const PoolGrid &windows = p_.windows, &places = p_.other;
     const int64_t inputs = p_.image.plane();
+    const int64_t g_step = windows.stride[1], at_step = places.stride[1];
+    const bool dense = step == 1 && windows.stride[4] == 1 && places.stride[4] == 1;
     bool wrong = false;
     for (int64_t d = 0; d < windows.size[2]; ++d)
       for (int64_t h = 0; h < windows.size[3]; ++h) {
         const T* g = grad_ + windows.at(n, c, d, h, 0);
         const I* at = indices_ + places.at(n, c, d, h, 0);
-        for (int64_t w = 0; w < windows.size[4]; ++w, g += windows.stride[4], at += places.stride[4])
-          for (int64_t l = 0; l < lanes; ++l) {
-            const I place = at[l * places.stride[1]];
-            if (std::cmp_less(place, inputs) && std::cmp_greater_equal(place, 0))
-              to[static_cast<int64_t>(place) * step + l] += core::widen(g[l * windows.stride[1]]);
-            else
-              wrong |= std::cmp_not_equal(place, -1);
-          }
+        if (lanes == 1 && dense)
+          wrong |= add_row(g, at, windows.size[4], inputs, to);
+        else
+          for (int64_t w = 0; w < windows.size[4]; ++w, g += windows.stride[4], at += places.stride[4])
+            for (int64_t l = 0; l < lanes; ++l) {
+              const auto place = static_cast<int64_t>(at[l * at_step]);
+              if (static_cast<uint64_t>(place) < static_cast<uint64_t>(inputs))
+                to[place * step + l] += core::widen(g[l * g_step]);
+              else
+                wrong |= place != -1 || std::is_unsigned_v<I>;
+            }
       }
     if (wrong) bad_.store(true, std::memory_order_relaxed);
+  }
+
+  /// The same of one dense row. Whether an index is neither a place nor -1.
+  static bool add_row(const T* g, const I* at, int64_t n, int64_t inputs, C* to) {
+    bool wrong = false;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto place = static_cast<int64_t>(at[i]);
+      if (static_cast<uint64_t>(place) < static_cast<uint64_t>(inputs))
+        to[place] += core::widen(g[i]);
+      else
+        wrong |= place != -1 || std::is_unsigned_v<I>;
+    }
+    return wrong;
+  }
+
+  /// The same and to dx, by a ring of rows of the image, where every output's place lies about where the sizes let
+  /// expect it, as those of windows do. False where one does not.
+  bool add_bands(int64_t n, int64_t c, int64_t lanes, std::vector<C>& sums, std::vector<T>& rounded) const {
+    const PoolGrid &image = p_.image, &windows = p_.windows, &places = p_.other;
+    const int64_t rows = image.size[3];
+    std::fill(sums.begin(), sums.end(), C(0));
+    int64_t first = 0;  // the ring holds rows [first, first + band_), row r in place r % band_
+    const auto give_to = [&](int64_t end) {
+      while (first < end) {
+        const int64_t at = first % band_, count = std::min(band_ - at, end - first), width = image.size[4] * lanes_;
+        give_rows(n, c, lanes, first, count, sums.data() + at * width, rounded);
+        std::fill_n(sums.data() + at * width, count * width, C(0));
+        first += count;
+      }
+    };
+    for (int64_t h = 0; h < windows.size[3]; ++h) {
+      give_to(std::max<int64_t>(h * rows / windows.size[3] - kNear, 0));
+      if (!add_near(grad_ + windows.at(n, c, 0, h, 0), indices_ + places.at(n, c, 0, h, 0), lanes, first, sums.data()))
+        return false;
+    }
+    give_to(rows);
+    return true;
+  }
+  /// A row of outputs to the ring that begins with row `first`; false where a place is not in it.
+  bool add_near(const T* g, const I* at, int64_t lanes, int64_t first, C* sums) const {
+    const PoolGrid &windows = p_.windows, &places = p_.other;
+    const int64_t width = p_.image.size[4], start = first * width, held = band_ * width, head = first % band_ * width;
+    const auto room = static_cast<uint64_t>(std::min(held, p_.image.plane() - start));
+    const int64_t g_step = windows.stride[1], at_step = places.stride[1], hop = lanes_;
+    bool far = false;
+    for (int64_t w = 0; w < windows.size[4]; ++w, g += windows.stride[4], at += places.stride[4])
+      for (int64_t l = 0; l < lanes; ++l) {
+        const auto place = static_cast<int64_t>(at[l * at_step]);
+        if (static_cast<uint64_t>(place - start) < room) {
+          const int64_t in = place - start + head;
+          sums[(in < held ? in : in - held) * hop + l] += core::widen(g[l * g_step]);
+        } else {
+          far |= place != -1 || std::is_unsigned_v<I>;
+        }
+      }
+    return !far;
+  }
+  void give_rows(int64_t n, int64_t c, int64_t lanes, int64_t first, int64_t count, const C* sums,
+                 std::vector<T>& rounded) const {
+    const int64_t pixels = count * p_.image.size[4];
+    T* to = dx_ + p_.image.at(n, c, 0, first, 0);
+    if (lanes == lanes_ && step_ == lanes) return convert_(sums, to, static_cast<size_t>(pixels * lanes));
+    convert_(sums, rounded.data(), static_cast<size_t>(pixels * lanes_));
+    for (int64_t i = 0; i < pixels; ++i) std::copy_n(rounded.data() + i * lanes_, lanes, to + i * step_);
   }
 
   /// Sums to dx.
@@ -184,6 +264,9 @@ class Scatter {
   int64_t lanes_ = 1, groups_ = 1;
   int64_t step_ = 1;  ///< from place to place of dx, where they lie evenly
   bool even_ = false, direct_ = false;
+  static constexpr int64_t kNear = 2;  ///< rows around those that an output is expected on
+  bool bands_ = false;
+  int64_t band_ = 0;  ///< rows
   mutable std::atomic<bool> bad_ = false;
 };
 

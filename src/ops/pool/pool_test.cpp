@@ -33,6 +33,37 @@ TEST(Pool, ResultsKeepTheOrderOfDims) {
   EXPECT_EQ(avg_pool2d_backward(avg_pool2d(channels, {2}), {2, 8, 6, 6}, {2}).strides(), channels.strides());
 }
 
+// Channels that lie together add up by a ring of rows as long as places lie where windows do; the bits are those of
+// rows.
+TEST(Pool, MaxGradientsOfChannelsAndRowsAgree) {
+  Draw draw(8);
+  const auto channels_last = [](const Tensor& t) {
+    const Dims& s = t.shape();
+    const Tensor to = Tensor::empty(s, t.dtype(), kCpu, {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]});
+    assign(to, values(t));
+    return to;
+  };
+  for (const DType dtype : {bfloat16, float16, float32})
+    for (const int64_t stride : {1, 2, 3})
+      for (const int64_t channels : {3, 70, 128}) {
+        const Dims shape{2, channels, 67, 41};
+        const auto [y, places] =
+            max_pool2d(draw.dense(shape, dtype), {3}, {.stride = {stride}, .padding = {1}, .return_indices = true});
+        const Tensor grad = draw.dense(y.shape(), dtype);
+        std::vector<double> at = values(places);
+        for (const int64_t stray : {-2, -1, 5, 67 * 41 - 1}) {  // none; nowhere; far above; far below
+          if (stray != -2) at[at.size() - 3] = at[at.size() / 2] = static_cast<double>(stray);
+          const Tensor rows = Tensor::empty(y.shape(), int64);
+          assign(rows, at);
+          const Tensor want = max_pool2d_backward(grad, rows, shape);
+          const Tensor got = max_pool2d_backward(channels_last(grad), channels_last(rows), shape,
+                                                 {.out = channels_last(draw.poisoned(shape, dtype))});
+          EXPECT_EQ(values(got), values(want))
+              << name(dtype) << " stride " << stride << " C" << channels << " " << stray;
+        }
+      }
+}
+
 TEST(Pool, TheSameBitsForAnyThreadsAndBatch) {
   Draw draw(6);
   const Tensor x = draw.dense({3, 40, 33, 29}, float32);
