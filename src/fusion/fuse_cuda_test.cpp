@@ -139,6 +139,18 @@ TEST_F(FuseCudaTest, ResultsWithoutDims) {
   for (size_t k = 0; k < 2; ++k) EXPECT_TRUE(testing::same_bits(testing::on_cpu(got[k]), testing::on_cpu(want[k])));
 }
 
+TEST_F(FuseCudaTest, JoinsAreStoredByTheKernelOfTheirPieces) {
+  const auto rope = [](Tensor x, Tensor c, Tensor s) {
+    const int64_t half = x.shape(-1) / 2;
+    const Tensor a = narrow(x, -1, 0, half), b = narrow(x, -1, half, half);
+    return cat({sub(mul(a, c), mul(b, s)), add(mul(a, s), mul(b, c))}, -1);
+  };
+  for (const int64_t head : {128, 36})
+    expect_one_kernel("rope", rope, random({50, 4, head}, bfloat16, 35), random({50, 1, head / 2}, bfloat16, 36),
+                      random({50, 1, head / 2}, bfloat16, 37));
+  expect_one_kernel("stack", [](Tensor x) { return stack({exp(x), neg(x)}, -1); }, random({30, 40}, float32, 38));
+}
+
 TEST_F(FuseCudaTest, RowsOfOneValueAreWhole) {
   const auto fn = [](Tensor x) {
     const Tensor total = sum(x, {.dim = Dims{-1}, .keepdim = true});
