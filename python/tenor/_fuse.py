@@ -254,15 +254,15 @@ def fuse(fn=None, /, *, fast=False):
 
     The first call for each combination of the arrays' shapes, strides, dtypes, devices and alignments and of the other
     arguments' values traces fn: it is called with tenor.Tensors that have no data. What tenor.explain() plans for it then runs:
-    chains of views, elementwise steps and reductions as one kernel each; a gather has a kernel of its own, and a contraction,
-    attention or norm runs as the operator it is. Later calls run that, without fn. One step of an operator that cannot be run
-    again from a trace (convolution, pooling, sort, scatter, mixture of experts, paged attention, sampling) makes all of fn run
+    chains of views, elementwise steps and reductions as one kernel each, which may read at places that an index names; a contraction,
+    convolution, sort, attention or norm runs as the operator it is. Later calls run that, without fn. One step of an operator that
+    cannot be run again from a trace (mixture of experts, paged attention, sampling, the gated delta rule) makes all of fn run
     as it is written. Arrays may stand in lists, tuples and dicts; arrays that fn captures are read once, at the trace (their contents
     at each call). Arguments reach fn as tenor.Tensors; results are arrays of the first one's library, in fn's structure.
 
     Results, and what fn writes to its arguments, equal fn's own bit for bit. Where fn cannot be traced (it reads values, holds
     arrays in objects, calls operators that need data or are named above), where an argument that is no array can change and
-    has no contents that are known (a list's, dict's, set's, slice's and dataclass's are), where an array that it writes to shares memory with another, and under
+    has no contents that are known (a list's, dict's, set's, slice's and an object's attributes are), where an array that it writes to shares memory with another, and under
     TENOR_FUSE=0, fn runs as it is written: `fused.why_not(*args)` says so, None where kernels run, and `fused.kernels(*args)`
     counts kernels of several steps.
 

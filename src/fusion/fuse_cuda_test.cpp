@@ -139,6 +139,33 @@ TEST_F(FuseCudaTest, ResultsWithoutDims) {
   for (size_t k = 0; k < 2; ++k) EXPECT_TRUE(testing::same_bits(testing::on_cpu(got[k]), testing::on_cpu(want[k])));
 }
 
+TEST_F(FuseCudaTest, JoinsAreStoredByTheKernelOfTheirPieces) {
+  const auto rope = [](Tensor x, Tensor c, Tensor s) {
+    const int64_t half = x.shape(-1) / 2;
+    const Tensor a = narrow(x, -1, 0, half), b = narrow(x, -1, half, half);
+    return cat({sub(mul(a, c), mul(b, s)), add(mul(a, s), mul(b, c))}, -1);
+  };
+  for (const int64_t head : {128, 36})
+    expect_one_kernel("rope", rope, random({50, 4, head}, bfloat16, 35), random({50, 1, head / 2}, bfloat16, 36),
+                      random({50, 1, head / 2}, bfloat16, 37));
+  expect_one_kernel("stack", [](Tensor x) { return stack({exp(x), neg(x)}, -1); }, random({30, 40}, float32, 38));
+}
+
+TEST_F(FuseCudaTest, ThreadBlocksShareLongRows) {
+  const auto error = [](Tensor x, Tensor y) {
+    const Tensor d = sub(x, y);
+    return sqrt(mean(mul(d, d)));
+  };
+  const auto extremes = [](Tensor x) { return sub(amax(x, {.dim = Dims{-1}}), amin(mul(x, 2), {.dim = Dims{-1}})); };
+  const auto sums = [](Tensor x) { return add(sum(exp(x), {.dim = Dims{-1}, .keepdim = true}), 1); };
+  for (const DType dtype : {float32, bfloat16})
+    for (const Dims& shape : {Dims{1024, 1024}, Dims{1000, 1001}, Dims{3000000}, Dims{16385}}) {
+      expect_one_kernel("mean square", error, random(shape, dtype, 40), random(shape, dtype, 41));
+      expect_one_kernel("extremes", extremes, random({3, 5, 100001}, dtype, 42));
+      expect_one_kernel("sums of rows", sums, random({70, 600000}, dtype, 43));
+    }
+}
+
 TEST_F(FuseCudaTest, RowsOfOneValueAreWhole) {
   const auto fn = [](Tensor x) {
     const Tensor total = sum(x, {.dim = Dims{-1}, .keepdim = true});

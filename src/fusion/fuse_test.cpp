@@ -128,6 +128,28 @@ TEST(Fuse, OverlappingViewsAreNotMixedUp) {
   EXPECT_TRUE(same(a, b));
 }
 
+TEST(Fuse, JoinsAreStoredByTheKernelOfTheirPieces) {
+  const auto rope = [](Tensor x, Tensor c, Tensor s) {
+    const int64_t half = x.shape(-1) / 2;
+    const Tensor a = narrow(x, -1, 0, half), b = narrow(x, -1, half, half);
+    return cat({sub(mul(a, c), mul(b, s)), add(mul(a, s), mul(b, c))}, -1);
+  };
+  const auto pair = [](Tensor x) { return stack({exp(x), neg(x).to(float64)}, 1); };
+  for (DType dtype : kFloats) {
+    const auto fused = fuse(rope);
+    const Tensor x = random({50, 4, 64}, dtype, 20), c = random({50, 1, 32}, dtype, 21), s = random({50, 1, 32}, dtype, 22);
+    EXPECT_EQ(fused.function().kernels({x, c, s}), 1);
+    EXPECT_TRUE(same(fused(x, c, s), rope(x, c, s)));
+    const auto pairs = fuse(pair);
+    EXPECT_EQ(pairs.function().kernels({x}), 1);
+    EXPECT_TRUE(same(pairs(x), pair(x)));
+  }
+  // Of pieces that differ in size, or are read again in the function, the join is a kernel of its own.
+  const auto apart = [](Tensor x) { return exp(cat({add(narrow(x, 0, 0, 3), 1), neg(narrow(x, 0, 3, 4))}, 0)); };
+  const Tensor x = random({7, 5}, float32, 23);
+  EXPECT_TRUE(same(fuse(apart)(x), apart(x)));
+}
+
 TEST(Fuse, HeldTensorsRunAsWritten) {
   const Tensor x = random({3, 40}, float32, 10), w = random({3, 40}, float32, 11);
   const auto gives = fuse([w](Tensor x) { return std::vector{add(x, 1), w}; });

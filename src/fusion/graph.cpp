@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/ops/index/index_recipe.h"
+
 namespace tenor::fusion {
 namespace {
 
@@ -16,6 +18,7 @@ bool is_view(const core::Step& s) {
 
 Kind kind_of(const core::Step& s) {
   if (is_view(s)) return Kind::kView;
+  if (dynamic_cast<const index::JoinRecipe*>(s.recipe.get())) return Kind::kJoin;
   switch (s.op_class) {
     case OpClass::kView:
     case OpClass::kElementwise:
@@ -101,6 +104,13 @@ Axes axes_of_loop(const std::vector<Place>& inputs, const Tensor& out, AxisTable
   return axes;
 }
 
+/// Pieces of one shape run together.
+void unite_pieces(const std::vector<Place>& pieces, AxisTable& table) {
+  for (size_t i = 1; i < pieces.size(); ++i)
+    for (size_t d = 0; d < pieces[0].axes.size() && pieces[i].tensor.shape() == pieces[0].tensor.shape(); ++d)
+      if (pieces[0].axes[d] != 0 && pieces[i].axes[d] != 0) table.unite(pieces[0].axes[d], pieces[i].axes[d]);
+}
+
 Axes axes_of_reduction(const Place& in, const Dims& reduced, const Tensor& out) {
   Axes axes;
   const bool keepdim = out.ndim() == in.tensor.ndim();
@@ -158,6 +168,7 @@ void Graph::add_input(Node& node, const Tensor& x, int index) {
 Axes Graph::axes_made(const Node& node, const Tensor& out) {
   if (node.kind == Kind::kView) return axes_of_view(node.inputs[0], out, axes);
   if (node.kind == Kind::kReduce) return axes_of_reduction(node.inputs[0], node.step->reduced, out);
+  if (node.kind == Kind::kJoin) unite_pieces(node.inputs, axes);
   if (node.kind != Kind::kLoop) return fresh_axes(out);
   return node.step->op_class == OpClass::kView ? axes_of_reshape(node.inputs[0], out, axes)
                                                : axes_of_loop(node.inputs, out, axes);

@@ -15,6 +15,7 @@ enum class Kind : uint8_t {
   kLoop,    ///< elementwise, and copies that only reorder
   kReduce,  ///< a reduction that states its dims
   kGather,  ///< a read at places that data names
+  kJoin,    ///< arrays laid side by side
   kOther,   ///< all else: contractions, scans, sorts, row operators, writes at places that data names
 };
 

@@ -64,6 +64,7 @@ class Lowering {
   bool leaves(int v) const;
   bool overwritten(int v) const;
   void store_results(const Node& n);
+  void store_pieces(const Node& n, const index::JoinRecipe& join);
   void finish();
 
   int get(int v, const Seen& seen, DType dtype);
@@ -96,7 +97,7 @@ void Lowering::check_steps() const {
     const auto* taken = dynamic_cast<const reduce::Recipe*>(r);
     const bool loop = dynamic_cast<const elementwise::Recipe*>(r) || dynamic_cast<const elementwise::Copy*>(r) ||
                       dynamic_cast<const elementwise::Reorder*>(r) || dynamic_cast<const elementwise::Fill*>(r) ||
-                      dynamic_cast<const index::GatherRecipe*>(r);
+                      dynamic_cast<const index::GatherRecipe*>(r) || dynamic_cast<const index::JoinRecipe*>(r);
     if (!loop && !taken) throw Refusal{text("{} has a kernel of its own", s.op)};
     if (taken && !taken->direct) throw Refusal{text("{} converts its elements in a pass of their own", s.op)};
     for (const Tensor& x : s.outputs)
@@ -138,8 +139,9 @@ void Lowering::find_axes() {
   // The largest results first: their order in memory is the order of the loops.
   std::vector<const Place*> places;
   for (int step : steps_) {
-    for (const Place& p : node(step).outputs)
-      if (leaves(p.value)) places.push_back(&p);
+    const bool joins = node(step).kind == Kind::kJoin;  // whose kernel runs over one of its pieces
+    for (const Place& p : joins ? node(step).inputs : node(step).outputs)
+      if (joins || leaves(p.value)) places.push_back(&p);
     if (node(step).kind == Kind::kReduce) places.push_back(&node(step).inputs[0]);
   }
   std::stable_sort(places.begin(), places.end(),
@@ -175,6 +177,7 @@ bool Lowering::overwritten(int v) const {
 }
 
 void Lowering::store_results(const Node& n) {
+  if (const auto* join = dynamic_cast<const index::JoinRecipe*>(n.step->recipe.get())) return store_pieces(n, *join);
   for (const Place& p : n.outputs) {
     const bool again = overwritten(p.value);
     if (again && value(p.value).is_output) throw Refusal{"a result is written over in the same kernel"};
@@ -193,6 +196,32 @@ void Lowering::store_results(const Node& n) {
     const int made = get(p.value, seen, p.tensor.dtype());
     const int to = argument(p.value, p.tensor.dtype(), true);
     out_.program.stores.push_back({made, {to, seen.offset, seen.strides}});
+  }
+}
+
+/// Each piece goes to its own part of the result.
+void Lowering::store_pieces(const Node& n, const index::JoinRecipe& join) {
+  const Place& out = n.outputs[0];
+  if (!leaves(out.value) || overwritten(out.value)) throw Refusal{"what is joined is written over in the same kernel"};
+  int64_t start = 0;
+  for (const Place& in : n.inputs) {
+    if (in.tensor.shape() != n.inputs[0].tensor.shape()) throw Refusal{text("the pieces of {} differ in shape", n.step->op)};
+    const auto rank = static_cast<size_t>(in.tensor.ndim());
+    Seen to{out.tensor.offset() + start * out.tensor.stride(join.dim), Dims(axes(), 0)};
+    Index at(rank, nowhere());
+    for (size_t d = 0; d < rank; ++d) {
+      if (in.tensor.shape()[d] == 1) continue;
+      const auto axis = known_axes_.find(in.axes[d] == 0 ? 0 : graph_.axes.find(in.axes[d]));
+      if (in.axes[d] == 0 || axis == known_axes_.end() || to.strides[static_cast<size_t>(axis->second)] != 0)
+        throw Refusal{text("the pieces of {} do not run together", n.step->op)};
+      const auto a = static_cast<size_t>(axis->second);
+      to.strides[a] = out.tensor.strides()[d + (join.stacks && d >= static_cast<size_t>(join.dim))];
+      at[d].strides[a] = 1;
+    }
+    const int made = get(in.value, operand(in.tensor, at, rank), in.tensor.dtype());
+    const int value = convert(made, out.tensor.dtype(), static_cast<int>(&n - graph_.nodes.data()));
+    out_.program.stores.push_back({value, {argument(out.value, out.tensor.dtype(), true), to.offset, to.strides}});
+    start += join.stacks ? 1 : in.tensor.shape(join.dim);
   }
 }
 
@@ -308,6 +337,7 @@ int Lowering::make(int v, const Seen& seen) {
   const Tensor& made = out->tensor;
   Index at = index_of(made, seen);
   const core::Recipe* r = n.step->recipe.get();
+  if (n.kind == Kind::kJoin) throw Refusal{text("{} lays its pieces side by side in memory", n.step->op)};
   if (const auto* recipe = dynamic_cast<const elementwise::Recipe*>(r)) return map(n, *recipe, at);
   if (const auto* recipe = dynamic_cast<const reduce::Recipe*>(r)) return reduce(n, *recipe, at);
   if (const auto* recipe = dynamic_cast<const index::GatherRecipe*>(r)) return gather(n, recipe->form, at);

@@ -151,6 +151,7 @@ bool Merger::is_stored(int value) const {
 std::string Merger::why_not(const Group& made, const Group& reading, int producer, int consumer, int value) const {
   const Node &p = node(producer), &c = node(consumer);
   if (p.kind == Kind::kOther || (p.kind == Kind::kGather && !joins(*p.step))) return own_kernel(*p.step, true);
+  if (p.kind == Kind::kJoin) return text("{} lays its pieces side by side in memory", p.step->op);
   if (c.kind == Kind::kOther) return own_kernel(*c.step, false);
   if (c.kind == Kind::kGather)
     return text("{} reads places that data names, so what it reads is in memory", c.step->op);

@@ -1,6 +1,7 @@
 #include "src/fusion/program_checks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace tenor::fusion {
@@ -17,11 +18,40 @@ bool read_elsewhere(const Program& p, int load) {
   return std::any_of(p.stores.begin(), p.stores.end(), [&](const Store& s) { return s.value == load; });
 }
 
+/// Whether `distance` is a sum of strides times whole numbers below the sizes: whether a place of an array is one of
+/// the same array moved by it. `order`: axes, the widest stride first.
+bool meets(const Program& p, const Dims& strides, const std::vector<size_t>& order, size_t from, int64_t distance) {
+  if (from == order.size()) return distance == 0;
+  int64_t reach = 0;
+  for (size_t i = from + 1; i < order.size(); ++i) reach += strides[order[i]] * (p.axes[order[i]].size - 1);
+  const int64_t stride = strides[order[from]], most = p.axes[order[from]].size - 1;
+  // Steps that bring what is left within the reach of the others.
+  const int64_t first = std::max(-most, (distance - reach) / stride - 1), last = std::min(most, (distance + reach) / stride + 1);
+  if (last - first > 8) return true;  // strides that are no nest
+  for (int64_t n = first; n <= last; ++n)
+    if (std::abs(distance - n * stride) <= reach && meets(p, strides, order, from + 1, distance - n * stride)) return true;
+  return false;
+}
+
+/// Whether two results of one array have no place in common, as far as is easily seen.
+bool are_apart(const Program& p, const Array& a, const Array& b) {
+  if (a.strides != b.strides) return false;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < a.strides.size(); ++i) {
+    if (a.strides[i] < 0) return false;
+    if (a.strides[i] > 0) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return a.strides[x] > a.strides[y]; });
+  return !meets(p, a.strides, order, 0, a.offset - b.offset);
+}
+
 /// Arrays that are written are read at the same places only, and in kernels without reductions.
 std::string why_not_in_place(const Program& p) {
   for (const Store& store : p.stores) {
     for (const Store& other : p.stores)
-      if (&other != &store && other.array.argument == store.array.argument) return "two results lie in one array";
+      if (&other != &store && other.array.argument == store.array.argument &&
+          !are_apart(p, store.array, other.array))
+        return "two results lie in one array";
     for (size_t i = 0; i < p.code.size(); ++i) {
       const Instruction& read = p.code[i];
       if (read.kind == Kind::kGather &&

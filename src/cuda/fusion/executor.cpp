@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/core/text.h"
+#include "src/cuda/fill.h"
 #include "src/cuda/fusion/generate.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/runtime_kernel.h"
@@ -45,6 +46,15 @@ class FusedExecutable final : public fusion::Executable {
     if (!kernel_.flags.empty()) {
       const ContentError* flag = content_error(current_stream(device_));
       for (size_t at : kernel_.flags) std::memcpy(parameters + at, &flag, sizeof(flag));
+    }
+    Tensor scratch;
+    if (kernel_.scratch > 0) {
+      const auto bytes = static_cast<int64_t>(kernel_.scratch), zeros = static_cast<int64_t>(kernel_.counters);
+      scratch = Tensor::empty({bytes}, uint8, device_);
+      const uint8_t zero = 0;
+      fill(scratch.with_layout({zeros}, {1}, 0), &zero);
+      const void* address = scratch.raw();
+      std::memcpy(parameters + kernel_.scratch_at, &address, sizeof(address));
     }
     compiled_->launch(name_.c_str(), kernel_.blocks, kernel_.threads, device_, parameters);
   }

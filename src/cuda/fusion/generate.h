@@ -15,6 +15,9 @@ struct FusedKernel {
   std::vector<char> parameters;   ///< the kernel's one parameter, all but its pointers
   std::vector<WalkArray> arrays;  ///< whose pointers come first in it
   std::vector<size_t> flags;      ///< where it has the pointers to the flag of bad entries, in bytes
+  /// Memory for what thread blocks that share a row give, as many bytes, of which the first `counters` start as 0;
+  /// `scratch_at`: where the parameter has its address.
+  size_t scratch = 0, counters = 0, scratch_at = 0;
   int64_t blocks = 1;
   int threads = 1;
   std::string layout;  ///< one line for people: "vectors of 8", "rows of 8192 held by 8 warps"

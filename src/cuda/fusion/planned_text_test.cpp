@@ -87,6 +87,19 @@ TEST(PlannedText, EntriesAlongTheInnermostDim) {
   expect_compile(texts_of([](const auto& x) { return std::vector{mul(gather(x[1], 0, narrow(x[0], 1, 0, 100).contiguous()), 2)}; }, in), 1);
 }
 
+TEST(PlannedText, ThreadBlocksShareLongRows) {
+  const auto error = [](const auto& x) {
+    const Tensor d = sub(x[0], x[1]);
+    return std::vector{sqrt(mean(mul(d, d)))};
+  };
+  for (const DType dtype : {float32, bfloat16})
+    for (const Dims& shape : {Dims{4096, 4096}, Dims{1000, 1001}})
+      expect_compile(texts_of(error, {shaped(shape, dtype), shaped(shape, dtype)}), 1);
+  expect_compile(texts_of([](const auto& x) { return std::vector{sum(exp(x[0]), {.dim = Dims{-1}})}; },
+                          {shaped({200, 600000}, float32)}),
+                 1);
+}
+
 TEST(PlannedText, WhatIsDeclinedLeavesTheRestFused) {
   const std::vector<Tensor> in{shaped({300, 200}, float32)};
   expect_compile(texts_of(

@@ -20,6 +20,13 @@ constexpr int64_t kMostEach = 32;        // blocks of the order that a warp take
 constexpr int64_t kUsualEach = 4;        // likewise, where more warps would do as well
 constexpr int64_t kManyWarps = 4096;     // that keep a device busy
 constexpr int64_t kMostHeldBytes = 256;  // of a thread
+constexpr int64_t kMostChunks = 32 * kMostWarps;  // thread blocks of a row: a part for each thread of the last
+constexpr int64_t kUsualChunks = 528;             // thread blocks that keep a device busy
+
+/// Few rows, or long ones: several thread blocks share each.
+bool is_shared(const Walk& walk) {
+  return walk.length() > kBlock * kMostWarps * kMostEach || (walk.rows() < 64 && walk.length() > 8 * kBlock);
+}
 
 int64_t power_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
@@ -29,18 +36,27 @@ class RowKernel {
       : program_(program), walk_(walk_of(program)), writer_(program, walk_), ndim_(walk_.ndim()) {
     width_ = vector_width(program, walk_, true, options.most_width);
     find_passes();
-    choose_threads(options);
+    if (is_shared(walk_))
+      share_rows();
+    else
+      choose_threads(options);
   }
 
   FusedKernel kernel() const {
     FusedKernel out;
     out.text = text();
-    out.parameters = writer_.parameters({walk_.rows(), 0, walk_.length(), each_, 1});
+    out.parameters = writer_.parameters({walk_.rows(), chunks_, walk_.length(), each_, 1});
     out.arrays = walk_.arrays;
     out.flags = writer_.flags();
     out.threads = warps_ > 1 ? 32 * warps_ : kShortThreads;
-    out.blocks = (walk_.rows() + rows_ - 1) / rows_;
-    out.layout = joined("rows of ", walk_.length(), held_ ? " held by " : " read again by each pass of ",
+    out.blocks = chunks_ * ((walk_.rows() + rows_ - 1) / rows_);
+    if (chunks_ > 1) {
+      out.counters = static_cast<size_t>((walk_.rows() + 1) / 2 * 2) * sizeof(int);
+      out.scratch = out.counters + static_cast<size_t>(reductions() * walk_.rows() * chunks_) * sizeof(uint64_t);
+      out.scratch_at = writer_.place_of_scalar(scratch_);
+    }
+    out.layout = chunks_ > 1 ? joined("rows of ", walk_.length(), " shared by ", chunks_, " thread blocks")
+                             : joined("rows of ", walk_.length(), held_ ? " held by " : " read again by each pass of ",
                         warps_ > 1 ? joined(warps_, " warps") : joined(lanes_, " lanes"));
     return out;
   }
@@ -106,6 +122,23 @@ class RowKernel {
     // Every pack of every thread is there: nothing to ask for.
     full_ =
         length == (lanes_ == 32 ? int64_t{warps_} * each_ * kBlock : int64_t{lanes_} * 8) && walk_.rows() % rows_ == 0;
+  }
+
+  /// As many thread blocks as the device takes, each a power of two of the order's blocks.
+  void share_rows() {
+    const int64_t length = walk_.length();
+    const auto chunk = [&] { return each_ * kMostWarps * kBlock; };
+    const auto chunks = [&] { return (length + chunk() - 1) / chunk(); };
+    while (each_ < kMostEach && (chunks() > kMostChunks || chunks() * walk_.rows() > kUsualChunks)) each_ *= 2;
+    warps_ = kMostWarps, lanes_ = 32, held_ = false;
+    chunks_ = chunks();
+    full_ = length % chunk() == 0;
+    if (chunks_ > 1) scratch_ = writer_.reserve_scalar();
+  }
+  int64_t reductions() const {
+    int64_t n = 0;
+    for (int i = 0; i < count(); ++i) n += is_reduce(i);
+    return n;
   }
 
   // ---- text ----
@@ -199,8 +232,8 @@ class RowKernel {
     if (loads.empty() && steps.empty()) return {};
     std::string out = held_ ? "#pragma unroll\n" : "#pragma unroll 1\n";
     out += "  for (int b = 0; b < each; ++b) {\n";
-    out += joined("    const ", writer_.index(), " first = (row.warp_of_row() * static_cast<", writer_.index(),
-                  ">(each) + b) * kOrderBlock;\n");
+    out += joined("    const ", writer_.index(), " first = ", chunks_ > 1 ? "begin + " : "",
+                  "(row.warp_of_row() * static_cast<", writer_.index(), ">(each) + b) * kOrderBlock;\n");
     if (!full_ && warps_ > 1 && !held_) out += "    if (first >= length) break;\n";
     out += values + leaves;
     if (!loads.empty()) out += for_packs(loads);
@@ -220,7 +253,30 @@ class RowKernel {
     return out;
   }
 
+  /// The last thread block of a row takes up what all have left.
+  std::string shared_totals() const {
+    const auto meet = [&](int i, int n, const std::string& value, const char* each) {
+      return joined("  t", i, " = row.template meet<", core_of(code(i)), ">(", value, ", ", each, ", scratch[", n % 2,
+                    "]);\n");
+    };
+    std::string parts, left, out;
+    int n = 0, k = 0;
+    for (int i = 0; i < count(); ++i) {
+      if (!is_reduce(i)) continue;
+      parts += joined("  auto* const parts", i, " = reinterpret_cast<decltype(t", i, ")*>(shared + (p.count + 1) / 2 + ", k++,
+                      " * p.count * p.tail) + place * p.tail;\n");
+      left += meet(i, n++, joined("t", i), "each") + joined("  leave_part(parts", i, ", chunk, t", i, ");\n");
+    }
+    for (int i = 0; i < count(); ++i)
+      if (is_reduce(i))
+        out += meet(i, n++, joined("part_of<", core_of(code(i)), ">(parts", i, ", p.tail)"), "32") +
+               joined("  const auto v", i, " = ", total_of(code(i), joined("t", i)), ";\n");
+    return joined("  uint64_t* const shared = reinterpret_cast<uint64_t*>(p.scalar[", scratch_, "]);\n", parts, left,
+                  "  if (!comes_last(reinterpret_cast<int*>(shared) + place, p.tail)) return;\n", out);
+  }
+
   std::string totals(int pass, int& meetings) const {
+    if (chunks_ > 1) return pass == 0 ? shared_totals() : std::string();
     std::string out;
     for (int i = 0; i < count(); ++i) {
       if (!is_reduce(i) || pass_[at(i)] != pass) continue;
@@ -258,7 +314,11 @@ class RowKernel {
     out += "  const Row row;\n";
     out += held_ ? joined("  constexpr int each = ", each_, ";\n") : "  const int each = static_cast<int>(p.each);\n";
     if (warps_ > 1) {
-      out += joined("  const ", index, " place = blockIdx.x, length = static_cast<", index, ">(p.length);\n");
+      out += joined("  const ", index, " place = blockIdx.x", chunks_ > 1 ? " / static_cast<int>(p.tail)" : "",
+                    ", length = static_cast<", index, ">(p.length);\n");
+      if (chunks_ > 1)
+        out += joined("  const int chunk = blockIdx.x % static_cast<int>(p.tail);\n  const ", index,
+                      " begin = static_cast<", index, ">(chunk) * each * ", warps_, " * kOrderBlock;\n");
     } else {
       out += joined("  const ", index, " mine = blockIdx.x * static_cast<", index, ">(", rows_, ") + threadIdx.x / ",
                     lanes_, ";\n  const bool valid = ", full_ ? "true" : "mine < p.count", ";\n  const ", index,
@@ -287,10 +347,19 @@ class RowKernel {
   Writer writer_;
   int ndim_;
   int width_ = 1, warps_ = 1, lanes_ = 32, passes_ = 0;
-  int64_t each_ = 1, rows_ = 1;
+  int64_t each_ = 1, rows_ = 1, chunks_ = 1;
+  int scratch_ = -1;  // the scalar that is the address of what thread blocks of a row share
   bool held_ = true, full_ = false;
   std::vector<int> pass_, last_use_;
 };
+
+/// Whether some result has many places a row.
+bool stores_rows(const Program& program, const Walk& walk) {
+  for (const fusion::Store& s : program.stores)
+    for (size_t a = 0; a < program.axes.size(); ++a)
+      if (program.axes[a].reduced && s.array.strides[a] != 0) return walk.length() > 1;
+  return false;
+}
 
 /// Whether a row's neighbours lie apart while other elements lie side by side.
 bool lies_across(const WalkArray& a) {
@@ -310,8 +379,11 @@ std::string why_no_row_kernel(const Program& program) {
     if (in.reduce.axes != all) return "its reductions take different axes, or in another order than they lie in memory";
     if (const std::string why = why_not_reduced(program, in); !why.empty()) return why;
   }
-  if (walk.length() > kBlock * kMostWarps * kMostEach) return "its rows are too long for one thread block";
-  if (walk.rows() < 64 && walk.length() > 8 * kBlock) return "it has few long rows, which several thread blocks share";
+  if (is_shared(walk)) {
+    if (walk.length() > kBlock * kMostWarps * kMostEach * kMostChunks) return "its rows are too long";
+    if (program.phases > 1 || stores_rows(program, walk))
+      return "its rows are long or few, so that several thread blocks share each and do not meet before the end";
+  }
   if (walk.length() == 1) return "its rows have one element";
   for (const WalkArray& a : walk.arrays)
     if (lies_across(a)) return "its rows lie across memory";

@@ -154,13 +154,21 @@ std::string Writer::gather(int instruction, const std::string& table, const std:
 }
 
 std::vector<size_t> Writer::flags() const {
-  const size_t arrays = std::max<size_t>(walk_.arrays.size(), 1), dims = std::max<size_t>(walk_.size.size(), 1),
-               scalars = arrays * sizeof(void*) + (walk_.arrays.size() + 1) * dims * sizeof(int64_t);
   std::vector<size_t> places;
   for (size_t i = 0; i < program_.code.size(); ++i)
     if (program_.code[i].kind == Instruction::Kind::kGather)
-      places.push_back(scalars + (static_cast<size_t>(slot_[i]) + 4) * sizeof(uint64_t));
+      places.push_back(place_of_scalar(slot_[i] + 4));
   return places;
+}
+
+int Writer::reserve_scalar() {
+  scalars_.push_back(0);
+  return static_cast<int>(scalars_.size()) - 1;
+}
+
+size_t Writer::place_of_scalar(int slot) const {
+  const size_t arrays = walk_.arrays.size(), dims = std::max<size_t>(walk_.size.size(), 1);
+  return arrays * sizeof(void*) + (arrays + 1) * dims * sizeof(int64_t) + static_cast<size_t>(slot) * sizeof(uint64_t);
 }
 
 std::string Writer::parameters_type() const {

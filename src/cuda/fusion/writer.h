@@ -34,6 +34,10 @@ class Writer {
                      const std::string& width) const;
   /// Where the kernel's parameter has the flags that gathers raise: bytes.
   std::vector<size_t> flags() const;
+  /// Another scalar, 0 until the launch: its number.
+  int reserve_scalar();
+  /// Where the kernel's parameter has a scalar: bytes.
+  size_t place_of_scalar(int slot) const;
   /// A step's scalar.
   std::string scalar(int instruction) const;
 

@@ -12,6 +12,7 @@
 #include "src/cuda/remap.h"
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_join_cuda.h"
+#include "src/ops/index/index_recipe.h"
 #include "src/ops/index/index_mask_cuda.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
@@ -128,11 +129,13 @@ Tensor join(const char* op, const std::vector<Tensor>& given, const std::vector<
   core::StepScope step([&] {
     std::vector<core::ViewOf> views;
     for (size_t i = 0; i < pieces.size(); ++i) views.emplace_back(pieces[i], given[i]);
-    return Step{op, OpClass::kIndex, given, {target}}.with(core::recipe([op, views, d](const auto& in, const auto& outs) {
-      std::vector<Tensor> again;
-      for (size_t i = 0; i < views.size(); ++i) again.push_back(views[i](in[i]));
-      join(op, in, again, d, outs[0]);
-    }));
+    const auto again = [op, views, d](const auto& in, const auto& outs) {
+      std::vector<Tensor> seen;
+      for (size_t i = 0; i < views.size(); ++i) seen.push_back(views[i](in[i]));
+      join(op, in, seen, d, outs[0]);
+    };
+    return Step{op, OpClass::kIndex, given, {target}}.with(
+        std::make_shared<index::JoinRecipe>(d, given[0].ndim() < pieces[0].ndim(), again));
   });
   if (step.shape_only(target)) return target;
   if (shared) target = Tensor::empty(shape, dtype, target.device());

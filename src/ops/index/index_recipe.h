@@ -1,4 +1,4 @@
-// What reads at places that one index array names tell fusion.
+// What reads at places that one index array names, and joins, tell fusion.
 #pragma once
 
 #include <functional>
@@ -29,6 +29,21 @@ class GatherRecipe final : public core::Recipe {
 
  private:
   Run run_;
+};
+
+/// cat and stack: the inputs, laid side by side along `dim` of the result.
+class JoinRecipe final : public core::Recipe {
+ public:
+  JoinRecipe(int dim, bool stacks, GatherRecipe::Run run) : dim(dim), stacks(stacks), run_(std::move(run)) {}
+  void run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const override {
+    run_(inputs, outputs);
+  }
+
+  const int dim;
+  const bool stacks;  ///< the inputs do not have dim
+
+ private:
+  GatherRecipe::Run run_;
 };
 
 inline std::shared_ptr<const core::Recipe> gather_recipe(const GatherForm& form, GatherRecipe::Run run) {

@@ -172,4 +172,23 @@ struct RowThreads {
   }
 };
 
+/// What a thread block of several that share a row leaves for the last of them.
+template <class Acc>
+__device__ __forceinline__ void leave_part(Acc* parts, int64_t at, Acc value) {
+  if (threadIdx.x == 0) const_cast<volatile Acc*>(parts)[at] = value;
+}
+template <class Core, class Acc>
+__device__ __forceinline__ Acc part_of(const Acc* parts, int64_t chunks) {
+  return threadIdx.x < chunks ? const_cast<const volatile Acc*>(parts)[threadIdx.x] : Core::identity();
+}
+/// Whether this thread block is the last of the row's, all of whose parts it then sees.
+__device__ __forceinline__ bool comes_last(int* counter, int64_t chunks) {
+  __shared__ bool last;
+  __threadfence();
+  if (threadIdx.x == 0) last = atomicAdd(counter, 1) == chunks - 1;
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
 }  // namespace tenor::fused
