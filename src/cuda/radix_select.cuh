@@ -79,6 +79,26 @@ struct RowPart {
     for (uint32_t i = threadIdx.x; i < count; i += kSelectThreads)
       fn(keys ? keys[i] : core::encode(row[begin + i], code), begin + i);
   }
+  /// Likewise for the elements whose key is at most `last`, few of all: 16 bytes of keys are looked at together.
+  template <class F>
+  __device__ void each_up_to(K last, F&& fn) const {
+    constexpr int kN = kVector<K>;
+    const auto look = [&](K key, uint32_t i) {
+      if (key <= last) fn(key, begin + i);
+    };
+    if (!keys) return each([&](K key, uint32_t i) { look(key, i - begin); });
+    const uint32_t whole = count / kN * kN;
+    for (uint32_t i = threadIdx.x * kN; i < whole; i += kSelectThreads * kN) {
+      const Pack<K, kN> some = load_pack<kN>(keys + i);
+      K least = some.at[0];
+#pragma unroll
+      for (int e = 1; e < kN; ++e) least = min(least, some.at[e]);
+      if (least > last) continue;
+#pragma unroll
+      for (int e = 0; e < kN; ++e) look(some.at[e], i + e);
+    }
+    for (uint32_t i = whole + threadIdx.x; i < count; i += kSelectThreads) look(keys[i], i);
+  }
 };
 
 /// How many bits the numbers below n take.
@@ -102,6 +122,10 @@ struct KeyRange {
     if (key_bits > 0 || index_bits == all_index_bits) return 0;
     const uint32_t place = static_cast<uint32_t>(uint64_t{i} >> index_bits);
     return place == index ? 0 : place < index ? -1 : 1;
+  }
+  /// The last key of it, as long as it is one of keys alone.
+  __device__ K last_key() const {
+    return static_cast<K>(static_cast<uint64_t>(key) << key_bits | ((uint64_t{1} << key_bits) - 1));
   }
   __device__ int digit_bits() const { return min(DigitBits, key_bits > 0 ? key_bits : index_bits); }
   /// The next digit of an element of the range.
@@ -155,15 +179,18 @@ class Selection {
   using Range = KeyRange<K, kDigitBits<Masses>>;
   static constexpr int kBins = Space::kBins, kMost = kGathered<Masses>;
 
-  __device__ Selection(Space& space, uint32_t tokens)
+  /// `waits`: for the cluster's other blocks to have begun; else meet() does, before anything but loads and add().
+  __device__ Selection(Space& space, uint32_t tokens, bool waits = true)
       : space_(space), first_(*ptx::in_block(&space, 0)), range_(tokens), inside_(tokens), inside_all_(tokens) {
     for (int b = threadIdx.x; b < kBins; b += kSelectThreads) {
       space_.counts[b] = space_.all[b] = 0;
       if constexpr (Masses) space_.masses[b] = space_.all_masses[b] = 0;
     }
     if (threadIdx.x == 0) space_.listed = space_.marked = 0;
-    ptx::cluster_sync();
+    ptx::cluster_arrive();
+    if (waits) meet();
   }
+  __device__ void meet() const { ptx::cluster_wait(); }
 
   /// Counts an element, if it is in the range.
   __device__ void add(K key, uint32_t index) {
@@ -236,9 +263,7 @@ class Selection {
   __device__ bool gather_by_least(const RowPart<K>& part, K least, uint32_t k) {
     add(least, 0);  // of a thread without elements the last key, which only loosens the bound
     if (narrow_to_rank(k - 1)) {
-      part.each([&](K key, uint32_t i) {
-        if (range_.place(key, i) <= 0) gather(key, i);
-      });
+      part.each_up_to(range_.last_key(), [&](K key, uint32_t i) { gather(key, i); });
       ptx::cluster_sync();
       const uint32_t listed = first_.listed;
       ptx::cluster_sync();

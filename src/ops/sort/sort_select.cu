@@ -41,10 +41,11 @@ struct Rows {
 template <class K>
 __global__ void __launch_bounds__(kSelectThreads, 2) topk_kernel(const __grid_constant__ Rows<K> rows, uint32_t k) {
   extern __shared__ __align__(16) char memory[];
-  Selection<K, false> selection(*reinterpret_cast<Space<K>*>(memory), rows.length());
+  Selection<K, false> selection(*reinterpret_cast<Space<K>*>(memory), rows.length(), false);
   const RowPart<K> part = rows.mine(memory);
   K least = static_cast<K>(~K(0));
   part.load([&](K key, uint32_t) { least = min(least, key); });
+  selection.meet();
   selection.gather_first(part, least, k);
   if (ptx::cluster_rank() != 0) return;
   selection.sort_list();
