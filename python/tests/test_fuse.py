@@ -141,6 +141,19 @@ def test_aliases_and_overlaps_change_nothing():
         tn.fuse(lambda x: x.add_(1))(frozen)
 
 
+def test_a_write_to_a_part_leaves_the_rest():
+    def part(x, first, last):
+        y = x - 2
+        read = (y * 3).sum()
+        y[first:last].fill_(7)
+        return read, y
+
+    x = normal(9)
+    for first, last in ((0, 0), (0, 1), (2, 5), (4, 9), (0, 9)):
+        got, want = tn.fuse(part)(x, first, last), part(tn.asarray(x), first, last)
+        assert bits(got[0]) == bits(want[0]) and bits(got[1]) == bits(want[1]), (first, last)
+
+
 def test_what_reads_values_runs_as_it_is_written():
     def fn(x):
         return x * 2 if float(x.sum()) > 0 else x - 1

@@ -116,6 +116,30 @@ TEST(Fuse, WritesToInputsTakeEffect) {
   EXPECT_TRUE(same(c, d));
 }
 
+// What an in-place step does not write over is needed in memory, even where nothing of it is read by another kernel.
+TEST(Fuse, AWriteToAPartLeavesTheRest) {
+  const Tensor x = random({6, 40}, float32, 12);
+  for (int64_t length : {0, 1, 5, 6}) {
+    const auto own = [&](Tensor x) {
+      const Tensor y = sub(x, 2), read = sum(y, {.dim = Dims{1}});
+      fill_(narrow(y, 0, 6 - length, length), 7);
+      return std::vector{read, y};
+    };
+    const auto given = [&](Tensor x) {
+      sub_(x, 2);
+      const Tensor read = mul(x, 3);
+      fill_(narrow(x, 0, 0, length), 7);
+      copy_(narrow(x, 1, 3, length), narrow(read, 1, 0, length));
+      return std::vector{read};
+    };
+    const auto results = fuse(own)(x), want = own(x);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same(results[i], want[i])) << length << " " << i;
+    const Tensor a = x.clone(), b = x.clone();
+    EXPECT_TRUE(same(fuse(given)(a)[0], given(b)[0])) << length;
+    EXPECT_TRUE(same(a, b)) << length;
+  }
+}
+
 TEST(Fuse, OverlappingViewsAreNotMixedUp) {
   const auto shift = [](Tensor x) {
     const Tensor doubled = mul(x, 2);

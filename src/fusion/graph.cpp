@@ -183,7 +183,8 @@ void Graph::add_output(Node& node, const Tensor& x, int index) {
     Value next{.producer = index, .made = x};
     if (before != current_.end()) {  // in place: after everything that read or wrote what it writes over
       next.previous = before->second;
-      const Value& old = values[static_cast<size_t>(before->second)];
+      Value& old = values[static_cast<size_t>(before->second)];
+      old.stays = !same_layout(x, old.made);
       for (int reader : old.readers)
         if (reader != index) node.after.insert(reader);
       if (old.producer >= 0) node.after.insert(old.producer);

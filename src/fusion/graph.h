@@ -26,6 +26,7 @@ struct Value {
   Tensor made = {};               ///< as its step made it, or the first that was seen of it
   std::vector<int> readers = {};  ///< steps but views, in order
   bool is_output = false;
+  bool stays = false;  ///< an in-place step writes over a part of it, so the rest is needed in memory
 };
 
 /// An input or output of a step.

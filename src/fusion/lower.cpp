@@ -158,10 +158,10 @@ void Lowering::find_axes() {
   if (axes() > 8) throw Refusal{"one kernel would run over more than 8 dims"};
 }
 
-/// Whether a value is read by other kernels, or is a result.
+/// Whether a value is read by other kernels, is a result, or lies in one that a later step writes in part.
 bool Lowering::leaves(int v) const {
   const Value& x = value(v);
-  return x.is_output || x.readers.empty() ||
+  return x.is_output || x.stays || x.readers.empty() ||
          std::any_of(x.readers.begin(), x.readers.end(), [&](int r) { return !inside_.count(r); });
 }
 

@@ -130,11 +130,12 @@ std::string Merger::reason(int before, int after) const {
   return at == reasons_.end() ? "" : at->second;
 }
 
-/// Whether a result of the step is read outside of `steps`, or is a result of the whole.
+/// Whether a result of the step is read outside of `steps`, stays under a write to a part of it, or is a result of the
+/// whole.
 bool Merger::leaves(int step, const std::set<int>& steps) const {
   for (const Place& place : node(step).outputs) {
     const Value& v = graph_.values[static_cast<size_t>(place.value)];
-    if (v.is_output) return true;
+    if (v.is_output || v.stays) return true;
     for (int reader : v.readers)
       if (!steps.count(reader)) return true;
   }
@@ -143,7 +144,7 @@ bool Merger::leaves(int step, const std::set<int>& steps) const {
 
 bool Merger::is_stored(int value) const {
   const Value& v = graph_.values[static_cast<size_t>(value)];
-  if (v.producer < 0 || v.is_output) return true;
+  if (v.producer < 0 || v.is_output || v.stays) return true;
   return std::any_of(v.readers.begin(), v.readers.end(),
                      [&](int reader) { return group_of(reader) != group_of(v.producer); });
 }
