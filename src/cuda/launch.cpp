@@ -3,6 +3,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "src/cuda/allow.h"
+
 namespace tenor::cuda {
 namespace {
 
@@ -20,25 +22,41 @@ AllowedKernels& allowed_kernels() {
   return *kernels;
 }
 
-}  // namespace
+constexpr size_t kWithoutAsking = 24 << 10;  // of 48 KiB, which a kernel's own arrays share
 
-void allow(const char* op, const void* kernel, const Grid& grid) {
-  constexpr size_t kWithoutAsking = 24 << 10;  // of 48 KiB, which a kernel's own arrays share
-  const bool much = grid.shared > kWithoutAsking, wide = grid.cluster > 8;
-  if (!much && !wide) return;
+/// Asks the driver for what the kernel was not allowed yet. The lock is held meanwhile, so that nobody lowers what
+/// another thread raised.
+cudaError_t allow_kernel(const void* kernel, size_t shared, bool wide) {
   int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  if (cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
   AllowedKernels& all = allowed_kernels();
-  std::lock_guard lock(all.mutex);  // held while the driver is asked, so that nobody lowers what another thread raised
+  std::lock_guard lock(all.mutex);
   Allowed& known = all.by_device[device % 64][kernel];
-  if (much && grid.shared > known.shared) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(grid.shared)), op);
-    known.shared = grid.shared;
+  if (shared > known.shared) {
+    const auto bytes = static_cast<int>(shared);
+    if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        e != cudaSuccess)
+      return e;
+    known.shared = shared;
   }
   if (wide && !known.wide) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), op);
+    if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+        e != cudaSuccess)
+      return e;
     known.wide = true;
   }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t allow_shared(const void* kernel, size_t bytes) {
+  return bytes > kWithoutAsking ? allow_kernel(kernel, bytes, false) : cudaSuccess;
+}
+
+void allow(const char* op, const void* kernel, const Grid& grid) {
+  const bool much = grid.shared > kWithoutAsking, wide = grid.cluster > 8;
+  if (much || wide) check(allow_kernel(kernel, much ? grid.shared : 0, wide), op);
 }
 
 }  // namespace tenor::cuda

@@ -1,8 +1,10 @@
 // The Hopper GEMM's instantiations: one table of tiles, compiled once for each operand type.
 #pragma once
 
+#include "src/cuda/allow.h"
 #include "src/cuda/gemm/sm90_gemm.cuh"
 #include "src/cuda/gemm/sm90_gemm.h"
+#include "src/cuda/runtime.h"
 
 namespace tenor::cuda::gemm {
 
@@ -29,10 +31,9 @@ inline GemmShape stores_of(const GemmProblem& p) {
 
 /// Of the current device.
 inline int multiprocessors() {
-  int device = 0, count = 0;
+  int device = 0;
   cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
+  return cuda::multiprocessors({DeviceType::kCuda, device});
 }
 
 struct GemmLaunch {
@@ -62,10 +63,7 @@ struct GemmGrid {
 template <class Config>
 cudaError_t launch_config(const GemmLaunch& launch) {
   const auto kernel = sm90_gemm_kernel<Config>;
-  if (cudaError_t e =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(GemmShared<Config>));
-      e != cudaSuccess)
-    return e;
+  if (cudaError_t e = allow_shared(kernel, sizeof(GemmShared<Config>)); e != cudaSuccess) return e;
   static const int resident = [&] {
     int count = 0;
     const GemmGrid<Config> grid(1, nullptr);

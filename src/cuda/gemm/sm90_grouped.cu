@@ -99,9 +99,7 @@ cudaError_t launch_rows_of(const GroupedProblem& p, cudaStream_t stream) {
   const OperandMaps maps(read, p.up, kRows, shape.pass);
   if (!maps.good) return cudaErrorInvalidValue;
   const auto kernel = sm90_grouped_rows_kernel<T, kRows, kSwiGlu>;
-  if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRowsBytes);
-      e != cudaSuccess)
-    return e;
+  if (cudaError_t e = allow_shared(kernel, kRowsBytes); e != cudaSuccess) return e;
   kernel<<<blocks, kRowsThreads, ring + counts, stream>>>(maps.a, maps.b, maps.up, shape, offsets, ring, p.sum);
   return cudaGetLastError();
 }
@@ -128,10 +126,7 @@ cudaError_t launch_tiles(const GroupedProblem& p, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   const auto kernel = sm90_grouped_kernel<Config>;
   const size_t bytes = offsetof(GroupedShared<Config>, starts) + (p.groups + 1) * sizeof(int);
-  if (cudaError_t e =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-      e != cudaSuccess)
-    return e;
+  if (cudaError_t e = allow_shared(kernel, bytes); e != cudaSuccess) return e;
   GemmGrid<Config> grid(multiprocessors() / Config::kBlocks, stream);
   grid.config.dynamicSmemBytes = bytes;
   const GroupOffsets offsets{p.offsets, p.wide_offsets, p.groups, p.m};

@@ -34,9 +34,7 @@ cudaError_t sm90_rows(const GemmProblem& p, cudaStream_t stream) {
         !make_map(&b, {p.b, p.n, p.k, p.stride_b, p.batch, p.batch_b}, p.bfloat16, shape.pass, kTileK, 128))
       return cudaErrorInvalidValue;
     const auto kernel = sm90_rows_kernel<T, kRows>;
-    if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRowsBytes);
-        e != cudaSuccess)
-      return e;
+    if (cudaError_t e = allow_shared(kernel, kRowsBytes); e != cudaSuccess) return e;
     kernel<<<blocks, kRowsThreads, bytes, stream>>>(a, b, shape);
     return cudaGetLastError();
   });

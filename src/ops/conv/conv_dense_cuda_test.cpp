@@ -181,6 +181,24 @@ TEST_F(ConvDenseCuda, Stem) {
     }
 }
 
+/// Images whose channels are planes, of even and odd widths, into results whose channels are innermost.
+TEST_F(ConvDenseCuda, StemOfPlanes) {
+  for (const int64_t channels : {1, 3, 4})
+    for (const int64_t width : {21, 22}) {
+      ConvDraw draw(4, kGpu);
+      const ConvCase c = stem(2, channels, 17, width, 24, {5, 7}, 2);
+      const ConvData data(c, draw);
+      const Dims output = c.output();
+      const Tensor rows = poisoned(last(output), bfloat16);
+      ConvOptions o = c.options;
+      o.strategy = "implicit_gemm";
+      o.out = rows.with_layout(output, {rows.stride(0), rows.stride(3), rows.stride(1), rows.stride(2)}, rows.offset());
+      conv_forward(dense(c.image, bfloat16, data.input), dense(c.filter, bfloat16, data.weight),
+                   dense({c.filter[0]}, bfloat16, data.bias), o);
+      expect_exact(o.out, data.y, c.text());
+    }
+}
+
 /// The data direction with a bias, and a result larger than its windows reach.
 TEST_F(ConvDenseCuda, StemTransposed) {
   ConvDraw draw(3, kGpu);
