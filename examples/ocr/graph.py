@@ -246,7 +246,8 @@ def softmax(node, x):
 
 @op("MatMul")
 def matmul(node, a, b):
-    return tn.matmul(a, b)
+    # A result lies in its first operand's order of dims: rows, whose softmax is next, rather than columns.
+    return tn.matmul(a.contiguous(), b)
 
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------

@@ -45,17 +45,27 @@ std::span<const ConvCandidate> plane_candidates(const ConvProblem& p) {
   return p.window[kSpatial - 1].output >= kLongRow ? kGemmFirst : std::span<const ConvCandidate>();
 }
 
+/// Whether own kernels are quicker than oneDNN's, which of float32 are slow for filter gradients of wide windows, and
+/// for images with planes that no cache holds twice.
+bool depthwise_by_rows(const ConvProblem& p, bool weight, bool strided) {
+  constexpr int64_t kLargePlane = 20000;
+  const auto wide = [](const core::WindowDim& w) { return w.kernel > 3; };
+  if (weight) return p.dtype != DType::kFloat32 || std::any_of(p.window, p.window + kSpatial, wide);
+  if (p.channels_last() || strided) return false;
+  return p.dtype != DType::kFloat32 || p.output_pixels() >= kLargePlane;
+}
+
 /// By what was measured (README.md): oneDNN turns images with planes over, and its gradients of depthwise filters and
 /// of images with few channels are slow; register tiles are half empty where a group has few channels.
 std::span<const ConvCandidate> cpu_candidates(const ConvProblem& p) {
   const bool weight = p.direction == Direction::kWeightBackward;
   bool strided = false;
   for (const core::WindowDim& w : p.window) strided = strided || w.stride > 1;
-  if (p.depthwise() && (weight || (!p.channels_last() && !strided))) return kDirectFirst;
+  if (p.depthwise() && depthwise_by_rows(p, weight, strided)) return kDirectFirst;
   const bool planes = p.input.spatial[kSpatial - 1] == 1 && p.output.spatial[kSpatial - 1] == 1 && !p.channels_last();
   if (planes && !weight && p.groups == 1 && p.dtype == DType::kFloat32)
     if (const auto order = plane_candidates(p); !order.empty()) return order;
-  if (p.direction == Direction::kDataBackward && p.group_channels() <= 4) return kDirectFirst;
+  if (p.direction == Direction::kDataBackward && p.group_channels() <= 4 && !p.depthwise()) return kDirectFirst;
   const bool narrow = std::min(p.group_channels(), p.group_outputs()) < 16;
   if (narrow && !weight) return kVendorDirect;
   return kVendorGemm;

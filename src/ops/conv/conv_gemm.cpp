@@ -16,7 +16,7 @@ namespace tenor::conv {
 namespace {
 
 constexpr int64_t kMostRows = 96, kMostCols = 256;  // of a tile: its sums and panels stay in the L2 cache
-constexpr int64_t kMostPatches = int64_t{1} << 16, kMostPanels = 16;  // elements and panels of a tile along pixels
+constexpr int64_t kMostPatches = int64_t{1} << 17, kMostPanels = 16;  // elements and panels of a tile along pixels
 constexpr int64_t kMostSplits = 32;
 constexpr int64_t kLeastSplit = 1536;                // pixels
 constexpr int64_t kMostPartials = int64_t{1} << 22;  // elements of all splits' sums

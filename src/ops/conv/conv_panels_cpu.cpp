@@ -160,6 +160,8 @@ class PixelTile {
       Outputs<S, T> to{};
       to.count = std::min(kRows, t_.cols - o);
       name_outputs(o, to.count);
+      // The last outputs ask for the next tile's pixels; where they are the only ones, for the next panel's.
+      const int64_t ahead = o + kRows < t_.cols ? 0 : o > 0 ? t_.rows : width;
       for (int64_t pixel = 0; pixel < t_.rows; pixel += width) {
         const Found& found = found_[static_cast<size_t>(pixel / width)];
         to.sums = sums_, to.bias = bias_, to.rows = found.target >= 0 ? rows_ : nullptr;
@@ -168,7 +170,7 @@ class PixelTile {
         if (found.place)
           multiply_outputs(weight,
                            Panel<S>{found.place, offsets_.data(), static_cast<int64_t>(offsets_.size()), p_.in,
-                                    p_.source.channel, o == 0 ? width : 0},
+                                    p_.source.channel, ahead},
                            to, odd_);
         else
           multiply_outputs(weight, Panel<T>{panels_ + pixel * cols, &kHere, 1, cols, width, 0}, to, odd_);

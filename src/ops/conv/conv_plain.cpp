@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/core/visit.h"
+#include "src/cpu/any_nan.h"
 #include "src/cpu/parallel.h"
 
 namespace tenor::conv {
@@ -211,13 +212,53 @@ void mend_gradient(const ConvProblem& p, const Pass& pass, bool everywhere) {
   });
 }
 
+namespace {
+
+/// What a direction writes, of any order of dims: whether it lies densely, and how many elements it has.
+struct Written {
+  const char* data;
+  int64_t count = 1, last = 0;  ///< elements; the place of the last one
+  bool is_dense() const { return count == last + 1; }
+  void add(int64_t size, int64_t stride) { count *= size, last += (size - 1) * stride; }
+};
+Written written_of(const ConvProblem& p) {
+  if (p.direction == Direction::kWeightBackward) {
+    Written w{p.weight.data};
+    w.add(p.out_channels, p.weight.out), w.add(p.group_channels(), p.weight.in);
+    for (int d = 0; d < kSpatial; ++d) w.add(p.window[d].kernel, p.weight.spatial[d]);
+    return w;
+  }
+  const bool forward = p.direction == Direction::kForward;
+  const Image& image = written_image(p);
+  Written w{image.data};
+  w.add(p.batch, image.batch), w.add(written_channels(p), image.channel);
+  for (int d = 0; d < kSpatial; ++d) w.add(forward ? p.window[d].output : p.window[d].input, image.spatial[d]);
+  return w;
+}
+
+/// Pixels of a pass some tap of which reads nothing.
+int64_t border_of(const TapProblem& p, const Pass& pass) {
+  int64_t inside = 1;
+  for (int d = 0; d < kSpatial; ++d) inside *= std::max<int64_t>(inside_of(p, pass, d).count(), 0);
+  return pass.pixels() - inside;
+}
+
+}  // namespace
+
 void mend(const ConvProblem& p) {
   // Instructions that multiply pairs of 16-bit numbers fill odd pixels and channels up with zeros besides.
-  const bool pairs = p.dtype != DType::kFloat32;
-  if (p.direction == Direction::kWeightBackward) return mend_gradient(p, forward_pass(p), pairs);
-  const TapProblem taps = taps_of(p);
+  const bool pairs = p.dtype != DType::kFloat32, weight = p.direction == Direction::kWeightBackward;
+  const TapProblem taps = weight ? TapProblem{} : taps_of(p);
+  const auto everywhere = [&](const Pass& pass) { return pairs || static_cast<int64_t>(pass.taps.size()) != p.taps(); };
+  // A look at all of it in vectors is quicker than one at a twenty-fifth of its elements.
+  int64_t looked_at = 0;
   for (const Pass& pass : taps.passes)
-    mend_pass(taps, pass, pairs || static_cast<int64_t>(pass.taps.size()) != p.taps());
+    looked_at += (everywhere(pass) ? pass.pixels() : border_of(taps, pass)) * p.batch * written_channels(p);
+  const Written written = written_of(p);
+  if (weight || looked_at * 25 > written.count)
+    if (written.is_dense() && !cpu::any_nan(p.dtype, written.data, written.count)) return;
+  if (weight) return mend_gradient(p, forward_pass(p), pairs);
+  for (const Pass& pass : taps.passes) mend_pass(taps, pass, everywhere(pass));
 }
 
 }  // namespace tenor::conv
