@@ -1,8 +1,10 @@
-// unique: one sort, then one pass over the places where a new element starts.
+// unique: one sort, then one pass over the places where a new element starts. Integers that lie close together are
+// counted instead (unique_bins.h).
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "src/core/backend.h"
@@ -13,6 +15,7 @@
 #include "src/ops/sort/order_check.h"
 #include "src/ops/sort/row_order.h"
 #include "src/ops/sort/sort_cuda.h"
+#include "src/ops/sort/unique_bins.h"
 #include "tenor/sort.h"
 
 namespace tenor {
@@ -104,6 +107,7 @@ struct Plan {
   int64_t members, length;
   int dim;
   bool by_slices;
+  std::optional<IntegerBins> bins;
   Groups groups{0};
   cuda::Groups on_device = {};
   int64_t count = 0;
@@ -123,6 +127,10 @@ struct Plan {
         return;
       }
     }
+    if (!slices && (bins = IntegerBins::of(data))) {
+      count = bins->count();
+      return;
+    }
     groups = slices ? group_slices(data) : group_elements(data);
     count = groups.count;
   }
@@ -140,9 +148,11 @@ void write_groups(const Plan& plan, const Tensor& values, const Tensor& inverse,
     if (core::on_cuda(plan.data))
       return cuda::write_groups(plan.data, plan.length, plan.on_device, values, inverse, counts);
   }
+  int64_t* places = inverse.defined() ? inverse.data<int64_t>() : nullptr;
+  int64_t* sizes = counts.defined() ? counts.data<int64_t>() : nullptr;
+  if (plan.bins) return plan.bins->write(plan.data, values, places, sizes);
   write_firsts(plan.data, plan.length, plan.groups, values);
-  number_groups(plan.groups, inverse.defined() ? inverse.data<int64_t>() : nullptr,
-                counts.defined() ? counts.data<int64_t>() : nullptr);
+  number_groups(plan.groups, places, sizes);
 }
 
 void write_results(const Plan& plan, const Tensor& values, const Tensor& inverse, const Tensor& counts) {

@@ -1,3 +1,6 @@
+#include <map>
+
+#include "src/core/type_name.h"
 #include "src/ops/sort/sort_reference.h"
 #include "src/ops/sort/sort_testing.h"
 #include "tenor/sort.h"
@@ -56,6 +59,58 @@ TEST(Unique, LongRowsAreTheSameOnAnyThreadCount) {
     EXPECT_EQ(ints(alone.inverse_indices), ints(shared.inverse_indices));
     EXPECT_EQ(ints(alone.counts), ints(shared.counts));
   }
+}
+
+/// n integers from `low` on, `span` beyond it at most and both ends among them, against a std::map; on one thread and
+/// on five.
+template <class T>
+void expect_counted(T low, uint64_t span, int64_t n, std::mt19937_64& rng) {
+  const Tensor x = Tensor::empty({n}, core::kDTypeOf<T>);
+  T* at = x.data<T>();
+  for (int64_t i = 0; i < n; ++i)
+    at[i] = static_cast<T>(static_cast<uint64_t>(low) + (span + 1 == 0 ? rng() : rng() % (span + 1)));
+  at[0] = static_cast<T>(static_cast<uint64_t>(low) + span), at[n - 1] = low;
+  std::map<T, int64_t> want;
+  for (int64_t i = 0; i < n; ++i) ++want[at[i]];
+  const int threads = num_threads();
+  for (int used : {1, 5}) {
+    set_num_threads(used);
+    const UniqueResult got = unique(x, {.return_inverse = true, .return_counts = true});
+    set_num_threads(threads);
+    ASSERT_EQ(got.values.shape(), Dims{static_cast<int64_t>(want.size())});
+    int64_t group = 0;
+    for (const auto& [value, count] : want) {
+      ASSERT_EQ(got.values.data<T>()[group], value) << group;
+      ASSERT_EQ(got.counts.data<int64_t>()[group++], count);
+    }
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got.values.data<T>()[got.inverse_indices.data<int64_t>()[i]], at[i]);
+  }
+}
+
+TEST(Unique, IntegersCloseTogetherAreCounted) {
+  std::mt19937_64 rng(14);
+  const auto each = [&]<class T>(T) {
+    using Limits = std::numeric_limits<T>;
+    const auto reach = static_cast<uint64_t>(Limits::max()) - static_cast<uint64_t>(Limits::min());
+    for (uint64_t span :
+         {uint64_t{0}, uint64_t{1}, uint64_t{99}, uint64_t{100}, uint64_t{255}, uint64_t{70000}, uint64_t{1} << 33}) {
+      const uint64_t held = std::min(span, reach);
+      for (int64_t n : {1, 100, 3000, 70000}) {  // 70000 are shared by threads
+        if ((n == 1 && held > 0) || (n == 70000 && span != 99)) continue;
+        expect_counted<T>(Limits::min(), held, n, rng);
+        expect_counted<T>(static_cast<T>(static_cast<uint64_t>(Limits::max()) - held), held, n, rng);
+      }
+    }
+  };
+  each(int8_t());
+  each(uint8_t());
+  each(int16_t());
+  each(uint16_t());
+  each(int32_t());
+  each(uint32_t());
+  each(int64_t());
+  each(uint64_t());
+  expect_counted<int64_t>(std::numeric_limits<int64_t>::min(), ~uint64_t{0}, 5000, rng);  // the whole range
 }
 
 TEST(Unique, SlicesAreOrderedLexicographically) {
