@@ -42,11 +42,11 @@ Tensor outer(const Tensor& x, const Tensor& vec2, const ContractOptions& options
 /// x [k], tensor [k] -> 0-d, their inner product. @throws ShapeError unless both are 1-d of one size.
 Tensor dot(const Tensor& x, const Tensor& tensor, const ContractOptions& options = {});
 
-/// Sums over the last `dims` dims of x and the first of other. @throws ValueError for a count out of range, ShapeError.
-Tensor tensordot(const Tensor& x, const Tensor& other, int64_t dims = 2, const ContractOptions& options = {});
-/// Sums over dims_x[i] of x with dims_other[i] of other; the result has the other dims of x, then those of other.
+/// Sums over the last `dims` dims of x and the first of b. @throws ValueError for a count out of range, ShapeError.
+Tensor tensordot(const Tensor& x, const Tensor& b, int64_t dims = 2, const ContractOptions& options = {});
+/// Sums over dims_x[i] of x with dims_b[i] of b; the result has the other dims of x, then those of b.
 /// @throws IndexError, ValueError for a repeated dim or lists of different lengths, ShapeError for unequal sizes.
-Tensor tensordot(const Tensor& x, const Tensor& other, const Dims& dims_x, const Dims& dims_other, const ContractOptions& options = {});
+Tensor tensordot(const Tensor& x, const Tensor& b, const Dims& dims_x, const Dims& dims_b, const ContractOptions& options = {});
 
 /// Einstein summation: "bij,bjk->bik". A letter names a dim, "..." those between; a letter twice in one operand is its
 /// diagonal; a letter that the output lacks is summed. Without "->" the output has the dims of "...", then the letters that

@@ -21,7 +21,7 @@ Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
 Tensor unflatten(const Tensor& x, int64_t dim, const Dims& sizes);
 /// Exchanges two dims.
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
-inline Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1) { return transpose(x, dim0, dim1); }
+Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1);
 /// Dim i of the result is dim dims[i] of x.
 Tensor permute(const Tensor& x, const Dims& dims);
 /// Moves dims `source` to places `destination`, the others keep their order.
@@ -37,7 +37,7 @@ Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, const Dims& dims);
 /// Element `index` of dim `dim`, which disappears. @throws IndexError
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
-/// `length` elements of dim `dim` from `start`. @throws IndexError for start, ShapeError for length.
+/// `length` elements of dim `dim` from `start`. @throws IndexError for what leaves the dim, ShapeError for a negative length.
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 /// start:stop:step of dim `dim`, clamped as in Python; step > 0 (ValueError).
 Tensor slice(const Tensor& x, int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, int64_t step = 1);

@@ -46,6 +46,31 @@ def test_the_operator_is_named(name, call):
     assert str(error.value).startswith(name + ": ")
 
 
+ONE = np.float32(1).reshape(())
+
+
+@pytest.mark.parametrize("kind, call, said", [
+    (tn.IndexError, lambda: tn.swapdims(X, 0, 2), "swapdims: dim1 2 is out of range for 2 dims (expected -2 to 1)"),
+    (tn.IndexError, lambda: tn.narrow(X, 1, 2, 2), "narrow: start 2 and length 2 leave dim 1 of size 3"),
+    (tn.ShapeError, lambda: tn.narrow(X, 1, 2, -1), "narrow: length must be >= 0, got -1"),
+    (tn.IndexError, lambda: tn.diagonal(X[0]), "diagonal: dim2 1 is out of range for 1 dims (expected -1 to 0)"),
+    (tn.IndexError, lambda: tn.split(ONE, 1, 3), "split: dim 3 is out of range: x has no dims"),
+    (tn.ShapeError, lambda: tn.unflatten(X, 1, (2, 2)), "unflatten: sizes (2, 2) multiply to 4, dim 1 of x has size 3"),
+    (tn.ShapeError, lambda: tn.broadcast_to(X, (2**62, 2, 3)), "broadcast_to: shape (4611686018427387904, 2, 3) has more elements than 64 bits can count"),
+    (tn.ShapeError, lambda: tn.expand(X, (2**62, 2, 3)), "expand: shape (4611686018427387904, 2, 3) has more elements than 64 bits can count"),
+    (tn.ValueError, lambda: tn.add(np.int8([1]), np.int8([2]), alpha=300), "add: alpha 300 does not fit int8"),
+    (tn.ValueError, lambda: tn.asarray(np.uint8([1])).sub_(np.uint8([2]), alpha=-1), "sub_: alpha -1 does not fit uint8"),
+    (tn.ValueError, lambda: tn.add(np.int64([1]), 2**62, alpha=2), "add: alpha 2 times other 4611686018427387904 fits no dtype"),
+    (tn.ShapeError, lambda: tn.tensordot(X, X, 1), "tensordot: dims pair dim 1 of x, of size 3, with dim 0 of b, of size 2; shapes (2, 3) and (2, 3)"),
+    (tn.ShapeError, lambda: tn.conv_forward(np.ones((1, 2, 5), np.float32), np.ones((3, 2, 1, 1), np.float32)),
+     "conv_forward: weight must have input's 3 dims, got 4 with shape (3, 2, 1, 1)"),
+])
+def test_the_argument_and_its_own_sizes_are_named(kind, call, said):
+    with pytest.raises(kind) as error:
+        call()
+    assert str(error.value) == said
+
+
 INTEGERS = [0, -1, 2**24 + 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, -(2**63), -(2**63) - 1, 2**200, 2**200 + 1, 10**39, -(10**39), 10**400, -(10**400)]
 
 

@@ -6,7 +6,7 @@ void check_cu_seqlens(const char* op, Named x) {
   check_ndim(op, x, 1);
   if (x.tensor.dtype() != int32 && x.tensor.dtype() != int64)
     fail<DTypeError>("{}: {} must be int32 or int64, got {}", op, x.name, x.tensor.dtype());
-  if (x.tensor.shape(0) < 1) fail<ValueError>("{}: {} must hold at least the leading 0, got nothing", op, x.name);
+  if (x.tensor.shape(0) < 1) fail<ShapeError>("{}: {} must hold at least the leading 0, got nothing", op, x.name);
 }
 
 std::vector<int64_t> read_cu_seqlens(const char* op, Named x, int64_t total) {

@@ -192,6 +192,20 @@ TEST_F(FuseCudaTest, WritesToInputsTakeEffect) {
   EXPECT_TRUE(testing::same_bits(testing::on_cpu(a), testing::on_cpu(b)));
 }
 
+TEST_F(FuseCudaTest, AWriteToAPartLeavesTheRest) {
+  for (int64_t length : {0, 1, 5, 6}) {
+    const auto part = [&](Tensor x) {
+      const Tensor y = sub(x, 2), read = sum(y, {.dim = Dims{1}});
+      fill_(narrow(y, 0, 6 - length, length), 7);
+      return std::vector{read, y};
+    };
+    const Tensor x = random({6, 40}, float32, 12);
+    const auto results = fuse(part)(x), want = part(x);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(testing::same_bits(testing::on_cpu(results[i]), testing::on_cpu(want[i]))) << length << " " << i;
+  }
+}
+
 class FuseCaptureTest : public testing::CudaCaptureTest {};
 
 TEST_F(FuseCaptureTest, Replays) {

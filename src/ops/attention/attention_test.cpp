@@ -430,7 +430,7 @@ TEST(AttentionVarlen, RefusesBadOffsets) {
                              "attention_varlen: cu_seqlens_k must end at 5 at most, got 6");
   expect_mention<ValueError>(run(cu({0, 3, 2}), cu({0, 1, 5})),
                              "attention_varlen: cu_seqlens_q must start at 0 and never decrease");
-  expect_mention<ValueError>(run(cu({}), cu({})), "attention_varlen: cu_seqlens_q");
+  expect_mention<ShapeError>(run(cu({}), cu({})), "attention_varlen: cu_seqlens_q");
   expect_mention<ShapeError>(run(cu({0, 5}), cu({0, 1, 5})), "attention_varlen: cu_seqlens_k must have shape");
   expect_mention<DTypeError>(run(cu({0, 5}).to(float32), cu({0, 5})),
                              "attention_varlen: cu_seqlens_q must be int32 or int64");

@@ -52,6 +52,14 @@ struct Call {
   bool transposed = false;  ///< the caller's input is the forward convolution's output
 };
 
+/// @throws ShapeError unless x has as many dims as `of`.
+void check_rank_of(const char* op, core::Named x, core::Named of) {
+  core::check_given(op, x);
+  if (x.tensor.ndim() != of.tensor.ndim())
+    fail<ShapeError>("{}: {} must have {}'s {} dims, got {} with shape {}", op, x.name, of.name, of.tensor.ndim(), x.tensor.ndim(),
+                     x.tensor.shape());
+}
+
 void check_groups(const char* op, int64_t groups) {
   if (groups < 1) fail<ValueError>("{}: groups must be at least 1, got {}", op, groups);
 }
@@ -190,7 +198,7 @@ Tensor forward(const char* op, const Tensor& input, const Tensor& weight, const 
                Layout layout) {
   check_image(op, {"input", input});
   core::check_same_dtype(op, {"input", input}, {"weight", weight});
-  core::check_ndim(op, {"weight", weight}, input.ndim());
+  check_rank_of(op, {"weight", weight}, {"input", input});
   check_groups(op, o.groups);
   const Dims image = canonical(input.shape(), layout), filter = canonical(weight.shape(), layout);
   const Sliding sliding = read_sliding(op, spatial_dims(image), o.stride, o.padding, o.dilation);
@@ -208,7 +216,7 @@ Tensor data_backward(const char* op, const Tensor& grad_output, const Tensor& we
                      const ConvOptions& o, Layout layout) {
   check_image(op, {"grad_output", grad_output});
   core::check_same_dtype(op, {"grad_output", grad_output}, {"weight", weight});
-  core::check_ndim(op, {"weight", weight}, grad_output.ndim());
+  check_rank_of(op, {"weight", weight}, {"grad_output", grad_output});
   check_sizes(op, "input_shape", input_shape, grad_output.ndim());
   check_groups(op, o.groups);
   const Dims image = canonical(input_shape, layout), filter = canonical(weight.shape(), layout);
@@ -233,7 +241,7 @@ Tensor weight_backward(const char* op, const Tensor& input, const Tensor& grad_o
                        const ConvOptions& o, Layout layout) {
   check_image(op, {"input", input});
   core::check_same_dtype(op, {"input", input}, {"grad_output", grad_output});
-  core::check_ndim(op, {"grad_output", grad_output}, input.ndim());
+  check_rank_of(op, {"grad_output", grad_output}, {"input", input});
   check_sizes(op, "weight_shape", weight_shape, input.ndim());
   check_groups(op, o.groups);
   const Dims image = canonical(input.shape(), layout), filter = canonical(weight_shape, layout);
@@ -304,7 +312,7 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
   constexpr const char* kOp = "conv_transpose";
   check_image(kOp, {"input", input});
   core::check_same_dtype(kOp, {"input", input}, {"weight", weight});
-  core::check_ndim(kOp, {"weight", weight}, input.ndim());
+  check_rank_of(kOp, {"weight", weight}, {"input", input});
   const auto [wide, windows] = read_transposed_call(kOp, input.shape(), "input", weight.shape(), "weight", nullptr, o);
   check_bias(kOp, bias, {"input", input}, wide[1]);
   Call call{
@@ -325,7 +333,7 @@ Tensor conv_transpose_data_backward(const Tensor& grad_output, const Tensor& wei
   constexpr const char* kOp = "conv_transpose_data_backward";
   check_image(kOp, {"grad_output", grad_output});
   core::check_same_dtype(kOp, {"grad_output", grad_output}, {"weight", weight});
-  core::check_ndim(kOp, {"weight", weight}, grad_output.ndim());
+  check_rank_of(kOp, {"weight", weight}, {"grad_output", grad_output});
   check_sizes(kOp, "input_shape", input_shape, grad_output.ndim());
   const auto [wide, windows] =
       read_transposed_call(kOp, input_shape, "input_shape", weight.shape(), "weight", &grad_output.shape(), o);
@@ -348,7 +356,7 @@ Tensor conv_transpose_weight_backward(const Tensor& input, const Tensor& grad_ou
   constexpr const char* kOp = "conv_transpose_weight_backward";
   check_image(kOp, {"input", input});
   core::check_same_dtype(kOp, {"input", input}, {"grad_output", grad_output});
-  core::check_ndim(kOp, {"grad_output", grad_output}, input.ndim());
+  check_rank_of(kOp, {"grad_output", grad_output}, {"input", input});
   check_sizes(kOp, "weight_shape", weight_shape, input.ndim());
   const auto [wide, windows] =
       read_transposed_call(kOp, input.shape(), "input", weight_shape, "weight_shape", &grad_output.shape(), o);

@@ -18,7 +18,7 @@ TEST(ConvErrors, Channels) {
                            "conv_forward: weight must have 2 channels (input's 4 over groups 2), got 4");
   expect_error<ValueError>(forward({1, 4, 5, 5}, {4, 4, 3, 3}, 0), "conv_forward: groups must be at least 1, got 0");
   expect_error<ShapeError>(forward({4, 5, 5}, {4, 4, 3, 3}, 1),
-                           "conv_forward: weight must have 3 dims, got 4 with shape (4, 4, 3, 3)");
+                           "conv_forward: weight must have input's 3 dims, got 4 with shape (4, 4, 3, 3)");
   expect_error<ShapeError>(forward({4, 5}, {4, 4}, 1),
                            "conv_forward: input must have 3 to 5 dims (batch, channels and 1 to 3 spatial ones), got 2 "
                            "with shape (4, 5)");

@@ -18,11 +18,18 @@ void fill_value(const Tensor& x, const void* value) {
   core::copy_into(one.with_layout(x.shape(), Dims(x.shape().size(), 0), 0), x);
 }
 
-Operand times(const Operand& other, const Scalar& alpha) {
+Operand times(const char* op, const Operand& other, const Scalar& alpha) {
   if (!alpha.is_float() && alpha.kind() == Scalar::Kind::kInt && alpha.as_int() == 1) return other;
-  if (other.is_tensor()) return mul(other, Operand(alpha));
+  if (other.is_tensor()) {
+    const DType dtype = other.tensor().dtype();  // a float alpha makes floats of integers, an integer one int64 of bool
+    if (!alpha.is_float() && dtype != boolean) core::check_fits(op, "alpha", alpha, dtype);
+    return mul(other, Operand(alpha));
+  }
   if (alpha.is_float() || other.scalar().is_float()) return Scalar(other.scalar().as_double() * alpha.as_double());
-  return Scalar(static_cast<int64_t>(static_cast<uint64_t>(other.scalar().as_int()) * static_cast<uint64_t>(alpha.as_int())));
+  int64_t product = 0;
+  if (__builtin_mul_overflow(other.scalar().as_int(), alpha.as_int(), &product))
+    core::fail<ValueError>("{}: alpha {} times other {} fits no dtype", op, alpha.as_int(), other.scalar().as_int());
+  return Scalar(product);
 }
 
 }  // namespace elementwise

@@ -13,19 +13,19 @@ using elementwise::write;
 // ---- arithmetic ----------------------------------------------------------------------------------------------------
 
 Tensor add(const Operand& x, const Operand& other, const AddOptions& options) {
-  const Operand scaled = elementwise::times(other, options.alpha);
+  const Operand scaled = elementwise::times("add", other, options.alpha);
   return run({Op::kAdd, {&x, &scaled}, options.out});
 }
 Tensor add_(const Tensor& x, const Operand& other, Scalar alpha) {
-  const Operand scaled = elementwise::times(other, alpha);
+  const Operand scaled = elementwise::times("add_", other, alpha);
   return write("add_", x, [&](const Operand& self) { return elementwise::Call{Op::kAdd, {&self, &scaled}}; });
 }
 Tensor sub(const Operand& x, const Operand& other, const AddOptions& options) {
-  const Operand scaled = elementwise::times(other, options.alpha);
+  const Operand scaled = elementwise::times("sub", other, options.alpha);
   return run({Op::kSub, {&x, &scaled}, options.out});
 }
 Tensor sub_(const Tensor& x, const Operand& other, Scalar alpha) {
-  const Operand scaled = elementwise::times(other, alpha);
+  const Operand scaled = elementwise::times("sub_", other, alpha);
   return write("sub_", x, [&](const Operand& self) { return elementwise::Call{Op::kSub, {&self, &scaled}}; });
 }
 Tensor mul(const Operand& x, const Operand& other, const ElementwiseOptions& options) { return run({Op::kMul, {&x, &other}, options.out}); }

@@ -52,7 +52,7 @@ Op gelu_of(const char* name, std::string_view approximate);
 Call power_call(const char* name, const Operand& x, const Operand& exponent, const Tensor& out);
 Call clamp_call(const char* name, const Operand& x, const std::optional<Operand>& min, const std::optional<Operand>& max, const Tensor& out);
 /// other * alpha, other itself for 1.
-Operand times(const Operand& other, const Scalar& alpha);
+Operand times(const char* op, const Operand& other, const Scalar& alpha);
 
 /// Every element of x becomes the value, known to be of x's dtype.
 void fill_value(const Tensor& x, const void* value);

@@ -108,7 +108,7 @@ void check_affine(const Tensor& theta, const Dims& size) {
   if (size.size() != 4 && size.size() != 5)
     fail<ShapeError>("{}: size must be (N, C, H, W) or (N, C, D, H, W), got {}", kOp, size);
   for (size_t d = 0; d < size.size(); ++d)
-    if (size[d] < (d < 2 ? 0 : 1)) fail<ValueError>("{}: size must hold an image that is not empty, got {}", kOp, size);
+    if (size[d] < (d < 2 ? 0 : 1)) fail<ShapeError>("{}: size must hold an image that is not empty, got {}", kOp, size);
   const auto dims = static_cast<int64_t>(size.size()) - 2;
   core::check_shape(kOp, {"theta", theta}, {size[0], dims, dims + 1});
 }

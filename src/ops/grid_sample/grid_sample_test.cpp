@@ -200,7 +200,7 @@ TEST(GridSample, Errors) {
         affine_grid(full({1, 2, 3}, float32, 1), {2, 1, 4, 4});
       },
       "affine_grid: theta must have shape (2, 2, 3), got (1, 2, 3)");
-  expect_error<ValueError>(
+  expect_error<ShapeError>(
       [&] {
         affine_grid(full({1, 2, 3}, float32, 1), {1, 1, 0, 4});
       },

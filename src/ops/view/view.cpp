@@ -42,9 +42,28 @@ const core::OpRegistration kOps({
 Tensor viewed(const char* op, const Tensor& x, Dims shape, Dims strides, int64_t offset) {
   if (shape.size() > core::kMaxDims)
     fail<ShapeError>("{}: expected at most {} dims, got {}", op, core::kMaxDims, shape.size());
+  int64_t count = 1;
+  for (int64_t size : shape)
+    if (size > 0 && __builtin_mul_overflow(count, size, &count))
+      fail<ShapeError>("{}: shape {} has more elements than 64 bits can count", op, shape);
   Tensor out = x.with_layout(std::move(shape), std::move(strides), offset);
   core::StepScope step([&] { return Step{op, OpClass::kView, {x}, {out}}; });
   return out;
+}
+
+/// The dim of an array that has some. @throws IndexError
+int dim_of(const char* op, int64_t dim, const Tensor& x) {
+  if (x.ndim() == 0) fail<IndexError>("{}: dim {} is out of range: x has no dims", op, dim);
+  return normalize_dim(op, dim, x.ndim());
+}
+
+/// Says that the sizes that part a dim do not multiply to its size. @throws ShapeError
+void check_parts(const Tensor& x, int dim, const Dims& sizes) {
+  int64_t product = 1;
+  for (int64_t size : sizes)
+    if (size < 0 || __builtin_mul_overflow(product, size, &product)) return;  // resolve_shape's own texts
+  if (product != x.shape(dim))
+    fail<ShapeError>("unflatten: sizes {} multiply to {}, dim {} of x has size {}", sizes, product, dim, x.shape(dim));
 }
 
 /// `shape` with its -1 filled in. @throws ShapeError
@@ -183,9 +202,9 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
 
 Tensor unflatten(const Tensor& x, int64_t dim, const Dims& sizes) {
   check_given("unflatten", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("unflatten: x has no dims");
-  const int d = normalize_dim("unflatten", dim, x.ndim());
+  const int d = dim_of("unflatten", dim, x);
   if (sizes.empty()) fail<ShapeError>("unflatten: sizes must not be empty");
+  check_parts(x, d, sizes);
   const Tensor line = x.with_layout({x.shape(d)}, {x.stride(d)}, x.offset());
   const Dims parts = resolve_shape("unflatten", line, sizes);
   Dims shape, strides;
@@ -217,9 +236,12 @@ Tensor permute(const Tensor& x, const Dims& dims) {
   return viewed("permute", x, shape, strides, x.offset());
 }
 
-Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
-  check_given("transpose", {"x", x});
-  const int a = normalize_dim("transpose", dim0, x.ndim(), "dim0"), b = normalize_dim("transpose", dim1, x.ndim(), "dim1");
+namespace {
+
+/// By the name that it was called; the step is a transpose under either.
+Tensor exchanged(const char* op, const Tensor& x, int64_t dim0, int64_t dim1) {
+  check_given(op, {"x", x});
+  const int a = normalize_dim(op, dim0, x.ndim(), "dim0"), b = normalize_dim(op, dim1, x.ndim(), "dim1");
   Dims shape = x.shape(), strides = x.strides();
   if (x.ndim() > 0) {
     std::swap(shape[a], shape[b]);
@@ -227,6 +249,11 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
   }
   return viewed("transpose", x, shape, strides, x.offset());
 }
+
+}  // namespace
+
+Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) { return exchanged("transpose", x, dim0, dim1); }
+Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1) { return exchanged("swapdims", x, dim0, dim1); }
 
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   check_given("movedim", {"x", x});
@@ -277,8 +304,7 @@ Tensor squeeze(const Tensor& x) {
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   check_given("select", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("select: x has no dims to index");
-  const int d = normalize_dim("select", dim, x.ndim());
+  const int d = dim_of("select", dim, x);
   const int64_t size = x.shape(d);
   if (index < -size || index >= size) fail<IndexError>("select: index {} is out of range for dim {} of size {}", index, d, size);
   Dims shape = x.shape(), strides = x.strides();
@@ -290,12 +316,12 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
 
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   check_given("narrow", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("narrow: x has no dims");
-  const int d = normalize_dim("narrow", dim, x.ndim());
+  const int d = dim_of("narrow", dim, x);
   const int64_t size = x.shape(d), first = start < 0 ? start + size : start;
   if (first < 0 || first > size) fail<IndexError>("narrow: start {} is out of range for dim {} of size {}", start, d, size);
-  if (length < 0 || length > size - first)
-    fail<ShapeError>("narrow: length {} from {} does not fit dim {} of size {}", length, start, d, size);
+  if (length < 0) fail<ShapeError>("narrow: length must be >= 0, got {}", length);
+  if (length > size - first)
+    fail<IndexError>("narrow: start {} and length {} leave dim {} of size {}", start, length, d, size);
   Dims shape = x.shape();
   shape[d] = length;
   return viewed("narrow", x, shape, x.strides(), x.offset() + (length > 0 ? first * x.stride(d) : 0));
@@ -303,8 +329,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
 
 Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step) {
   check_given("slice", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("slice: x has no dims");
-  const int d = normalize_dim("slice", dim, x.ndim());
+  const int d = dim_of("slice", dim, x);
   if (step < 1) fail<ValueError>("slice: step must be > 0, got {}", step);
   const int64_t size = x.shape(d);
   const int64_t first = clamp_bound(start, 0, size), last = clamp_bound(stop, size, size);
@@ -316,8 +341,7 @@ Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> start, std::op
 
 std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int64_t dim) {
   check_given("split", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("split: x has no dims");
-  const int d = normalize_dim("split", dim, x.ndim());
+  const int d = dim_of("split", dim, x);
   int64_t total = 0;
   for (int64_t size : sizes) {
     if (size < 0) fail<ValueError>("split: sizes must be >= 0, got {}", sizes);
@@ -339,10 +363,9 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int64_t dim) {
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   check_given("split", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("split: x has no dims");
-  const int d = normalize_dim("split", dim, x.ndim());
+  const int d = dim_of("split", dim, x);
   const int64_t total = x.shape(d);
-  if (size < 0 || (size == 0 && total != 0)) fail<ValueError>("split: size must be > 0, got {}", size);
+  if (size < 0 || (size == 0 && total != 0)) fail<ValueError>("split: sizes must be > 0, got {}", size);
   check_pieces("split", size == 0 ? 1 : (total - 1) / size + 1, x, d);
   Dims sizes;
   for (int64_t left = total; left > 0; left -= size) sizes.push_back(std::min(size, left));
@@ -352,9 +375,8 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   check_given("chunk", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("chunk: x has no dims");
   if (chunks < 1) fail<ValueError>("chunk: chunks must be > 0, got {}", chunks);
-  const int d = normalize_dim("chunk", dim, x.ndim());
+  const int d = dim_of("chunk", dim, x);
   const int64_t size = x.shape(d);
   if (size == 0) check_pieces("chunk", chunks, x, d);
   if (size == 0) return split(x, Dims(static_cast<size_t>(chunks), 0), dim);
@@ -363,8 +385,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
   check_given("unbind", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("unbind: x has no dims");
-  const int d = normalize_dim("unbind", dim, x.ndim());
+  const int d = dim_of("unbind", dim, x);
   check_pieces("unbind", x.shape(d), x, d);
   Dims shape = x.shape(), strides = x.strides();
   shape.erase(d);
@@ -377,7 +398,6 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   check_given("diagonal", {"x", x});
-  if (x.ndim() < 2) fail<ShapeError>("diagonal: x must have at least 2 dims, got shape {}", x.shape());
   const int a = normalize_dim("diagonal", dim1, x.ndim(), "dim1"), b = normalize_dim("diagonal", dim2, x.ndim(), "dim2");
   if (a == b) fail<ValueError>("diagonal: dim1 and dim2 are both {}", dim1);
   // Beyond the matrix every diagonal is empty; so bounded, sums with it stay in 64 bits.
@@ -398,8 +418,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
 
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   check_given("unfold", {"x", x});
-  if (x.ndim() == 0) fail<IndexError>("unfold: x has no dims");
-  const int d = normalize_dim("unfold", dim, x.ndim());
+  const int d = dim_of("unfold", dim, x);
   if (step < 1) fail<ValueError>("unfold: step must be > 0, got {}", step);
   if (size < 0) fail<ValueError>("unfold: size must be >= 0, got {}", size);
   if (size > x.shape(d)) fail<ShapeError>("unfold: size {} is larger than dim {} of size {}", size, d, x.shape(d));

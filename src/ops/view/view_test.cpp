@@ -193,9 +193,10 @@ TEST(View, ErrorsNameOperatorArgumentAndSizes) {
   expect_error<ShapeError>([&] { expand(x, {6}); }, {"expand", "fewer"});
   expect_error<ValueError>([&] { slice(x, 0, 1, 0, -1); }, {"slice", "step", "-1"});
   expect_error<ShapeError>([&] { unsqueeze(Tensor::empty(Dims(64, 1), int64), 0); }, {"unsqueeze", "at most 64", "65"});
-  expect_error<ShapeError>([&] { narrow(x, 1, 4, 3); }, {"narrow", "length 3", "6"});
+  expect_error<IndexError>([&] { narrow(x, 1, 4, 3); }, {"narrow", "start 4", "length 3", "6"});
+  expect_error<ShapeError>([&] { narrow(x, 1, 1, -1); }, {"narrow", "length", "-1"});
   expect_error<IndexError>([&] { narrow(x, 1, 7, 0); }, {"narrow", "start 7"});
-  expect_error<ShapeError>([&] { narrow(x, 1, 1, INT64_MAX); }, {"narrow", "length 9223372036854775807", "6"});
+  expect_error<IndexError>([&] { narrow(x, 1, 1, INT64_MAX); }, {"narrow", "length 9223372036854775807", "6"});
   expect_error<IndexError>([&] { select(x, 1, 6); }, {"select", "6"});
   expect_error<IndexError>([&] { select(scalar, 0, 0); }, {"select", "no dims"});
   expect_error<ValueError>([&] { split(x, Dims{2, 2}, 1); }, {"split", "sum to 4", "6"});
