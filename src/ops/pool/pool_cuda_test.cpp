@@ -20,6 +20,7 @@ TEST_F(PoolCuda, NormsMatchTheReference) { test_lp_pool(kThere, 160); }
 TEST_F(PoolCuda, EverySmallWindow) { test_every_small_window(kThere); }
 TEST_F(PoolCuda, NothingInTheBatch) { test_nothing_in_the_batch(kThere); }
 TEST_F(PoolCuda, LargerImages) { test_larger_images(kThere); }
+TEST_F(PoolCuda, WideWindows) { test_wide_windows(kThere); }
 TEST_F(PoolCuda, WholePlanes) { test_whole_planes(kThere); }
 TEST_F(PoolCuda, GradientsOfPlaces) { test_gradients_of_places(kThere); }
 TEST_F(PoolCuda, GradientsOfBins) { test_gradients_of_bins(kThere); }

@@ -30,9 +30,21 @@ bool launch_channels(const GatherCall<T>& call) {
          call.from(), call.to(), *plan);
   return true;
 }
+/// Outputs of disjoint windows, or bins, so wide that a block takes one.
+template <class Op, class T>
+bool launch_wide(const GatherCall<T>& call) {
+  const auto plan = plan_wide(call.g, kVector<T>);
+  if (!plan) return false;
+  launch(call.op, pool_wide<Op, T>, {dim3(plan->outputs, plan->groups), dim3(kWideThreads)}, call.source.device(),
+         call.from(), call.to(), plan->plan);
+  return true;
+}
 template <class Op, class T, bool Back>
 bool try_channels(const GatherCall<T>& call) {
   constexpr int kWhole = kVector<T>;
+  if constexpr (!Back && kTuned<T>) {
+    if (channel_vector(call.g, call.source, call.target) == kWhole && launch_wide<Op, T>(call)) return true;
+  }
   if (channel_vector(call.g, call.source, call.target) == kWhole) return launch_channels<Op, T, kWhole, Back>(call);
   return launch_channels<Op, T, 1, Back>(call);
 }

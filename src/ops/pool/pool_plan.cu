@@ -35,6 +35,7 @@ int64_t most_sources(const PoolDim& dim, int64_t tile, bool back) {
 constexpr int64_t kMostSources = 2048;  // of a row, in shared memory
 constexpr int64_t kItems = 4;           // vectors that a thread combines
 constexpr size_t kShared = 28 << 10;
+constexpr int64_t kWorthWide = 32;  // elements of a window that are a block's work
 
 int64_t tile_of(const PoolDim& dim, int64_t targets, bool back) {
   int64_t tile = targets;
@@ -95,6 +96,29 @@ std::optional<ChannelsPlan> plan_channels(const Gather& g, int vector) {
                       make_divider(g.target.size[4]),
                       make_divider(g.target.size[3]),
                       make_divider(g.target.size[2])};
+}
+
+std::optional<WideLaunch> plan_wide(const Gather& g, int vector) {
+  int64_t window = 1, outputs = g.target.size[0];
+  for (int d = 0; d < 3; ++d) {
+    const PoolDim& dim = g.space.dim[d];
+    if (!dim.bins && dim.kernel > dim.stride) return {};
+    window *= std::min(dim.bins ? dim.input / dim.output : dim.kernel, kWorthWide);
+    outputs *= g.target.size[2 + d];
+  }
+  const int64_t c = g.target.size[1];
+  const auto fast = gather_fast(g);
+  if (!fast || window < kWorthWide || c == 1 || g.source.stride[1] != 1 || g.target.stride[1] != 1 ||
+      outputs > INT32_MAX)
+    return {};
+  int lanes = 1;
+  while (lanes < kWideThreads / kWideRows && lanes < c / vector) lanes *= 2;
+  const int64_t groups = (c / vector + lanes - 1) / lanes;
+  if (groups > 65535) return {};
+  return WideLaunch{
+      {*fast, lanes, make_divider(g.target.size[4]), make_divider(g.target.size[3]), make_divider(g.target.size[2])},
+      static_cast<unsigned>(outputs),
+      static_cast<unsigned>(groups)};
 }
 
 int row_vector_of(const PoolGrid& grid, const Tensor& x) {

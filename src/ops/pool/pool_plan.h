@@ -7,6 +7,7 @@
 #include "src/ops/pool/pool_any.cuh"
 #include "src/ops/pool/pool_channels.cuh"
 #include "src/ops/pool/pool_rows.cuh"
+#include "src/ops/pool/pool_wide.cuh"
 
 namespace tenor::cuda {
 
@@ -40,6 +41,13 @@ void for_images(const pool::Problem& p, F&& run, const Tensors&... tensors) {
 std::optional<ChannelsPlan> plan_channels(const Gather& g, int vector);
 /// The most channels that one access takes.
 int channel_vector(const Gather& g, const Tensor& source, const Tensor& target);
+
+struct WideLaunch {
+  WidePlan plan;
+  unsigned outputs, groups;
+};
+/// Likewise, where windows are wide and share no sources, or few. Forwards only; `vector` channels are one access.
+std::optional<WideLaunch> plan_wide(const Gather& g, int vector);
 
 struct RowsLaunch {
   RowsPlan plan;

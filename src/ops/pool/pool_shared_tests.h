@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/ops/pool/pool_testing.h"
+#include "tenor/view.h"
 
 namespace tenor::testing {
 
@@ -300,6 +301,33 @@ inline void test_gradients_of_places(const Place& place) {
 }
 
 /// Gradients of averages over bins and wide windows.
+/// Wide bins, and windows that share nothing, of channels that lie together: whole vectors of them and not.
+inline void test_wide_windows(const Place& place) {
+  PoolDraw d(11);
+  for (const int64_t channels : {3, 8, 24, 264})
+    for (const auto& [h, w] : {std::pair<int64_t, int64_t>{56, 56}, {17, 61}, {33, 40}})
+      for (const DType dtype : {bfloat16, float16, float32})
+        for (const bool bins : {true, false}) {
+          const int64_t high = bins ? 1 + d.draw.upto(4) : 6 + d.draw.upto(5), wide = bins ? 1 + d.draw.upto(4) : 7;
+          d.dims = 2, d.shape = {2, channels, h, w}, d.bins = {high, wide}, d.kernel = {high, wide};
+          const auto axis = [&](int64_t n, int64_t size) {
+            return bins ? reference::pool_bins(n, size) : reference::pool_windows(n, size, size + 1, 2, 1, true);
+          };
+          d.windows = reference::pool_windows_of({axis(h, high), axis(w, wide)});
+          const Tensor host = permute(d.normal({2, h, w, channels}, dtype), {0, 3, 1, 2}), x = place(host);
+          const std::string what = d.what(dtype, host) + (bins ? " bins" : " windows");
+          const AvgPoolOptions avg{{high + 1, wide + 1}, {2}, true};
+          const MaxPoolOptions max{{high + 1, wide + 1}, {2}, {1}, true};
+          std::vector<double> want;
+          for_windows(d.windows, values(host), d.plane(), [&](const auto& v, const double* plane) {
+            want.push_back(reference::pool_sum(v, plane) / static_cast<double>(bins ? v.reads.size() : v.padded));
+          });
+          const Tensor mean = bins ? adaptive_avg_pool2d(x, {high, wide}) : avg_pool2d(x, {high, wide}, avg);
+          expect_close(mean.to(kCpu), want, what, 1, 2e-6);
+          const MaxPoolResult largest = bins ? adaptive_max_pool2d(x, {high, wide}) : max_pool2d(x, {high, wide}, max);
+          expect_max(d.windows, d, host, largest.values.to(kCpu), {}, what);
+        }
+}
 inline void test_gradients_of_bins(const Place& place) {
   PoolDraw d(9);
   for (const Dims& shape : {Dims{2, 8, 56, 56}, {2, 3, 30, 24}, {1, 16, 17, 64}})

@@ -16,6 +16,7 @@ TEST(Pool, NormsMatchTheReference) { test_lp_pool(kHere, 240); }
 TEST(Pool, EverySmallWindow) { test_every_small_window(kHere); }
 TEST(Pool, NothingInTheBatch) { test_nothing_in_the_batch(kHere); }
 TEST(Pool, LargerImages) { test_larger_images(kHere); }
+TEST(Pool, WideWindows) { test_wide_windows(kHere); }
 TEST(Pool, WholePlanes) { test_whole_planes(kHere); }
 TEST(Pool, GradientsOfPlaces) { test_gradients_of_places(kHere); }
 TEST(Pool, GradientsOfBins) { test_gradients_of_bins(kHere); }
