@@ -1,9 +1,10 @@
-// The gradients of grid_sample. The grid's: a warp a place adds up its channels, or a thread a place where places lie
-// side by side. The image's: every tap of every place is an entry (pixel, weight); sorted by pixel, in the order of
-// places among equals, they are added up pixel by pixel, so that no addition depends on which thread was first.
+// The gradients of grid_sample where places lie side by side: a thread has a place and adds up its channels for the
+// grid's; for the image's a pixel and goes through its list of taps, so that no addition depends on which thread was
+// first.
 #pragma once
 
-#include "src/ops/grid_sample/grid_taps_cuda.cuh"
+#include "src/ops/grid_sample/grid_lists_cuda.cuh"
+#include "src/ops/grid_sample/grid_sample_cuda.cuh"
 
 namespace tenor::cuda {
 
@@ -16,8 +17,8 @@ struct GridGradientProblem {
 };
 
 /// d loss / d coordinate d (slowest first) from the taps' sums over channels.
-template <class R, int Dims, int K>
-__device__ __forceinline__ R coordinate_gradient(const PlaceAxes<R, Dims, K, int64_t>& axes, const R* dots, int d) {
+template <class R, int Dims, int K, class I>
+__device__ __forceinline__ R coordinate_gradient(const PlaceAxes<R, Dims, K, I>& axes, const R* dots, int d) {
   R sum = 0;
 #pragma unroll
   for (int t = 0; t < (Dims == 3 ? K * K * K : K * K); ++t) {
@@ -31,125 +32,141 @@ __device__ __forceinline__ R coordinate_gradient(const PlaceAxes<R, Dims, K, int
   return axes.lost ? static_cast<R>(NAN) : sum;
 }
 
-template <class T, int Dims, int K>
-__device__ __forceinline__ void write_gradient(const GridGradientProblem& p, int64_t n, int64_t s,
-                                               const PlaceAxes<core::Compute<T>, Dims, K, int64_t>& axes,
-                                               const core::Compute<T>* dots) {
+/// Writes a place's gradient, slowest coordinate first.
+template <class T, int Dims>
+__device__ __forceinline__ void store_gradient(const GridGradientProblem& p, int64_t n, int64_t s,
+                                               const core::Compute<T> (&value)[Dims]) {
   const int64_t at = n * p.grad.n + place_of(p.sample, p.grad, s);
   void* to = const_cast<void*>(p.grad.data);
 #pragma unroll
   for (int d = 0; d < Dims; ++d) {
-    const auto value = coordinate_gradient(axes, dots, d);
     const int64_t place = at + (Dims - 1 - d) * p.grad.c;
     if (p.float_grad)
-      static_cast<float*>(to)[place] = static_cast<float>(value);
+      static_cast<float*>(to)[place] = static_cast<float>(value[d]);
     else
-      static_cast<T*>(to)[place] = convert<T>(value);
+      static_cast<T*>(to)[place] = convert<T>(value[d]);
   }
 }
 
-/// ByChannel: a warp a place, its lanes over the channels, summed up in a tree of halves; else a thread a place.
-template <class T, int Dims, int K, bool ByChannel>
-__global__ void __launch_bounds__(kGradientThreads) grid_gradient(const __grid_constant__ GridGradientProblem p) {
+/// The grid's gradient, a thread a place.
+template <class T, int Dims, int K, class I>
+__global__ void __launch_bounds__(kGradientThreads)
+    grid_gradient(const __grid_constant__ GridGradientProblem p, const int* choice) {
   using R = core::Compute<T>;
+  if (!is_chosen(choice, SampleWay::kCoherent)) return;
   const GridSampleProblem& q = p.sample;
-  const int64_t thread = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x, place = ByChannel ? thread / 32 : thread;
+  const int64_t place = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x;
   if (place >= q.batch * q.samples) return;
   const int64_t n = quotient(place, q.samples), s = place - n * q.samples;
-  const auto axes = axes_of<T, Dims, K, int64_t>(q, n * q.grid.n + place_of(q, q.grid, s));
+  const auto axes = axes_of<T, Dims, K, I>(q, n * q.grid.n + place_of(q, q.grid, s));
   const auto taps = taps_at(q.x, axes);
-  R dots[taps.kCount] = {};
+  constexpr int kTaps = taps.kCount, kEach = kTaps <= 4 ? 4 : 1;  // channels whose loads are under way at once
+  R dots[kTaps] = {};
   const T* x = static_cast<const T*>(q.x.data) + n * q.x.n;
   const T* g = static_cast<const T*>(q.y.data) + n * q.y.n + place_of(q, q.y, s);
-  for (int64_t c = ByChannel ? threadIdx.x % 32 : 0; K > 1 && c < q.channels; c += ByChannel ? 32 : 1) {
-    const R up = widen(g[c * q.y.c]);
+  for (int64_t c = 0; K > 1 && c < q.channels; c += kEach) {
+    T up[kEach], at[kEach][kTaps];
 #pragma unroll
-    for (int t = 0; t < taps.kCount; ++t)
-      if (taps.at[t] >= 0) dots[t] = fma(up, widen(x[taps.at[t] + c * q.x.c]), dots[t]);
+    for (int k = 0; k < kEach; ++k) {
+      const bool exists = c + k < q.channels;
+      up[k] = exists ? g[(c + k) * q.y.c] : T{};
+#pragma unroll
+      for (int t = 0; t < kTaps; ++t) at[k][t] = exists && taps.at[t] >= 0 ? x[taps.at[t] + (c + k) * q.x.c] : T{};
+    }
+#pragma unroll
+    for (int k = 0; k < kEach; ++k)
+#pragma unroll
+      for (int t = 0; t < kTaps; ++t)
+        if (c + k < q.channels && taps.at[t] >= 0) dots[t] = fma(widen(up[k]), widen(at[k][t]), dots[t]);
   }
-  if constexpr (ByChannel) {
+  R value[Dims];
 #pragma unroll
-    for (int t = 0; t < taps.kCount; ++t)
-#pragma unroll
-      for (int half = 16; half > 0; half /= 2) dots[t] += __shfl_down_sync(0xffffffffu, dots[t], half);
-    if (threadIdx.x % 32 != 0) return;
-  }
-  write_gradient<T, Dims, K>(p, n, s, axes, dots);
+  for (int d = 0; d < Dims; ++d) value[d] = coordinate_gradient(axes, dots, d);
+  store_gradient<T, Dims>(p, n, s, value);
 }
 
-/// Entries of images n0 .. n0 + images - 1: keys (image * pixels + pixel, or images * pixels outside) and weights, by
-/// place, taps side by side.
-template <class T, int Dims, int K, class Key>
-__global__ void __launch_bounds__(kGradientThreads)
-    list_taps(const __grid_constant__ GridSampleProblem p, int64_t n0, int64_t images, int64_t pixels, Key* keys,
-              core::Compute<T>* weights) {
-  const int64_t place = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x;
-  if (place >= images * p.samples) return;
-  const int64_t n = quotient(place, p.samples), s = place - n * p.samples;
-  const auto axes = axes_of<T, Dims, K, int64_t>(p, (n0 + n) * p.grid.n + place_of(p, p.grid, s));
-  const StridedImage dense{nullptr, 0, 0, p.axes[1].axis.size * p.axes[2].axis.size, p.axes[2].axis.size, 1};
-  const auto taps = taps_at(dense, axes);
-#pragma unroll
-  for (int t = 0; t < taps.kCount; ++t) {
-    const bool counts = taps.at[t] >= 0 && !taps.lost;
-    keys[place * taps.kCount + t] = static_cast<Key>(counts ? n * pixels + taps.at[t] : images * pixels);
-    weights[place * taps.kCount + t] = taps.weight[t];
-  }
+/// The size of an image's rows, by which its places are numbered.
+struct ImagePlaces {
+  int64_t height, width;
+};
+__device__ __forceinline__ int64_t image_place(const StridedImage& image, const ImagePlaces& size, int64_t s) {
+  const int64_t row = quotient(s, size.width), d = quotient(row, size.height);
+  return d * image.d + (row - d * size.height) * image.h + (s - row * size.width) * image.w;
 }
 
-/// starts[k] is the first place of a key >= k among the sorted, for k = 0 .. count of keys.
-template <class Key>
-__global__ void __launch_bounds__(kGradientThreads)
-    find_starts(const Key* sorted, int64_t entries, int64_t keys, int64_t* starts) {
-  const int64_t step = int64_t{gridDim.x} * kGradientThreads;
-  for (int64_t e = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x; e <= entries; e += step) {
-    const int64_t before = e == 0 ? -1 : static_cast<int64_t>(sorted[e - 1]),
-                  here = e == entries ? keys : static_cast<int64_t>(sorted[e]);
-    for (int64_t k = before + 1; k <= here; ++k) starts[k] = e;
-  }
-}
+inline constexpr int kSummedChannels = 16;
 
-inline constexpr int kGradientChannels = 4;
+template <class R, class I>
+struct PixelSums {
+  TapLists<R, I> lists;
+  StridedImage y;  ///< the result's gradient
+  ImagePlaces places;
+  StridedImage to;  ///< the image's gradient
+  ImagePlaces pixels;
+  int64_t channels;
+  const int* choice;
+};
 
-/// A thread takes a pixel and kGradientChannels channels; neighbouring threads neighbouring pixels, or with ByChannel
-/// channels.
-template <class T, bool ByChannel>
+/// The image's gradient, but for pixels of long lists: a thread has a pixel and kSummedChannels channels. Blocks
+/// (pixels, groups of channels, image).
+template <class T, class I>
 __global__ void __launch_bounds__(kGradientThreads)
-    add_entries(const __grid_constant__ GridSampleProblem p, StridedImage to, int64_t n0, int64_t images,
-                int64_t pixels, int taps, const int64_t* starts, const int64_t* order,
-                const core::Compute<T>* weights) {
+    sum_pixels(const __grid_constant__ PixelSums<core::Compute<T>, I> p) {
   using R = core::Compute<T>;
-  const int64_t unit = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x,
-                groups = (p.channels + kGradientChannels - 1) / kGradientChannels;
-  if (unit >= images * pixels * groups) return;
-  int64_t key, group;
-  if constexpr (ByChannel) {
-    key = quotient(unit, groups);
-    group = unit - key * groups;
-  } else {
-    const int64_t n = quotient(unit, pixels * groups), rest = unit - n * pixels * groups;
-    group = quotient(rest, pixels);
-    key = n * pixels + rest - group * pixels;
-  }
-  const int64_t n = quotient(key, pixels), pixel = key - n * pixels, c0 = group * kGradientChannels;
-  const int channels = static_cast<int>(min(int64_t{kGradientChannels}, p.channels - c0));
-  const T* g = static_cast<const T*>(p.y.data) + (n0 + n) * p.y.n + c0 * p.y.c;
-  R sums[kGradientChannels] = {};
-  for (int64_t e = starts[key]; e < starts[key + 1]; ++e) {
-    const int64_t entry = order[e], place = quotient(entry, taps) - n * p.samples;
-    const R weight = weights[entry];
-    const T* up = g + place_of(p, p.y, place);
+  if (!is_chosen(p.choice, SampleWay::kCoherent)) return;
+  const int64_t pixel = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x,
+                c0 = int64_t{blockIdx.y} * kSummedChannels, n = blockIdx.z;
+  if (pixel >= p.lists.pixels) return;
+  const int channels = static_cast<int>(min(int64_t{kSummedChannels}, p.channels - c0));
+  const I* starts = p.lists.starts + n * (p.lists.pixels + 1) + pixel;
+  const I begin = starts[0], end = starts[1];
+  if (end - begin > kMostSummed) return;
+  const TapEntry<R, I>* entries = p.lists.entries + n * p.lists.most;
+  const T* g = static_cast<const T*>(p.y.data) + (p.lists.n0 + n) * p.y.n + c0 * p.y.c;
+  R sums[kSummedChannels] = {};
+  for (I e = begin; e < end; ++e) {
+    const TapEntry<R, I> entry = entries[e];
+    const T* up = g + image_place(p.y, p.places, entry.place);
+    T some[kSummedChannels];
 #pragma unroll
-    for (int c = 0; c < kGradientChannels; ++c)
-      if (c < channels) sums[c] = fma(weight, widen(up[c * p.y.c]), sums[c]);
-  }
-  const int64_t width = p.axes[2].axis.size, height = p.axes[1].axis.size, row = quotient(pixel, width),
-                d = quotient(row, height);
-  T* out = static_cast<T*>(const_cast<void*>(to.data)) + (n0 + n) * to.n + c0 * to.c + d * to.d +
-           (row - d * height) * to.h + (pixel - row * width) * to.w;
+    for (int c = 0; c < kSummedChannels; ++c) some[c] = c < channels ? up[c * p.y.c] : T{};
 #pragma unroll
-  for (int c = 0; c < kGradientChannels; ++c)
-    if (c < channels) out[c * to.c] = convert<T>(sums[c]);
+    for (int c = 0; c < kSummedChannels; ++c) sums[c] = fma(entry.weight, widen(some[c]), sums[c]);
+  }
+  T* out = static_cast<T*>(const_cast<void*>(p.to.data)) + (p.lists.n0 + n) * p.to.n + c0 * p.to.c +
+           image_place(p.to, p.pixels, pixel);
+#pragma unroll
+  for (int c = 0; c < kSummedChannels; ++c)
+    if (c < channels) out[c * p.to.c] = convert<T>(sums[c]);
+}
+
+/// Pixels of long lists, by a warp a channel: each lane every 32nd entry, then a tree. Blocks (any, channels).
+template <class T, class I>
+__global__ void __launch_bounds__(kGradientThreads)
+    sum_long_lists(const __grid_constant__ PixelSums<core::Compute<T>, I> p) {
+  using R = core::Compute<T>;
+  const auto lists = static_cast<int64_t>(p.lists.long_counts[1]);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t warps = int64_t{gridDim.y} * (kGradientThreads / 32),
+                warp = int64_t{blockIdx.y} * (kGradientThreads / 32) + threadIdx.x / 32;
+  for (int64_t k = blockIdx.x; k < lists; k += gridDim.x) {
+    const int64_t key = p.lists.unsummed[k], n = quotient(key, p.lists.pixels), pixel = key - n * p.lists.pixels;
+    const I* starts = p.lists.starts + n * (p.lists.pixels + 1) + pixel;
+    const I begin = starts[0], end = starts[1];
+    const TapEntry<R, I>* entries = p.lists.entries + n * p.lists.most;
+    for (int64_t c = warp; c < p.channels; c += warps) {
+      const T* g = static_cast<const T*>(p.y.data) + (p.lists.n0 + n) * p.y.n + c * p.y.c;
+      R sum = 0;
+#pragma unroll 4
+      for (I e = begin + lane; e < end; e += 32)
+        sum = fma(entries[e].weight, widen(g[image_place(p.y, p.places, entries[e].place)]), sum);
+#pragma unroll
+      for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(~0u, sum, half);
+      if (lane == 0)
+        static_cast<T*>(const_cast<void*>(
+            p.to.data))[(p.lists.n0 + n) * p.to.n + c * p.to.c + image_place(p.to, p.pixels, pixel)] = convert<T>(sum);
+    }
+  }
 }
 
 }  // namespace tenor::cuda

@@ -29,9 +29,11 @@ def case(mode, dtype, shape, kind, layout="nchw", target=None, device=None, back
         return tn.grid_sample(x, g, mode) if up is None else tn.grid_sample_backward(up, x, g, mode)
 
     def peer(torch, x, g, up=None):
+        if up is not None:
+            return torch.ops.aten.grid_sampler_2d_backward(up, x, g, 0, 0, False, [True, True])
         return torch.nn.functional.grid_sample(x, g, mode, align_corners=False)
     c = dict(target=target, op="grid_sample_backward" if backward else "grid_sample", case=f"{'x'.join(map(str, shape))} {mode} {kind} {layout}", dtype=dtype, make=make,
-             run=run, peer=None if backward else peer, bytes=bytes_of(dtype, shape, shape, grid) * (2 if backward else 1))
+             run=run, peer=None if backward and (mode != "bilinear" or dtype != "float32") else peer, bytes=bytes_of(dtype, shape, shape, grid) * (2 if backward else 1))
     return dict(c, device=device) if device else c
 
 
@@ -44,7 +46,8 @@ def on_gpu():
             yield case("bilinear", "float32", IMAGE, kind, layout, target=f"grid_sample-bilinear-{kind}/8x64x256x256-f32-{layout}", device="cuda")
         yield case("bilinear", "float32", IMAGE, "turned", layout, device="cuda")
         yield case("bicubic", "float32", IMAGE, "affine", layout, device="cuda")
-        yield case("bilinear", "float32", IMAGE, "affine", layout, device="cuda", backward=True)
+        for kind in ("random", "affine"):
+            yield case("bilinear", "float32", IMAGE, kind, layout, device="cuda", backward=True)
 
 
 def on_cpu():

@@ -2,6 +2,8 @@
 #include "src/core/output.h"
 #include "src/cuda/testing.h"
 #include "src/ops/grid_sample/grid_sample_testing.h"
+#include "tenor/index.h"
+#include "tenor/modes.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -97,6 +99,98 @@ TEST_F(GridSampleCuda, BackwardOfManyPlacesOnOnePixelIsTheSameEveryTime) {
     const GridSampleGradients again = grid_sample_backward(g, x, grid, {.padding_mode = "border"});
     EXPECT_TRUE(same_bits(on_cpu(first.grad_x), on_cpu(again.grad_x)) &&
                 same_bits(on_cpu(first.grad_grid), on_cpu(again.grad_grid)));
+  }
+}
+
+/// Elements that differ by more than roundings and the sums' own.
+int64_t wrong_elements(const Tensor& got, const Tensor& want, double least) {
+  const auto a = values(on_cpu(got)), b = values(want);
+  int64_t wrong = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const bool equal = (std::isnan(a[i]) && std::isnan(b[i])) ||
+                       std::abs(a[i] - b[i]) <= 4 * unit(want.dtype()) * std::abs(b[i]) + least;
+    wrong += equal ? 0 : 1;
+  }
+  return wrong;
+}
+
+/// Places beside one another, all over the image, or all on a few pixels of an edge, whose lists are then long.
+Tensor many_places(Draw& draw, const Dims& shape, const std::string& kind) {
+  if (kind == "turned") {
+    const Dims size{shape[0], 1, shape[1], shape[2]};
+    std::vector<double> theta;
+    for (int64_t n = 0; n < shape[0]; ++n) theta.insert(theta.end(), {1.13, -.21, .107, .317, 1.21, -.013});
+    return affine_grid(tensor_of({shape[0], 2, 3}, float32, theta), size);
+  }
+  std::vector<double> places(static_cast<size_t>(product(shape)));
+  for (double& p : places)
+    p = kind == "edge" ? 1.3 + draw.normal() / 50 : 1.2 * (static_cast<double>(draw.upto(1 << 21)) / (1 << 20) - 1);
+  places[7] = kNan, places[20] = kInf, places[31] = -1e30;
+  return tensor_of(shape, float32, places);
+}
+
+// Enough places for the kernels of which the grid chooses, and more on a pixel than a few lanes add up, or look for
+// their order.
+TEST_F(GridSampleCuda, BackwardOfManyPlacesIsThatOfTheCpu) {
+  Draw draw(6);
+  for (const DType dtype : {float32, bfloat16})
+    for (const int64_t channels : {3, 20}) {
+      const Tensor planes = draw.dense({2, channels, 67, 93}, dtype), ups = draw.dense({2, channels, 181, 183}, dtype);
+      for (const bool by_channel : {false, true})
+        for (const std::string kind : {"turned", "scattered", "edge"}) {
+          const auto laid = [&](const Tensor& t) {
+            return by_channel ? permute(permute(t, {0, 2, 3, 1}).contiguous(), {0, 3, 1, 2}) : t;
+          };
+          const Tensor x = laid(planes), g = laid(ups), grid = many_places(draw, {2, 181, 183, 2}, kind);
+          const GridSampleBackwardOptions options{"bilinear",
+                                                  kind == "edge" ? "border"
+                                                  : by_channel   ? "zeros"
+                                                                 : "reflection",
+                                                  false,
+                                                  {}};
+          const Tensor gx = on_gpu(x), gg = on_gpu(g), places = on_gpu(grid);
+          const GridSampleGradients got = grid_sample_backward(gg, gx, places, options),
+                                    again = grid_sample_backward(gg, gx, places, options),
+                                    want = grid_sample_backward(g, x, grid, options);
+          const std::string what = std::string(name(dtype)) + " " + kind + " " + std::to_string(channels) +
+                                   (by_channel ? " by channel" : "");
+          // Sums of thousands in another order; and a place so near a pixel that rounding says on which side it lies.
+          EXPECT_EQ(wrong_elements(got.grad_x, want.grad_x, kind == "edge" ? 0.02 : 1e-3), 0) << what;
+          EXPECT_LE(wrong_elements(got.grad_grid, want.grad_grid, 0.05), kind == "turned" ? 8 : 2) << what;
+          EXPECT_TRUE(same_bits(on_cpu(got.grad_x), on_cpu(again.grad_x)) &&
+                      same_bits(on_cpu(got.grad_grid), on_cpu(again.grad_grid)))
+              << what;
+        }
+    }
+}
+
+TEST_F(GridSampleCuda, BackwardOfMoreChannelsThanLanes) {
+  Draw draw(8);
+  for (const DType dtype : kFloats)
+    for (const int64_t channels : {300, 512}) {
+      const Tensor x = draw.dense({1, channels, 5, 6}, dtype), g = draw.dense({1, channels, 7, 9}, dtype),
+                   grid = draw.dense({1, 7, 9, 2}, float32);
+      const GridSampleGradients got = grid_sample_backward(on_gpu(g), on_gpu(x), on_gpu(grid)),
+                                want = grid_sample_backward(g, x, grid);
+      EXPECT_EQ(wrong_elements(got.grad_x, want.grad_x, 1e-4), 0) << name(dtype);
+      EXPECT_EQ(wrong_elements(got.grad_grid, want.grad_grid, 1e-2), 0) << name(dtype);
+    }
+}
+
+TEST_F(GridSampleCuda, AnImagesGradientsDoNotDependOnTheBatch) {
+  Draw draw(7);
+  const BatchInvariantGuard guard;
+  const Tensor x = on_gpu(draw.dense({3, 20, 40, 50}, float32)), g = on_gpu(draw.dense({3, 20, 190, 180}, float32));
+  const Tensor grid = on_gpu(cat(std::vector<Tensor>{many_places(draw, {2, 190, 180, 2}, "scattered"),
+                                                     many_places(draw, {1, 190, 180, 2}, "turned")},
+                                 0));
+  const GridSampleGradients all = grid_sample_backward(g, x, grid);
+  for (int64_t n = 0; n < 3; ++n) {
+    const auto image = [&](const Tensor& t) { return narrow(t, 0, n, 1); };
+    const GridSampleGradients one = grid_sample_backward(image(g), image(x), image(grid));
+    EXPECT_TRUE(same_bits(on_cpu(image(all.grad_x)), on_cpu(one.grad_x)) &&
+                same_bits(on_cpu(image(all.grad_grid)), on_cpu(one.grad_grid)))
+        << n;
   }
 }
 
