@@ -197,7 +197,8 @@ def padded(node, x, value):
 
 @op("MaxPool")
 def max_pool(node, x):
-    kernel, stride = node.get("kernel_shape"), node.get("strides")
+    kernel = node.get("kernel_shape")
+    stride = node.get("strides", [1] * len(kernel))
     around = sides(node, kernel, x.shape[2:], stride)
     if all(before == 0 and after in (0, 1) and k == 2 and s == 1 for (before, after), k, s in zip(around, kernel, stride)):
         # Padding on both sides gives a row more in front, and what is not looked at costs nothing.

@@ -64,6 +64,47 @@ TEST(Conv, LargerProblemsThanATile) {
   for (const auto& [c, dtype] : cases) check_strategies(c, dtype, {"direct", "implicit_gemm", "vendor"});
 }
 
+/// Rows that hold whole panels of pixels, which are read in place, and enough of them for several at once.
+TEST(Conv, LongRows) {
+  ConvDraw draw(8);
+  for (int i = 0; i < 160; ++i) {
+    const int64_t k = draw.between(1, 7), h = draw.between(1, 3) == 1 ? 1 : k, dilation = draw.between(1, 2);
+    const bool depthwise = i % 2 == 0;
+    const int64_t groups = depthwise ? draw.between(2, 4) : draw.between(1, 2), in = depthwise ? 1 : draw.between(1, 7),
+                  out = depthwise ? 1 : draw.between(1, 15);
+    const ConvCase c{{draw.between(1, 2), groups * in, draw.between(h * dilation, 24), draw.between(33, 100)},
+                     {groups * out, in, h, k},
+                     {.stride = {draw.between(1, 2), i % 5 == 0 ? 2 : 1},
+                      .padding = {draw.upto(h / 2), draw.upto(k / 2)},
+                      .dilation = {dilation, draw.between(1, 2)},
+                      .groups = groups}};
+    check_strategies(c, kFloats[i % 4], {"direct", "implicit_gemm"});
+  }
+}
+
+/// Windows side by side: one product whose columns are a window's places.
+TEST(Conv, TransposedWindowsSideBySide) {
+  ConvDraw draw(9);
+  for (int i = 0; i < 80; ++i) {
+    const DType dtype = kFloats[i % 4];
+    const int64_t kh = draw.between(1, 3), kw = draw.between(1, 4), in = draw.between(1, 5), out = draw.between(1, 9);
+    const Dims small{draw.between(1, 2), in, draw.between(1, 4), draw.between(1, 80)}, filter{in, out, kh, kw},
+        wide{small[0], out, small[2] * kh, small[3] * kw};
+    const ConvCase c{wide, {in, out, kh, kw}, {.stride = {kh, kw}}};
+    const auto input = draw.small(product(small)), weight = draw.small(product(filter)), bias = draw.small(out);
+    auto want = conv::reference::data_backward(c.problem(), input, weight);
+    for (size_t e = 0; e < want.size(); ++e) want[e] += bias[e / static_cast<size_t>(wide[2] * wide[3]) % bias.size()];
+    for (const bool dense : {true, false}) {
+      const Tensor to = dense ? full(wide, dtype, kNan) : draw.poison(wide, dtype);
+      for (const char* strategy : {"implicit_gemm", "direct", "auto"}) {
+        conv_transpose(draw.placed(small, dtype, input), draw.placed(filter, dtype, weight),
+                       draw.placed({out}, dtype, bias), {.stride = {kh, kw}, .strategy = strategy, .out = to});
+        expect_exact(to, want, c.text() + " " + strategy + " " + std::string(name(dtype)));
+      }
+    }
+  }
+}
+
 /// Taps so far apart that no scratch holds a band's rows.
 TEST(Conv, TapsFarApart) {
   const ConvCase c{{1, 3, 5}, {3, 1, 3}, {.padding = 3000000, .dilation = {3000000}, .groups = 3}};
