@@ -20,9 +20,19 @@ inline int log_above(int64_t n) { return std::bit_width(static_cast<uint64_t>(st
 /// Warps that fill the device once.
 inline int64_t warps_wanted(Device device) { return int64_t{32} * cuda::multiprocessors(device); }
 
-/// `small`: a warp's share of a row may be small, since what it ends with costs little; down to `ahead` blocks, whose
-/// loads are in flight together.
-inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements, bool small, int ahead) {
+/// The least blocks of a row that a warp takes where it could take more: of rows that need one stage, and of longer
+/// ones.
+struct LeastShare {
+  int short_row, long_row;
+};
+/// Blocks whose loads are in flight together, where what a share ends with costs little, which finding the place of an
+/// extreme does not.
+template <class T, class Op, int V, Walk W>
+inline constexpr LeastShare kLeastShare = kMeetsAtOnce<Op> ? LeastShare{4, kWarp}
+                                          : kHasGroups<Op> ? LeastShare{kWarp, kWarp}
+                                                           : LeastShare{kBlocksAhead<T, V, W>, kBlocksAhead<T, V, W>};
+
+inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements, LeastShare least) {
   const int64_t count = plan.shape.count, rows = plan.shape.outputs;
   if (count <= int64_t{kWarp / 2} * vector) return {log_above(divide_up(count, vector)), 0, 1, 1, false};
   const int64_t blocks = divide_up(count, elements);
@@ -31,13 +41,13 @@ inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements, bool sma
   // longer.
   const auto are_fewer = [&](int log, int64_t shares) { return rows * divide_up(blocks, int64_t{1} << log) < shares; };
   const int64_t wanted = warps_wanted(plan.device);
-  if (small && blocks <= 64)
-    while (log_each > log_above(ahead) && are_fewer(log_each, 8 * wanted)) --log_each;
+  if (blocks <= 64)
+    while (log_each > log_above(least.short_row) && are_fewer(log_each, 8 * wanted)) --log_each;
   while (log_each > 0 && are_fewer(log_each, wanted)) --log_each;
   // One thread block a row, without a second stage, as long as that costs a warp few blocks.
   if (blocks <= 64) log_each = std::max(log_each, log_above(divide_up(blocks, kWarps)));
   // Of longer rows as well: as many partial results as the second stage takes in one go.
-  while (small && blocks > 64 && log_each > log_above(ahead) &&
+  while (blocks > 64 && log_each > log_above(least.long_row) &&
          rows * divide_up(blocks, int64_t{kWarps} << (log_each - 1)) <= kPartialsAtOnce * kPartialRowThreads)
     --log_each;
   const int64_t units = divide_up(blocks, int64_t{1} << log_each);
@@ -101,7 +111,7 @@ void meet(const Plan& plan, const Core& core, int splits, const Result& result) 
 
 template <int V, Walk W, class T, class Op>
 void reduce_rows(const Plan& plan, const Op& op, Result result) {
-  const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain, !kHasGroups<Op>, kBlocksAhead<T, V, W>);
+  const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain, kLeastShare<T, Op, V, W>);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
   if (grid.splits > 1) result.partials = partials.raw();
   const int64_t blocks = divide_up(plan.shape.outputs, kThreads >> (grid.log_lanes + grid.log_sharing));

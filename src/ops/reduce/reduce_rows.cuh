@@ -90,12 +90,51 @@ __device__ __forceinline__ void fold_block(const Op& op, const Pack<T, V> (&pack
   }
 }
 
+/// Keys as unsigned integers in their order, the first NaN of all above: what one instruction compares over a warp.
+__device__ __forceinline__ uint32_t to_ordered(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  return x != x ? ~0u : bits ^ (bits >> 31 ? ~0u : 1u << 31);
+}
+__device__ __forceinline__ uint32_t to_ordered(int x) { return static_cast<uint32_t>(x) ^ 1u << 31; }
+__device__ __forceinline__ uint32_t to_ordered(unsigned x) { return x; }
+template <class K>
+__device__ __forceinline__ K from_ordered(uint32_t u) {
+  if constexpr (std::is_same_v<K, float>)
+    return u == ~0u ? __uint_as_float(0x7fffffff) : __uint_as_float(u ^ (u >> 31 ? 1u << 31 : ~0u));
+  else
+    return static_cast<K>(std::is_signed_v<K> ? u ^ 1u << 31 : u);
+}
+
+/// Operators of groups whose lanes meet by few instructions.
+template <class Op, bool = kHasGroups<Op>>
+inline constexpr bool kMeetsAtOnce = false;
+template <class Op>
+inline constexpr bool kMeetsAtOnce<Op, true> = sizeof(typename Op::K) == 4;
+
+/// The largest key and the least index of `lanes` neighbouring lanes, in all of them.
+template <class Op, class K>
+__device__ __forceinline__ K largest_of_lanes(K key, int lanes) {
+  if constexpr (kMeetsAtOnce<Op>)
+    if (lanes == kWarp) return from_ordered<K>(__reduce_max_sync(~0u, to_ordered(key)));
+  for (int mask = 1; mask < lanes; mask *= 2) key = larger(key, cuda::shuffle_xor(key, mask));
+  return key;
+}
+/// INT64_MAX stands for none; the others are below `count`.
+__device__ __forceinline__ int64_t least_of_lanes(int64_t index, int64_t count, int lanes) {
+  if (lanes == kWarp && count < UINT32_MAX) {
+    const uint32_t least = __reduce_min_sync(~0u, index == INT64_MAX ? ~0u : static_cast<uint32_t>(index));
+    return least == ~0u ? INT64_MAX : least;
+  }
+  for (int mask = 1; mask < lanes; mask *= 2)
+    index = min(index, static_cast<int64_t>(cuda::shuffle_xor(static_cast<long long>(index), mask)));
+  return index;
+}
+
 /// The extreme of the lanes of a row, in all of them, and its first place in a sequence of `count`: the lanes that have
 /// it look for it in the vectors that they hold.
 template <int V, class T, class Op, class A>
 __device__ __forceinline__ A meet_lanes(const Op& op, A value, const Pack<T, V>& held, int64_t count, int lanes) {
-  auto most = value.value;
-  for (int mask = 1; mask < lanes; mask *= 2) most = larger(most, cuda::shuffle_xor(most, mask));
+  const auto most = largest_of_lanes<Op>(value.value, lanes);
   if (!op.is_level(value.value, most)) value.index = INT64_MAX;
   if (V > 1 && value.index != INT64_MAX) {
     int place = 0;
@@ -104,9 +143,7 @@ __device__ __forceinline__ A meet_lanes(const Op& op, A value, const Pack<T, V>&
       if (value.index + j < count && op.is_level(op.key(held.at[j]), most)) place = j;
     value.index += place;
   }
-  for (int mask = 1; mask < lanes; mask *= 2)
-    value.index = min(value.index, static_cast<int64_t>(cuda::shuffle_xor(static_cast<long long>(value.index), mask)));
-  return {most, value.index};
+  return {most, least_of_lanes(value.index, count, lanes)};
 }
 
 /// Blocks whose loads are in flight together: 128 bytes a thread.
@@ -182,7 +219,12 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
   if (sharing > 1) {
     if (lane == 0) shared[group] = value;
     __syncthreads();
-    if (lane == 0 && sharer == 0) {
+    if constexpr (kMeetsAtOnce<Op>) {
+      if (sharer != 0) return;
+      value = lane < sharing ? shared[group + lane] : op.core.identity();
+      const auto most = largest_of_lanes<Op>(value.value, kWarp);
+      value = {most, least_of_lanes(op.is_level(value.value, most) ? value.index : INT64_MAX, shape.count, kWarp)};
+    } else if (lane == 0 && sharer == 0) {
       Counter<typename Op::Core, 4> counter;
       for (int w = 0; w < sharing; ++w) counter.push(op.core, shared[group + w]);
       value = counter.finish(op.core);
