@@ -53,14 +53,15 @@ __device__ __forceinline__ void arrive_by_warp(uint64_t* barrier) {
   if ((threadIdx.x & 31) == 0) ptx::mbarrier_arrive(barrier);
 }
 
-/// Scores of the group's block, slab by slab as they arrive.
-template <class T>
+/// Scores of the group's block, slab by slab as they arrive where the first group has the first block of a pair. The
+/// order goes by the block's place in its pair, not by who scores it: that may be either, as items before had it.
+template <class T, bool kFirst>
 __device__ __forceinline__ void score_latent(LatentShared& shared, const LatentThread& me, uint32_t phase,
                                              float (&s)[32]) {
   const uint64_t a = ptx::wgmma_descriptor(shared.query), b = ptx::wgmma_descriptor(shared.keys[me.group]);
 #pragma unroll
   for (int i = 0; i < kLatentSlabs; ++i) {
-    const int slab = i == kTailSlab ? i : i ^ me.group * 4;  // as they arrive
+    const int slab = kFirst || i == kTailSlab ? i : i ^ 4;
     ptx::mbarrier_wait(&shared.full[me.group][slab], phase);
     ptx::wgmma_fence();
 #pragma unroll
@@ -272,7 +273,7 @@ __device__ __forceinline__ void take_first(const Decode& p, LatentShared& shared
   OwnBlock own;
   {
     float s[32];
-    score_latent<T>(shared, me, block >> 1 & 1, s);
+    score_latent<T, true>(shared, me, block >> 1 & 1, s);
     hide_latent(shared, me, left, s);
     weigh_own_block<T>(p, shared, me, s, left <= 2 * kLatentKeys, own, state);
   }
@@ -298,7 +299,7 @@ __device__ __forceinline__ void take_second(const Decode& p, LatentShared& share
   OwnBlock own;
   {
     float s[32];
-    score_latent<T>(shared, me, (block + 1) >> 1 & 1, s);
+    score_latent<T, false>(shared, me, (block + 1) >> 1 & 1, s);
     hide_latent(shared, me, left - kLatentKeys, s);
     meet_other_block(p, shared, me, shrink, state);
     begin_other_block<T>(shared, me, block >> 1 & 1, shrink, state);

@@ -43,16 +43,26 @@ static_assert(sizeof(LatentShared) <= 232448);
 /// The library's name of a toolkit's 16-bit float.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>;
+// Barriers by constant numbers: of one in a register the tools that look for races do not know which it is.
 /// The group's weights of its block are in shared memory, for the other group.
 __device__ __forceinline__ void weights_ready(int group) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(2 + group), "n"(kLatentWorkers) : "memory");
+  if (group == 0)
+    asm volatile("bar.arrive 2, %0;" ::"n"(kLatentWorkers) : "memory");
+  else
+    asm volatile("bar.arrive 3, %0;" ::"n"(kLatentWorkers) : "memory");
 }
 __device__ __forceinline__ void wait_for_weights(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "n"(kLatentWorkers) : "memory");
+  if (group == 0)
+    asm volatile("bar.sync 2, %0;" ::"n"(kLatentWorkers) : "memory");
+  else
+    asm volatile("bar.sync 3, %0;" ::"n"(kLatentWorkers) : "memory");
 }
 /// Every warp of the group has cleared its lines, before the group's own product reads them.
 __device__ __forceinline__ void lines_cleared(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(4 + group), "n"(kLatentWorkers / 2) : "memory");
+  if (group == 0)
+    asm volatile("bar.sync 4, %0;" ::"n"(kLatentWorkers / 2) : "memory");
+  else
+    asm volatile("bar.sync 5, %0;" ::"n"(kLatentWorkers / 2) : "memory");
 }
 __device__ __forceinline__ void latent_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kLatentWorkers) : "memory"); }
 
