@@ -130,7 +130,9 @@ class DevicePlan {
   /// Latent attention (MLA) with absorbed weights: score = scale (q . latent + qp . kp), result = softmax(score)
   /// latent. q [queries, H, R], qp [queries, H, P], latent [pages, page_size, 1, R], kp [pages, page_size, 1, P]; R
   /// in 1..1024, P in 1..256. The scale is the model's own, of its query-key size before absorption. Returns the
-  /// compressed context [queries, H, R]. Source: DeepSeek-V2, arXiv 2405.04434, section 2.1.
+  /// compressed context [queries, H, R]. On CUDA the tensor cores' kernel cuts keys by what the call has to do; under
+  /// batch_invariant(), or with a workspace, at fixed places, so that a row's bits depend on its own query and keys
+  /// alone. Source: DeepSeek-V2, arXiv 2405.04434, section 2.1.
   AttentionResult mla(const Tensor& q, const Tensor& qp, const Tensor& latent, const Tensor& kp, double scale,
                       bool causal, const MlaOptions& options = {}) const;
 

@@ -1,6 +1,7 @@
 // Paged attention on CUDA: which kernel, and its launches over the rows.
 #include <numeric>
 
+#include "src/core/modes.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/tensor_map.h"
 #include "src/ops/paged/paged_cuda.h"
@@ -12,9 +13,11 @@ namespace {
 using paged::General;
 using ::tenor::paged::Call;
 using ::tenor::paged::DevicePlan;
+using ::tenor::paged::HostPlan;
 
 constexpr int64_t kPartBytes = int64_t{256} << 20;  // of partial states at once, where the caller brings none
 constexpr int64_t kMostRowsAtOnce = paged::kMostRows;
+constexpr int64_t kUnknownBlocks = 64;  // of keys: what a row of latent attention is taken to have at most
 
 int64_t part_bytes_of_row(int64_t heads, int64_t value_dim, int splits) {
   return heads * splits * (value_dim + 2) * int64_t{4};
@@ -151,14 +154,65 @@ void run_unit(const Call& c, General& p, int64_t each, Rows rows) {
   }
 }
 
+/// Rows and keys that latent attention has to do, as far as the host knows, in blocks of keys.
+struct LatentLoad {
+  int64_t rows, total, longest;
+};
+LatentLoad latent_load(const Call& c) {
+  const auto blocks = [](int64_t keys) { return (keys + paged::kLatentStep - 1) / paged::kLatentStep; };
+  const auto& plan = *c.plan;
+  LatentLoad load{0, 0, 0};
+  if (const HostPlan* host = plan.host.get()) {
+    for (int64_t i = 0; i < host->queries(); ++i) {
+      const int64_t s = host->sequence_ids()[i];
+      if (s < 0) continue;
+      const int64_t length = host->lengths()[s],
+                    own = blocks(c.causal ? std::min(length, host->positions()[i] + 1) : length);
+      load = {load.rows + 1, load.total + own, std::max(load.longest, own)};
+    }
+  } else {
+    load = {plan.size.queries, 0, std::min(blocks(plan.longest), kUnknownBlocks)};
+    load.total = load.rows * load.longest;
+  }
+  return load;
+}
+/// The length of splits with which a launch of latent attention is done soonest: rounds of the blocks that run at once,
+/// and adding up.
+int latent_length(const Call& c) {
+  // In blocks of keys: an item's begin and end, the second kernel; parts that are written and read in a block's time.
+  constexpr int64_t kItemCost = 2, kMergeCost = 3, kPartsCost = 26;
+  const LatentLoad load = latent_load(c);
+  if (load.longest == 0) return paged::kLatentStep;
+  const int64_t places = multiprocessors(c.q.device()),
+                chunks = (c.heads + paged::kLatentLaunchHeads - 1) / paged::kLatentLaunchHeads,
+                most = std::min({load.longest, int64_t{paged::kMostLatentSplits},
+                                 std::max<int64_t>(1, 32 * places / (load.rows * chunks))});
+  const bool even = load.total == load.rows * load.longest;
+  int64_t best = load.longest, least = INT64_MAX;
+  for (int64_t splits = 1; splits <= most; ++splits) {
+    const int64_t length = (load.longest + splits - 1) / splits,
+                  items = chunks * (even ? load.rows * ((load.longest + length - 1) / length)
+                                         : (load.total + load.rows * (length - 1) / 2 + length - 1) / length),
+                  rounds = (items + places - 1) / places,
+                  cost = kPartsCost * (rounds * (length + kItemCost) + (splits > 1 ? kMergeCost : 0)) +
+                         (splits > 1 ? items : 0);
+    if (cost < least) least = cost, best = length;
+  }
+  return static_cast<int>(std::min(best * paged::kLatentStep, int64_t{INT32_MAX}));
+}
+
 void run(const Call& c, Kernel kernel, Rows rows) {
   const auto& plan = *c.plan;
   if (rows.begin == rows.end || c.heads == 0 || c.value_dim == 0) return;
   const DeviceGuard guard(c.q.device());
+  const bool free = kernel == Kernel::kLatent && c.splits == 0 && !c.workspace.defined() && !core::batch_invariant();
+  const int length = free ? latent_length(c) : 0;
   // Partial states are float32, so float64 goes without unless they are asked for.
-  const int splits = c.q.dtype() == float64 && c.splits == 0
-                         ? 1
-                         : paged::most_splits(plan.longest, static_cast<int>(c.splits), kernel == Kernel::kLatent);
+  const int splits =
+      length > 0 ? static_cast<int>(std::min<int64_t>(paged::kMostLatentSplits, (plan.longest + length - 1) / length))
+      : c.q.dtype() == float64 && c.splits == 0
+          ? 1
+          : paged::most_splits(plan.longest, static_cast<int>(c.splits), kernel == Kernel::kLatent);
   const int64_t row = part_bytes_of_row(c.heads, c.value_dim, splits);
   int64_t each = c.splits > 0 ? std::min(plan.size.queries, kMostRowsAtOnce) : rows_at_once(plan, row);
   if (kernel == Kernel::kLatent) each = std::min(each, paged::kLatentLaunchRows);
@@ -169,6 +223,9 @@ void run(const Call& c, Kernel kernel, Rows rows) {
   if (sinks.defined()) sinks = sinks.to(c.q.dtype() == float64 && splits == 1 ? float64 : float32).contiguous();
   float* memory = parts.defined() && parts.numel() > 0 ? parts.data<float>() : nullptr;
   General p = problem_of(c, kernel, sinks, splits, memory, std::min(each, plan.size.queries));
+  p.length = length;
+  if (kernel == Kernel::kDecode && c.splits == 0)
+    p.long_splits = paged::long_splits(p.kv_heads * p.chunks, multiprocessors(c.q.device()));
   if (kernel == Kernel::kLatent) return run_latent(c, p, each, rows);
   kernel == Kernel::kDecode ? run_decode(c, p, each, rows) : run_unit(c, p, each, rows);
 }

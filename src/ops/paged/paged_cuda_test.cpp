@@ -16,6 +16,8 @@ using paged::DevicePlan;
 using paged::HostPlan;
 using paged::SplitWorkspace;
 using reference::PagedProblem;
+using testing::dense_cache;
+using testing::expect_tensorcore;
 using testing::expect_values;
 using testing::full;
 using testing::kGpu;
@@ -26,13 +28,6 @@ using testing::same_bits;
 using testing::Schedules;
 
 class PagedCuda : public testing::CudaTest {};
-
-/// On the tensor cores the softmax weights are rounded to the operands' 16 bits, which values of about 1 feel
-/// absolutely.
-void expect_results(const Tensor& got, const std::vector<double>& want) {
-  const double floor = got.dtype() == bfloat16 ? 8e-3 : got.dtype() == float16 ? 2e-3 : 4e-6;
-  testing::expect_close(got, want, "out", 2, floor);
-}
 
 struct Run {
   Tensor out, lse;
@@ -57,15 +52,9 @@ void check(const PagedProblem& p, int64_t splits) {
   for (const int64_t asked : {int64_t{0}, splits}) {
     const Run got = run(p, asked);
     const bool single = asked > 0 && p.q.dtype() == float64;  // partial states are float32
-    expect_results(single ? got.out.to(float32) : got.out, want.out);
+    expect_tensorcore(single ? got.out.to(float32) : got.out, want.out);
     expect_values(got.lse, want.lse, "lse");
   }
-}
-
-/// A dense cache, poisoned behind the lengths.
-Tensor dense_cache(Schedules& random, const HostPlan& plan, int64_t heads, int64_t dim, DType dtype) {
-  const Tensor any = random.cache(plan, heads, dim, dtype);
-  return any.contiguous();
 }
 
 TEST_F(PagedCuda, MatchesTheReferenceOnRandomSchedules) {
@@ -115,26 +104,6 @@ TEST_F(PagedCuda, TensorCoresMatchTheReference) {
   }
 }
 
-TEST_F(PagedCuda, MlaMatchesTheReference) {
-  for (const DType dtype : {float32, bfloat16, float16}) {
-    Schedules random(3);
-    for (int round = 0; round < 8; ++round) {
-      const int64_t H = round % 2 ? 16 : random.from_one_to(5), R = round % 2 ? 512 : 7, P = round % 2 ? 64 : 3;
-      const HostPlan plan = random.schedule(round % 2 ? 64 : 5, 3, round % 4 ? 40 : 130);
-      PagedProblem p{plan, random.dense({plan.queries(), H, R}, dtype), dense_cache(random, plan, 1, R, dtype), {}};
-      p.v = p.k, p.qp = random.dense({plan.queries(), H, P}, dtype), p.kp = dense_cache(random, plan, 1, P, dtype);
-      p.scale = 0.07, p.causal = round % 4 != 0;
-      const Tensor q = on_gpu(p.q);
-      const AttentionResult got = DevicePlan::upload(plan, q).mla(q, on_gpu(p.qp), on_gpu(p.k), on_gpu(p.kp), p.scale,
-                                                                  p.causal, {.return_lse = true});
-      const reference::Attention want = reference::paged_attention(p);
-      SCOPED_TRACE(::testing::Message() << name(dtype) << " round " << round);
-      expect_results(on_cpu(got.out), want.out);
-      expect_values(on_cpu(got.lse), want.lse, "lse");
-    }
-  }
-}
-
 TEST_F(PagedCuda, EveryStrategyIsTakenByName) {
   Schedules random(10);
   const HostPlan host = random.schedule(16, 4, 900);
@@ -146,12 +115,12 @@ TEST_F(PagedCuda, EveryStrategyIsTakenByName) {
     const Tensor q = on_gpu(p.q), k = on_gpu(p.k), v = on_gpu(p.v);
     const DevicePlan plan = DevicePlan::upload(host, q);
     const reference::Attention want = reference::paged_attention(p);
-    expect_results(on_cpu(plan.attention(q, k, v, {.strategy = "flash_unit"}).out), want.out);
+    expect_tensorcore(on_cpu(plan.attention(q, k, v, {.strategy = "flash_unit"}).out), want.out);
     testing::expect_error<UnsupportedError>(
         [&] { plan.attention(q, k, v, {.strategy = "fallback"}); },
         "paged.attention: strategy 'fallback' cannot do this: is the CPU's; flash_unit takes every call on CUDA");
     if (dtype == bfloat16) {
-      expect_results(on_cpu(plan.attention(q, k, v, {.strategy = "flash_tensorcore"}).out), want.out);
+      expect_tensorcore(on_cpu(plan.attention(q, k, v, {.strategy = "flash_tensorcore"}).out), want.out);
     } else {
       testing::expect_error<UnsupportedError>(
           [&] { plan.attention(q, k, v, {.strategy = "flash_tensorcore"}); },
@@ -220,7 +189,7 @@ TEST_F(PagedCuda, NeighbouringRunsArePrefilledTogether) {
     if (causal) p.window = {90, -1}, p.sinks = random.dense({4}, float32);
     const auto together = run(p);
     const reference::Attention want = reference::paged_attention(p);
-    expect_results(together.out, want.out);
+    expect_tensorcore(together.out, want.out);
     for (size_t s = 0; s < lengths.size(); ++s) {
       const int64_t first = begins[s], rows = begins[s + 1] - first;
       const HostPlan alone(16, 95, tables, lengths, {ids.begin() + first, ids.begin() + first + rows},

@@ -5,20 +5,15 @@
 namespace tenor::cuda::paged {
 namespace {
 
-template <class T, int kPair>
-void launch_latent_of(const char* op, const LatentLaunch& l) {
-  const Decode& p = l.problem;
-  const auto blocks = static_cast<unsigned>(multiprocessors(l.device) / kPair * kPair);
-  launch(op, latent_kernel<T, kPair>,
-         Grid{.blocks = blocks, .threads = kLatentThreads, .shared = sizeof(LatentShared), .cluster = kPair}, l.device,
-         l.maps, p);
-  if (p.most_splits > 1) launch_merge(op, p, std::is_same_v<Stored<T>, BFloat16> ? bfloat16 : float16, l.device);
-}
-
-/// Blocks that share keys, where chunks of heads come in pairs.
 template <class T>
 void launch_latent_as(const char* op, const LatentLaunch& l) {
-  l.problem.chunks % 2 == 0 ? launch_latent_of<T, 2>(op, l) : launch_latent_of<T, 1>(op, l);
+  const Decode& p = l.problem;
+  launch(op, latent_kernel<T>,
+         Grid{.blocks = static_cast<unsigned>(multiprocessors(l.device)),
+              .threads = kLatentThreads,
+              .shared = sizeof(LatentShared)},
+         l.device, l.maps, p);
+  if (p.most_splits > 1) launch_merge(op, p, std::is_same_v<Stored<T>, BFloat16> ? bfloat16 : float16, l.device);
 }
 
 }  // namespace

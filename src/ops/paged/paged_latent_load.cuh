@@ -12,11 +12,11 @@
 namespace tenor::cuda::paged {
 
 inline constexpr int kLatentRank = kLatentLaunchRank, kLatentTail = kLatentLaunchTail,
-                     kLatentHeads = kLatentLaunchHeads, kLatentKeys = 64, kLatentBlocks = 2;
+                     kLatentHeads = kLatentLaunchHeads, kLatentKeys = kLatentStep, kLatentBlocks = 2;
 inline constexpr int kLatentSlabs = (kLatentRank + kLatentTail) / 64, kTailSlab = kLatentSlabs - 1;  // of 64 columns
 inline constexpr int kSlabBytes = 64 * 128;
 inline constexpr int kLatentPieces = 3;  // of a block: the columns of each warpgroup's values, the position part
-inline constexpr int kLatentThreads = 384, kLatentWorkers = 256;
+inline constexpr int kLatentThreads = 384, kLatentWorkers = 256, kLatentLoaders = 4, kTailWarp = 3;  // warps that load
 inline constexpr int kLatentRows = kLatentLaunchRows;
 
 /// One item, as the loading warp tells it to the others.
@@ -43,27 +43,36 @@ static_assert(sizeof(LatentShared) <= 232448);
 /// The library's name of a toolkit's 16-bit float.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>;
+// Barriers by constant numbers: of one in a register the tools that look for races do not know which it is.
 /// The group's weights of its block are in shared memory, for the other group.
 __device__ __forceinline__ void weights_ready(int group) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(2 + group), "n"(kLatentWorkers) : "memory");
+  if (group == 0)
+    asm volatile("bar.arrive 2, %0;" ::"n"(kLatentWorkers) : "memory");
+  else
+    asm volatile("bar.arrive 3, %0;" ::"n"(kLatentWorkers) : "memory");
 }
 __device__ __forceinline__ void wait_for_weights(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "n"(kLatentWorkers) : "memory");
+  if (group == 0)
+    asm volatile("bar.sync 2, %0;" ::"n"(kLatentWorkers) : "memory");
+  else
+    asm volatile("bar.sync 3, %0;" ::"n"(kLatentWorkers) : "memory");
 }
 /// Every warp of the group has cleared its lines, before the group's own product reads them.
 __device__ __forceinline__ void lines_cleared(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(4 + group), "n"(kLatentWorkers / 2) : "memory");
+  if (group == 0)
+    asm volatile("bar.sync 4, %0;" ::"n"(kLatentWorkers / 2) : "memory");
+  else
+    asm volatile("bar.sync 5, %0;" ::"n"(kLatentWorkers / 2) : "memory");
 }
 __device__ __forceinline__ void latent_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kLatentWorkers) : "memory"); }
 
 /// first_item[i] = items of the rows before i.
-template <int kPair>
-__device__ void count_latent_items(const Decode& p, LatentShared& shared) {
+__device__ inline void count_latent_items(const Decode& p, LatentShared& shared) {
   const int row = static_cast<int>(threadIdx.x);
   int items = 0;
   if (row < p.rows) {
     const OwnSplits own = own_splits(visible(p, row), length_of_splits(p, own_keys(p, row)));
-    items = (own.last - own.first) * (p.chunks / kPair);
+    items = (own.last - own.first) * p.chunks;
   }
   const int prefix = block_scan(items, shared.scan);
   if (row < p.rows) shared.first_item[row + 1] = prefix;
@@ -75,7 +84,6 @@ struct LatentPlace {
   LatentItem item;
   int sequence;
 };
-template <int kPair>
 __device__ __forceinline__ LatentPlace latent_item_at(const Decode& p, const int* first_item, int index) {
   int low = 0, high = p.rows;
   while (high - low > 1) {
@@ -83,101 +91,107 @@ __device__ __forceinline__ LatentPlace latent_item_at(const Decode& p, const int
     (first_item[middle] <= index ? low : high) = middle;
   }
   const Range seen = visible(p, low);
-  const int length = length_of_splits(p, own_keys(p, low)), local = index - first_item[low], chunks = p.chunks / kPair,
-            split = local / chunks;
-  LatentPlace at;
-  at.sequence = p.ids[low];
-  at.item = {low,
-             (local - split * chunks) * kPair + (kPair > 1 ? static_cast<int>(ptx::cluster_rank()) : 0),
-             split,
-             own_splits(seen, length).last,
-             split * length,
-             min(seen.end, (split + 1) * length)};
-  return at;
+  const int length = length_of_splits(p, own_keys(p, low)), local = index - first_item[low], split = local / p.chunks,
+            begin = split * length;
+  return {{low, local - split * p.chunks, split, own_splits(seen, length).last, begin,
+           begin + min(seen.end - begin, length)},
+          p.ids[low]};
 }
 
-/// The loading warp's pages of an item: lane l holds that of keys from `first` + l * box, and what comes next is read
+/// Page and row of a box of keys.
+struct LatentPage {
+  int page, row;
+};
+/// The loading warp's pages of an item: lane l holds that of keys from `held` + l * box, and what comes next is read
 /// while these are in use.
 struct LatentPages {
-  int held, page, next;
+  int held;
+  LatentPage now, next;
 };
 
-/// One piece of a block: slabs [first, first + count), a box of p.box keys by 64 columns a lane.
-template <int kPair>
-__device__ __forceinline__ void load_piece(const Decode& p, const LatentMaps& maps, LatentShared& shared, int block,
-                                           int first, int count, int key, const LatentPages& pages) {
-  const int lane = threadIdx.x & 31, boxes = kLatentKeys / p.box;
-  if (lane < count) ptx::mbarrier_arrive_expect(&shared.full[block][first + lane], kSlabBytes);
+/// One slab of a block: a box of keys a lane, `to_box` bytes from the slab on. A warp issues its lanes' loads one after
+/// the other, which takes longer than memory does where a warp has several slabs; so each loading warp has its own.
+__device__ __forceinline__ void load_slab(const LatentMaps& maps, LatentShared& shared, int block, int slab, int boxes,
+                                          int to_box, const LatentPage& from) {
+  const int lane = threadIdx.x & 31;
+  uint64_t* full = &shared.full[block][slab];
+  if (lane == 0) ptx::mbarrier_arrive_expect(full, kSlabBytes);
   __syncwarp();
-  const int slab = first + lane / boxes, box = lane - lane / boxes * boxes, at = key + box * p.box;
-  const int from = __shfl_sync(~0u, pages.page, (at - pages.held) / p.box & 31);
-  if (lane >= count * boxes) return;
+  if (lane >= boxes) return;
   const bool tail = slab == kTailSlab;
-  char* to = shared.keys[block] + slab * kSlabBytes + box * p.box * 128;
+  const int column = tail ? 0 : slab * 64;
+  char* to = shared.keys[block] + slab * kSlabBytes + to_box;
   const CUtensorMap* map = tail ? &maps.keys_tail : &maps.keys;
-  if constexpr (kPair == 1) {
-    ptx::tma_load_4d(to, map, tail ? 0 : slab * 64, at % p.page_size, 0, from, &shared.full[block][slab]);
-  } else if (((slab + block) & 1) == ptx::cluster_rank()) {
-    ptx::tma_load_4d_multicast(to, map, tail ? 0 : slab * 64, at % p.page_size, 0, from, &shared.full[block][slab], 3);
-  }
+  ptx::tma_load_4d(to, map, column, from.row, 0, from.page, full);
 }
 
-/// A block, in the order in which its pieces fall empty and are scored.
-template <int kPair>
-__device__ __forceinline__ void load_block(const Decode& p, const LatentMaps& maps, LatentShared& shared, int count,
-                                           int key, const LatentPages& pages) {
-  const int block = count & 1, phase = count >> 1 & 1;
+/// A loading warp's slabs of a block, in the order in which its pieces fall empty and are scored.
+__device__ __forceinline__ void load_block(const LatentMaps& maps, LatentShared& shared, int count, int boxes,
+                                           int to_box, const LatentPage& from) {
+  const int block = count & 1, warp = threadIdx.x >> 5;
+  const uint32_t phase = (count >> 1 & 1) ^ 1;
 #pragma unroll
-  for (int i = 0; i < kLatentPieces; ++i) {
-    const int piece = i == 2 ? 2 : i ^ block;
-    ptx::mbarrier_wait(&shared.empty[block][piece], phase ^ 1);
-    load_piece<kPair>(p, maps, shared, block, piece * 4, piece == 2 ? 1 : 4, key, pages);
+  for (int i = 0; i < 2; ++i) {
+    const int piece = i ^ block;
+    ptx::mbarrier_wait(&shared.empty[block][piece], phase);
+    load_slab(maps, shared, block, piece * 4 + warp, boxes, to_box, from);
   }
+  if (warp != kTailWarp) return;
+  ptx::mbarrier_wait(&shared.empty[block][2], phase);
+  load_slab(maps, shared, block, kTailSlab, boxes, to_box, from);
 }
 
+/// A loading warp's slabs of an item's queries.
 __device__ __forceinline__ void load_latent_query(const LatentMaps& maps, LatentShared& shared,
                                                   const LatentItem& item) {
-  const int lane = threadIdx.x & 31;
-  if (lane == 0) ptx::mbarrier_arrive_expect(&shared.query_full, kLatentSlabs * kSlabBytes);
-  __syncwarp();
-  if (lane < kLatentSlabs)
-    ptx::tma_load_4d(shared.query + lane * kSlabBytes, lane == kTailSlab ? &maps.query_tail : &maps.query,
-                     lane == kTailSlab ? 0 : lane * 64, item.chunk * kLatentHeads, item.row, 0, &shared.query_full);
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  if (threadIdx.x == 0) ptx::mbarrier_arrive_expect(&shared.query_full, kLatentSlabs * kSlabBytes);
+  if (lane != 0) return;
+  for (int slab = warp; slab < kLatentSlabs; slab += kLatentLoaders) {
+    const bool tail = slab == kTailSlab;
+    ptx::tma_load_4d(shared.query + slab * kSlabBytes, tail ? &maps.query_tail : &maps.query, tail ? 0 : slab * 64,
+                     item.chunk * kLatentHeads, item.row, 0, &shared.query_full);
+  }
 }
 
-/// The loading warp. What an item needs is read while the one before is on its way.
-template <int kPair>
+/// A loading warp. What an item needs is read while the one before is on its way.
 __device__ void load_latent(const Decode& p, const LatentMaps& maps, LatentShared& shared) {
-  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows];
-  int index = static_cast<int>(blockIdx.x) / kPair, count = 0, block = 0;
+  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], shift = __ffs(p.box) - 1,
+            boxes = kLatentKeys >> shift, window = 32 << shift, my_box = lane & (boxes - 1);
+  int index = static_cast<int>(blockIdx.x), count = 0, block = 0;
   if (index >= items) return;
   const auto page_of = [&](const LatentPlace& at, int from) {
-    const int key = from + lane * p.box;
-    return key < at.item.end ? p.tables[at.sequence * p.table_stride + key / p.page_size]
-                             : p.pages;  // one that is not there arrives as zeros
+    const int key = from + (lane << shift), number = key / p.page_size;
+    if (key >= at.item.end) return LatentPage{p.pages, 0};  // one that is not there arrives as zeros
+    return LatentPage{p.tables[at.sequence * p.table_stride + number], key - number * p.page_size};
   };
-  LatentPlace next = latent_item_at<kPair>(p, shared.first_item, index);
-  LatentPages pages{0, 0, page_of(next, next.item.begin)};
+  LatentPlace next = latent_item_at(p, shared.first_item, index);
+  LatentPages pages{0, {}, page_of(next, next.item.begin)};
   for (; index < items; ++count) {
     const LatentPlace now = next;
     const int slot = count & 1;
-    ptx::mbarrier_wait(&shared.item_empty[slot], (count >> 1 & 1) ^ 1);
-    if (lane == 0) {
-      shared.items[slot] = now.item;
-      ptx::mbarrier_arrive(&shared.item_full[slot]);
+    if (threadIdx.x < 32) {
+      ptx::mbarrier_wait(&shared.item_empty[slot], (count >> 1 & 1) ^ 1);
+      if (lane == 0) {
+        shared.items[slot] = now.item;
+        ptx::mbarrier_arrive(&shared.item_full[slot]);
+      }
     }
-    index += gridDim.x / kPair;
+    index += gridDim.x;
     ptx::mbarrier_wait(&shared.query_empty, (count & 1) ^ 1);
     load_latent_query(maps, shared, now.item);
-    pages.held = now.item.begin - 32 * p.box;
+    pages.held = now.item.begin - window;
     for (int key = now.item.begin; key < now.item.end; key += kLatentKeys, ++block) {
-      if (key >= pages.held + 32 * p.box) {
-        pages.held = key, pages.page = pages.next;
-        const bool further = now.item.end > key + 32 * p.box;
-        if (!further && index < items) next = latent_item_at<kPair>(p, shared.first_item, index);
-        pages.next = further ? page_of(now, key + 32 * p.box) : index < items ? page_of(next, next.item.begin) : 0;
+      if (key >= pages.held + window) {
+        pages.held = key, pages.now = pages.next;
+        const bool further = now.item.end > key + window;
+        if (!further && index < items) next = latent_item_at(p, shared.first_item, index);
+        if (further || index < items)
+          pages.next = further ? page_of(now, key + window) : page_of(next, next.item.begin);
       }
-      load_block<kPair>(p, maps, shared, block, key, pages);
+      const int at = ((key - pages.held) >> shift) + my_box;
+      const LatentPage from{__shfl_sync(~0u, pages.now.page, at), __shfl_sync(~0u, pages.now.row, at)};
+      load_block(maps, shared, block, boxes, my_box * (128 << shift), from);
     }
   }
 }

@@ -43,6 +43,7 @@ struct LatentLaunch {
 };
 inline constexpr int64_t kLatentLaunchRows = 256, kLatentLaunchRank = ::tenor::paged::kMostLatentRank,
                          kLatentLaunchTail = ::tenor::paged::kMostLatentTail, kLatentLaunchHeads = 64;
+inline constexpr int kLatentStep = 64;  // keys of a block
 void launch_latent(const char* op, const LatentLaunch& launch, DType dtype);
 
 /// Keys of a stage for heads of up to `dim`.

@@ -8,7 +8,8 @@
 namespace tenor::cuda::paged {
 namespace {
 
-constexpr int kMergeGroup = 32;  // splits that a warp adds up in their order; of more, the groups' sums in theirs
+// Splits that a warp adds up in their order at most; of more, a quarter, and then the quarters in theirs.
+constexpr int kMergeGroup = 32;
 constexpr int kMergeWarps = 4;
 static_assert(kMostSplits <= kMergeGroup * kMergeWarps);
 
@@ -113,9 +114,11 @@ __global__ void __launch_bounds__(kMergeWarps * 32, kGroups         ? 2
   if (i >= int64_t{p.rows} * p.heads) return;
   const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
   const OwnSplits own = own_splits(visible(p, at.row), length_of_splits(p, own_keys(p, at.row)));
-  const int first = kGroups ? warp * kMergeGroup : 0, count = max(0, min(kMergeGroup, own.last - own.first - first));
+  const int parts = own.last - own.first,
+            each = parts > kMergeGroup ? (parts + kMergeWarps - 1) / kMergeWarps : kMergeGroup,
+            first = kGroups ? warp * each : 0, count = max(0, min(each, parts - first));
   ptx::wait_for_previous();  // in every block: whoever comes after this kernel comes after that one
-  if (own.last - own.first <= p.done_splits) return;
+  if (parts <= p.done_splits) return;
   GroupSum<kVectors> sum =
       add_group<kVectors, (kGroups ? 16 : 4) / kVectors>(p, part_of(p, at) + own.first + first, count, column);
   if constexpr (kGroups) {

@@ -35,6 +35,8 @@ struct Decode {
   int left, right;     // -1: unlimited
   bool latent;         // splits by latent_split_length
   int asked;           // splits that a SplitWorkspace asks for; 0: by split_length
+  int long_splits;     // about as many for sequences of more than kLongKeys; 0: by split_length
+  int length;          // keys of a split of latent attention, more where a row had too many; 0: by latent_split_length
   int most_splits;     // of a row
   float* part_out;     // [rows, heads, most_splits, value_dim]
   float2* part_state;  // [rows, heads, most_splits]: top, sum
@@ -61,22 +63,35 @@ __device__ __forceinline__ Range visible(const Decode& p, int row) {
   return {min(begin, end), end};
 }
 
+/// `length`, doubled until there are at most that many splits.
+__host__ __device__ inline int length_within(int keys, int64_t length, int most) {
+  while (keys > length * most) length *= 2;
+  return static_cast<int>(min(length, int64_t{INT32_MAX}));
+}
 /// Keys of a split, by the row's own number of keys: few enough that a row has at most kMostSplits. `asked` for that
 /// many of them, whole stages.
 inline constexpr int kMostSplits = 128, kShortSplit = 512, kAskedStep = 64;
 __host__ __device__ inline int split_length(int keys, int asked = 0) {
   if (asked > 0) return max(1, (keys + asked * kAskedStep - 1) / (asked * kAskedStep)) * kAskedStep;
-  int64_t length = kShortSplit;
-  while (keys > length * kMostSplits) length *= 2;
-  return static_cast<int>(length);
+  return length_within(keys, kShortSplit, kMostSplits);
+}
+/// Longer sequences are cut so that the parts of one keep all multiprocessors busy to the end.
+inline constexpr int kLongKeys = kShortSplit * kMostSplits;
+__host__ __device__ inline int long_split_length(int keys, int splits) {
+  int length = keys / splits / kAskedStep * kAskedStep;
+  while (keys > int64_t{length} * kMostSplits) length += kAskedStep;
+  return length;
+}
+/// As many, less than kMostSplits, that `units` times them go evenly into `places`, twice at most.
+inline int long_splits(int units, int places) {
+  const int rounds = min(2, (kMostSplits - 2) * units / places);
+  return rounds > 0 ? max(1, rounds * places / units) : kMostSplits - 2;
 }
 /// The same for latent attention, whose partial states are large beside its keys.
 inline constexpr int kMostLatentSplits = 64, kLatentSplit = 2048, kLongLatentSplit = 1024, kLongLatent = 16384;
 __host__ __device__ inline int latent_split_length(int keys, int asked = 0) {
   if (asked > 0) return split_length(keys, asked);
-  int64_t length = keys > kLongLatent ? kLongLatentSplit : kLatentSplit;
-  while (keys > length * kMostLatentSplits) length *= 2;
-  return static_cast<int>(length);
+  return length_within(keys, keys > kLongLatent ? kLongLatentSplit : kLatentSplit, kMostLatentSplits);
 }
 /// Of a row with at most `keys` keys.
 inline int most_splits(int64_t keys, int asked, bool latent) {
@@ -89,6 +104,8 @@ inline int most_splits(int64_t keys, int asked, bool latent) {
 }
 
 __device__ __forceinline__ int length_of_splits(const Decode& p, int own) {
+  if (p.length > 0) return length_within(own, p.length, p.most_splits);
+  if (p.long_splits > 0 && own > kLongKeys) return long_split_length(own, p.long_splits);
   return p.latent ? latent_split_length(own, p.asked) : split_length(own, p.asked);
 }
 /// Splits that hold something of a row: partial states are kept of these alone.

@@ -31,7 +31,7 @@ __device__ __forceinline__ bool continues_tile(const Decode& p, const Row* rows,
   if (row == 0 || row % p.rows_of_tile == 0) return false;
   const Row &a = rows[row - 1], &b = rows[row];
   if (b.sequence < 0 || a.sequence != b.sequence || p.positions[row] != p.positions[row - 1] + 1) return false;
-  return split_length(a.own, p.asked) == split_length(b.own, p.asked);
+  return length_of_splits(p, a.own) == length_of_splits(p, b.own);
 }
 
 /// Splits [first, last) of a tile.
@@ -39,7 +39,7 @@ struct Splits {
   int first, last, length;
 };
 __device__ __forceinline__ Splits splits_of(const Decode& p, const Row& top, const Row& bottom) {
-  const int length = split_length(top.own, p.asked);
+  const int length = length_of_splits(p, top.own);
   if (bottom.seen.end <= top.seen.begin) return {0, 0, length};
   return {top.seen.begin / length, (bottom.seen.end + length - 1) / length, length};
 }

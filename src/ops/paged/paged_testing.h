@@ -63,4 +63,17 @@ inline void expect_values(const Tensor& got, const std::vector<double>& want, co
   expect_close(got, want, what, item_size(got.dtype()) == 2 ? units16 : 2, 4e-6);
 }
 
+/// On the tensor cores the softmax weights are rounded to the operands' 16 bits, which values of about 1 feel
+/// absolutely.
+inline void expect_tensorcore(const Tensor& got, const std::vector<double>& want) {
+  const double floor = got.dtype() == bfloat16 ? 8e-3 : got.dtype() == float16 ? 2e-3 : 4e-6;
+  expect_close(got, want, "out", 2, floor);
+}
+
+/// A dense cache, poisoned behind the lengths.
+inline Tensor dense_cache(Schedules& random, const HostPlan& plan, int64_t heads, int64_t dim, DType dtype) {
+  const Tensor any = random.cache(plan, heads, dim, dtype);
+  return any.contiguous();
+}
+
 }  // namespace tenor::testing
