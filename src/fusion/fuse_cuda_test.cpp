@@ -158,12 +158,14 @@ TEST_F(FuseCudaTest, ThreadBlocksShareLongRows) {
   };
   const auto extremes = [](Tensor x) { return sub(amax(x, {.dim = Dims{-1}}), amin(mul(x, 2), {.dim = Dims{-1}})); };
   const auto sums = [](Tensor x) { return add(sum(exp(x), {.dim = Dims{-1}, .keepdim = true}), 1); };
-  for (const DType dtype : {float32, bfloat16})
-    for (const Dims& shape : {Dims{1024, 1024}, Dims{1000, 1001}, Dims{3000000}, Dims{16385}}) {
+  for (const DType dtype : {float32, bfloat16}) {
+    for (const Dims& shape : {Dims{1024, 1024}, Dims{1000, 1001}, Dims{16385}})
       expect_one_kernel("mean square", error, random(shape, dtype, 40), random(shape, dtype, 41));
-      expect_one_kernel("extremes", extremes, random({3, 5, 100001}, dtype, 42));
-      expect_one_kernel("sums of rows", sums, random({70, 600000}, dtype, 43));
-    }
+    expect_one_kernel("extremes", extremes, random({3, 5, 100001}, dtype, 42));
+  }
+  const Tensor rows = Tensor::empty({70, 600000}, bfloat16, kGpu);
+  copy_(rows, random({600000}, bfloat16, 43));
+  expect_one_kernel("sums of rows", sums, rows);
 }
 
 TEST_F(FuseCudaTest, RowsOfOneValueAreWhole) {
