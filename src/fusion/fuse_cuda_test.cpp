@@ -106,6 +106,9 @@ TEST_F(FuseCudaTest, GathersFeedKernels) {
                       return div(e, sum(e, {.dim = Dims{-1}, .keepdim = true}));
                     },
                     x, entries({40, 24}, 32, int64, 29));
+  expect_one_kernel("entries along an outer dim of a row",
+                    [](Tensor x, Tensor i) { return sum(index_select(x, 1, i), {.dim = Dims{1, 2}}); },
+                    random({100, 30, 64}, bfloat16, 30), entries({20}, 30, int32, 31));
   expect_one_kernel("a part", [](Tensor x, Tensor i) { return abs(narrow(index_select(x, 0, i), 0, 3, 8)); }, x, rows);
 }
 
