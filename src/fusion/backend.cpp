@@ -5,6 +5,7 @@
 
 #include "src/core/backend.h"
 #include "src/cuda/fusion/executor.h"
+#include "src/cuda/runtime_kernel.h"
 #include "src/fusion/cpu_kernel.h"
 
 namespace tenor::fusion {
@@ -32,6 +33,15 @@ void register_fusion_backend(DeviceType type, FusionBackend backend) {
 const FusionBackend* fusion_backend(DeviceType type) {
   const auto& found = backends().at(static_cast<size_t>(type));
   return found ? &*found : nullptr;
+}
+
+std::optional<KernelCache> kernel_cache() {
+  if constexpr (core::kHasCuda) {
+    const cuda::KernelFiles& files = cuda::kernel_files();
+    const cuda::KernelFiles::Size size = files.size();
+    return KernelCache{files.folder().string(), files.refused(), size.files, size.bytes};
+  }
+  return {};
 }
 
 Decline decline_of(DeviceType type) {
