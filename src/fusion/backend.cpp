@@ -18,7 +18,8 @@ std::array<std::optional<FusionBackend>, 4>& backends() {
         FusionBackend{cpu_declines, [] { return std::string(); },
                       [](const Program& program, Device) { return make_cpu_kernel(program); }};
     if constexpr (core::kHasCuda)
-      own[static_cast<size_t>(DeviceType::kCuda)] = FusionBackend{cuda::cuda_declines, cuda::why_no_nvrtc, cuda::compile_fused};
+      own[static_cast<size_t>(DeviceType::kCuda)] =
+          FusionBackend{cuda::cuda_declines, cuda::why_no_nvrtc, cuda::compile_fused};
     return own;
   }();
   return all;

@@ -85,7 +85,9 @@ TEST_F(FuseCudaTest, GathersFeedKernels) {
   const auto embedded = [](Tensor ids, Tensor weight, Tensor bias) {
     return relu(add(mul(embedding(ids, weight), 0.5), bias));
   };
-  const auto normed = [](Tensor ids, Tensor weight, Tensor gamma) { return rms_norm_of(embedding(ids, weight), gamma); };
+  const auto normed = [](Tensor ids, Tensor weight, Tensor gamma) {
+    return rms_norm_of(embedding(ids, weight), gamma);
+  };
   for (const DType dtype : {float32, bfloat16})
     for (const DType index : {int64, int32})
       for (const int64_t width : {4096, 7}) {
@@ -94,22 +96,30 @@ TEST_F(FuseCudaTest, GathersFeedKernels) {
         expect_one_kernel("embedding and norm", normed, entries({100}, 50, index, 23), weight, row);
       }
   const Tensor x = random({40, 32}, float32, 24), rows = entries({24}, 40, int64, 25);
-  expect_one_kernel("columns", [](Tensor x, Tensor i) { return add(exp(index_select(x, 1, i)), 1); }, x,
-                    entries({16}, 32, int32, 26));
-  expect_one_kernel("gather", [](Tensor x, Tensor i) { return mul(gather(x, 1, i), 2).to(float16); }, x,
-                    entries({40, 16}, 32, int64, 27));
-  expect_one_kernel("gather along rows", [](Tensor x, Tensor i) { return sub(gather(x, 0, i), 2); }, x,
-                    entries({6, 32}, 40, int32, 28));
-  expect_one_kernel("rows of entries",
-                    [](Tensor x, Tensor i) {
-                      const Tensor e = gather(x, 1, i);
-                      return div(e, sum(e, {.dim = Dims{-1}, .keepdim = true}));
-                    },
-                    x, entries({40, 24}, 32, int64, 29));
-  expect_one_kernel("entries along an outer dim of a row",
-                    [](Tensor x, Tensor i) { return sum(index_select(x, 1, i), {.dim = Dims{1, 2}}); },
-                    random({100, 30, 64}, bfloat16, 30), entries({20}, 30, int32, 31));
-  expect_one_kernel("a part", [](Tensor x, Tensor i) { return abs(narrow(index_select(x, 0, i), 0, 3, 8)); }, x, rows);
+  expect_one_kernel(
+      "columns", [](Tensor x, Tensor i) { return add(exp(index_select(x, 1, i)), 1); }, x,
+      entries({16}, 32, int32, 26));
+  expect_one_kernel(
+      "gather", [](Tensor x, Tensor i) { return mul(gather(x, 1, i), 2).to(float16); }, x,
+      entries({40, 16}, 32, int64, 27));
+  expect_one_kernel(
+      "gather along rows", [](Tensor x, Tensor i) { return sub(gather(x, 0, i), 2); }, x,
+      entries({6, 32}, 40, int32, 28));
+  expect_one_kernel(
+      "rows of entries",
+      [](Tensor x, Tensor i) {
+        const Tensor e = gather(x, 1, i);
+        return div(e, sum(e, {.dim = Dims{-1}, .keepdim = true}));
+      },
+      x, entries({40, 24}, 32, int64, 29));
+  expect_one_kernel(
+      "entries along an outer dim of a row",
+      [](Tensor x, Tensor i) {
+        return sum(index_select(x, 1, i), {.dim = Dims{1, 2}});
+      },
+      random({100, 30, 64}, bfloat16, 30), entries({20}, 30, int32, 31));
+  expect_one_kernel(
+      "a part", [](Tensor x, Tensor i) { return abs(narrow(index_select(x, 0, i), 0, 3, 8)); }, x, rows);
 }
 
 TEST_F(FuseCudaTest, BadEntriesOfGathersAreReported) {
@@ -151,7 +161,12 @@ TEST_F(FuseCudaTest, JoinsAreStoredByTheKernelOfTheirPieces) {
   for (const int64_t head : {128, 36})
     expect_one_kernel("rope", rope, random({50, 4, head}, bfloat16, 35), random({50, 1, head / 2}, bfloat16, 36),
                       random({50, 1, head / 2}, bfloat16, 37));
-  expect_one_kernel("stack", [](Tensor x) { return stack({exp(x), neg(x)}, -1); }, random({30, 40}, float32, 38));
+  expect_one_kernel(
+      "stack",
+      [](Tensor x) {
+        return stack({exp(x), neg(x)}, -1);
+      },
+      random({30, 40}, float32, 38));
 }
 
 TEST_F(FuseCudaTest, ThreadBlocksShareLongRows) {

@@ -143,7 +143,8 @@ void Lowering::store_pieces(const Node& n, const index::JoinRecipe& join) {
   if (!leaves(out.value) || overwritten(out.value)) throw Refusal{"what is joined is written over in the same kernel"};
   int64_t start = 0;
   for (const Place& in : n.inputs) {
-    if (in.tensor.shape() != n.inputs[0].tensor.shape()) throw Refusal{text("the pieces of {} differ in shape", n.step->op)};
+    if (in.tensor.shape() != n.inputs[0].tensor.shape())
+      throw Refusal{text("the pieces of {} differ in shape", n.step->op)};
     const auto rank = static_cast<size_t>(in.tensor.ndim());
     Seen to{out.tensor.offset() + start * out.tensor.stride(join.dim), Dims(axes(), 0)};
     Index at(rank, nowhere());

@@ -181,7 +181,8 @@ int Lowering::gather(const Node& n, const index::GatherForm& form, const Index& 
     seen.offset += from.offset * table.tensor.strides()[d];
     for (size_t a = 0; a < axes(); ++a) seen.strides[a] += from.strides[a] * table.tensor.strides()[d];
   }
-  const Index named = form.along ? at : Index(at.begin() + static_cast<long>(dim), at.begin() + static_cast<long>(dim + places));
+  const Index named =
+      form.along ? at : Index(at.begin() + static_cast<long>(dim), at.begin() + static_cast<long>(dim + places));
   Instruction made{Kind_::kGather, n.outputs[0].tensor.dtype()};
   made.step = static_cast<int>(&n - graph_.nodes.data());
   made.inputs = {get(index.value, operand(index.tensor, named, named.size()), index.tensor.dtype())};

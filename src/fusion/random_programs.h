@@ -298,7 +298,8 @@ class Maker {
   /// Pieces of one shape, or of several.
   Tensor joined(const Tensor& x) {
     const int64_t d = random_.below(x.ndim()), n = x.shape(static_cast<int>(d));
-    const Tensor y = random_.one_in(2) ? floating() : mul(x, 2), half = narrow(x, d, 0, n / 2), rest = narrow(x, d, n / 2, n - n / 2);
+    const Tensor y = random_.one_in(2) ? floating() : mul(x, 2), half = narrow(x, d, 0, n / 2),
+                 rest = narrow(x, d, n / 2, n - n / 2);
     if (n > 1 && random_.one_in(2)) return cat({add(half, 1), neg(rest)}, d);
     return y.shape() != x.shape() ? stack({x, neg(x)}, d) : random_.one_in(2) ? stack({x, y}, d) : cat({y, x}, d);
   }

@@ -1,4 +1,5 @@
-// The kernels that are planned for functions of a CUDA device: on machines without a GPU they are compiled, but not run.
+// The kernels that are planned for functions of a CUDA device: on machines without a GPU they are compiled, but not
+// run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +58,8 @@ TEST(PlannedText, GathersFeedChains) {
   for (const DType index : {int64, int32, uint8})
     for (const int64_t width : {512, 7, 1}) {
       const std::vector<Tensor> in{shaped({5, 60}, index), shaped({100, width}, bfloat16), shaped({width}, bfloat16)};
-      expect_compile(texts_of([](const auto& x) { return std::vector{relu(add(embedding(x[0], x[1]), x[2]))}; }, in), 1);
+      expect_compile(texts_of([](const auto& x) { return std::vector{relu(add(embedding(x[0], x[1]), x[2]))}; }, in),
+                     1);
     }
 }
 
@@ -83,7 +85,12 @@ TEST(PlannedText, GathersFeedRows) {
 
 TEST(PlannedText, EntriesAlongAnOuterDimOfARow) {
   const std::vector<Tensor> in{shaped({100, 30, 64}, float32), shaped({20}, int32), shaped({40, 128}, int32)};
-  expect_compile(texts_of([](const auto& x) { return std::vector{sum(index_select(x[0], 1, x[1]), {.dim = Dims{1, 2}})}; }, in), 1);
+  expect_compile(texts_of(
+                     [](const auto& x) {
+                       return std::vector{sum(index_select(x[0], 1, x[1]), {.dim = Dims{1, 2}})};
+                     },
+                     in),
+                 1);
   expect_compile(texts_of([](const auto& x) { return std::vector{sum(neg(index_select(x[2], 0, x[1])))}; }, in), 1);
 }
 
@@ -91,7 +98,10 @@ TEST(PlannedText, EntriesAlongTheInnermostDim) {
   const std::vector<Tensor> in{shaped({64, 128}, int64), shaped({64, 100}, float16), shaped({9}, int32)};
   expect_compile(texts_of([](const auto& x) { return std::vector{mul(gather(x[1], 1, x[0]), 2)}; }, in), 1);
   expect_compile(texts_of([](const auto& x) { return std::vector{mul(index_select(x[1], 1, x[2]), 2)}; }, in), 1);
-  expect_compile(texts_of([](const auto& x) { return std::vector{mul(gather(x[1], 0, narrow(x[0], 1, 0, 100).contiguous()), 2)}; }, in), 1);
+  expect_compile(
+      texts_of([](const auto& x) { return std::vector{mul(gather(x[1], 0, narrow(x[0], 1, 0, 100).contiguous()), 2)}; },
+               in),
+      1);
 }
 
 TEST(PlannedText, ThreadBlocksShareLongRows) {
