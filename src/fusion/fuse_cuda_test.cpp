@@ -212,6 +212,19 @@ TEST_F(FuseCudaTest, WritesToInputsTakeEffect) {
   EXPECT_TRUE(testing::same_bits(testing::on_cpu(a), testing::on_cpu(b)));
 }
 
+TEST_F(FuseCudaTest, AnElementWrittenInPlaceIsReadBefore) {
+  const auto fn = [](Tensor x, Tensor y) {
+    mul_(x, 0.75);
+    return mul(x, y);
+  };
+  const Tensor y = random({100000}, float32, 44), x = random({1}, float32, 45);
+  for (int i = 0; i < 20; ++i) {
+    const Tensor a = x.clone(), b = x.clone();
+    EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(fn)(a, y)), testing::on_cpu(fn(b, y))));
+    EXPECT_TRUE(testing::same_bits(testing::on_cpu(a), testing::on_cpu(b)));
+  }
+}
+
 class FuseCaptureTest : public testing::CudaCaptureTest {};
 
 TEST_F(FuseCaptureTest, Replays) {

@@ -397,6 +397,13 @@ std::vector<Tensor> placed_inputs(int seed, Place place) {
   return made;
 }
 
+/// Those of a small tensor, for messages.
+inline std::string elements(const Tensor& x) {
+  std::string out;
+  for (double v : x.numel() <= 32 ? testing::values(x.to(kCpu)) : std::vector<double>()) out += " " + std::to_string(v);
+  return out.empty() ? out : "\n " + out;
+}
+
 /// Runs it as it is written and fused, on tensors that `place` puts where they run: false where it is no program, such
 /// as an integer where floats are needed. `kernels`: of several steps, added to.
 template <class Place>
@@ -415,7 +422,8 @@ bool expect_same(int seed, Place place, int& kernels) {
   EXPECT_EQ(got.size(), want.size());
   for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
     EXPECT_TRUE(same_bits(got[i], want[i]))
-        << "seed " << seed << " result " << i << " " << describe(got[i]) << " " << describe(want[i]);
+        << "seed " << seed << " result " << i << " " << describe(got[i]) << " " << describe(want[i]) << elements(got[i])
+        << elements(want[i]);
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i], b[i])) << "seed " << seed << " input " << i;
   return true;
 }

@@ -135,6 +135,15 @@ TEST(PlannedText, RandomProgramsCompile) {
   }
 }
 
+TEST(PlannedText, WhatOtherThreadsReadIsNotWrittenInPlace) {
+  const auto fn = [](const auto& x) {
+    mul_(x[0], 0.75);
+    return std::vector{mul(x[0], x[1])};
+  };
+  expect_compile(texts_of(fn, {shaped({1}, float32), shaped({1000}, float32)}), 0);
+  expect_compile(texts_of(fn, {shaped({1000}, float32), shaped({1000}, float32)}), 1);
+}
+
 TEST(PlannedText, WhatIsDeclinedLeavesTheRestFused) {
   const std::vector<Tensor> in{shaped({300, 200}, float32)};
   expect_compile(texts_of(
