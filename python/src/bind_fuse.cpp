@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "call.h"
-#include "src/core/backend.h"
 #include "src/core/read_observer.h"
-#include "src/cuda/runtime_kernel.h"
 #include "src/fusion/backend.h"
 #include "src/fusion/entry.h"
 #include "src/fusion/explanation.h"
@@ -232,16 +230,12 @@ void bind_fuse(nb::module_& m) {
   m.def(
       "_fuse_kernel_files",
       []() -> nb::object {
-        if constexpr (core::kHasCuda) {
-          const cuda::KernelFiles& files = cuda::kernel_files();
-          const cuda::KernelFiles::Size size = files.size();
-          nb::dict facts;
-          facts["folder"] = files.folder().string();
-          facts["refused"] = files.refused();
-          facts["files"] = size.files, facts["bytes"] = size.bytes;
-          return facts;
-        }
-        return nb::none();
+        const std::optional<fusion::KernelCache> cache = fusion::kernel_cache();
+        if (!cache) return nb::none();
+        nb::dict facts;
+        facts["folder"] = cache->folder, facts["refused"] = cache->refused;
+        facts["files"] = cache->files, facts["bytes"] = cache->bytes;
+        return facts;
       },
       "The compiled CUDA kernels on disk; None in a build without CUDA.");
 }

@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import re
 import resource
 import shutil
 import signal
@@ -178,6 +179,9 @@ def test_info():
         assert all(r["value"] > 1e8 and r["unit"] in ("B/s", "FLOP/s", "/s") and r["source"] in ("measured", "data sheet", "assumed") for r in rates.values())
     assert {r["source"] for r in facts["limits"]["h100"].values()} == {"data sheet"} and facts["limits"]["cpu"]["memory copy"]["source"] == "measured"
     assert facts["caches"]["folder"] == os.environ["TENOR_CACHE_DIR"]
+    if facts["features"]["CUDA"]:
+        assert re.fullmatch(r"\d+ files, [\d.]+ \w+", facts["fusion"]["compiled kernels"]), facts["fusion"]
+        assert facts["fusion"]["compiled kernels' folder"].startswith(os.environ["TENOR_CACHE_DIR"])
     assert "limits" not in run("info", "--json", "--no-limits").json
     text = run("info").out
     for section in facts:

@@ -5,6 +5,7 @@
 
 #include "src/core/backend.h"
 #include "src/cuda/fusion/executor.h"
+#include "src/cuda/runtime_kernel.h"
 #include "src/fusion/cpu_kernel.h"
 
 namespace tenor::fusion {
@@ -17,7 +18,8 @@ std::array<std::optional<FusionBackend>, 4>& backends() {
         FusionBackend{cpu_declines, [] { return std::string(); },
                       [](const Program& program, Device) { return make_cpu_kernel(program); }};
     if constexpr (core::kHasCuda)
-      own[static_cast<size_t>(DeviceType::kCuda)] = FusionBackend{cuda::cuda_declines, cuda::why_no_nvrtc, cuda::compile_fused};
+      own[static_cast<size_t>(DeviceType::kCuda)] =
+          FusionBackend{cuda::cuda_declines, cuda::why_no_nvrtc, cuda::compile_fused};
     return own;
   }();
   return all;
@@ -32,6 +34,15 @@ void register_fusion_backend(DeviceType type, FusionBackend backend) {
 const FusionBackend* fusion_backend(DeviceType type) {
   const auto& found = backends().at(static_cast<size_t>(type));
   return found ? &*found : nullptr;
+}
+
+std::optional<KernelCache> kernel_cache() {
+  if constexpr (core::kHasCuda) {
+    const cuda::KernelFiles& files = cuda::kernel_files();
+    const cuda::KernelFiles::Size size = files.size();
+    return KernelCache{files.folder().string(), files.refused(), size.files, size.bytes};
+  }
+  return {};
 }
 
 Decline decline_of(DeviceType type) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/fusion/planner.h"
@@ -20,6 +21,13 @@ struct FusionBackend {
 void register_fusion_backend(DeviceType type, FusionBackend backend);
 /// Null where nothing was registered: then every step runs on its own.
 const FusionBackend* fusion_backend(DeviceType type);
+/// The compiled kernels on disk.
+struct KernelCache {
+  std::string folder, refused;  ///< `refused`: why it is not used; empty where it is
+  int64_t files = 0, bytes = 0;
+};
+/// Nothing in a build that compiles none.
+std::optional<KernelCache> kernel_cache();
 /// What the planner asks of such a device; null where nothing was registered.
 Decline decline_of(DeviceType type);
 

@@ -1,5 +1,5 @@
-// Runs a laid-out kernel: indices of gathers are checked, then shared stages once, then blocks of rows on all threads. Reductions are the eager operator's
-// own (reduce::run_cpu) on a block, whose bits do not depend on the rows beside.
+// Runs a laid-out kernel: indices of gathers are checked, then shared stages once, then blocks of rows on all threads.
+// Reductions are the eager operator's own (reduce::run_cpu) on a block, whose bits do not depend on the rows beside.
 #include "src/fusion/cpu_kernel.h"
 
 #include <cstdlib>
@@ -35,7 +35,7 @@ struct Frame {
   const std::vector<void*>& arguments;
   char* shared = nullptr;
   char* block = nullptr;
-  Dims first = {}, sizes = {};  // of each axis
+  Dims first = {}, sizes = {};                   // of each axis
   const std::vector<Tensor>* indices = nullptr;  // of gathers, as places
 };
 

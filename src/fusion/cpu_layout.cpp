@@ -66,7 +66,8 @@ class Layout {
 
   CpuLayout run() {
     out_.box.resize(p_.axes.size(), 1);
-    const bool gathers = std::any_of(p_.code.begin(), p_.code.end(), [](const auto& i) { return i.kind == Kind::kGather; });
+    const bool gathers =
+        std::any_of(p_.code.begin(), p_.code.end(), [](const auto& i) { return i.kind == Kind::kGather; });
     for (size_t a = 0; a < p_.axes.size(); ++a) {
       blocked_ = blocked_ || ((p_.phases > 0 || gathers) && !p_.axes[a].reduced);
       out_.box[a] = p_.axes[a].size;
@@ -220,7 +221,8 @@ void Layout::choose_box() {
   const int64_t bytes = row_bytes(), share = std::max<int64_t>(1, all / (4 * num_threads()));
   int64_t rows = std::max<int64_t>(1, std::min(kBlockBytes / bytes, share));
   // Strips of columns that no cache holds gain nothing over whole passes, whose reads are longer.
-  if (p_.phases > 0 && !p_.axes[out_.order.back()].reduced) rows = kNarrow * bytes > kStripBytes ? all : std::max(rows, kNarrow);
+  if (p_.phases > 0 && !p_.axes[out_.order.back()].reduced)
+    rows = kNarrow * bytes > kStripBytes ? all : std::max(rows, kNarrow);
   out_.blocks = 1;
   for (size_t n = out_.order.size(); n-- > 0;) {
     const size_t a = out_.order[n];

@@ -68,8 +68,8 @@ struct Stage {
 struct CpuLayout {
   std::vector<const Instruction*> indices;  ///< a gather of each index: checked before anything runs
   std::vector<Stage> shared, blocked;       ///< once; for each block of rows
-  std::vector<size_t> order;           ///< axes, the slowest in memory first
-  Dims box;                            ///< sizes of a block: of reduced axes all
+  std::vector<size_t> order;                ///< axes, the slowest in memory first
+  Dims box;                                 ///< sizes of a block: of reduced axes all
   int64_t blocks = 1;
   int64_t shared_bytes = 0, block_bytes = 0;
   int64_t block_cost = 0;  ///< about the bytes of traffic that a block is worth

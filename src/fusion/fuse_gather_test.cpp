@@ -62,18 +62,21 @@ TEST(FuseGather, FormsAndLayouts) {
   expect_one_kernel("columns", select(-1), x, cols);
   expect_one_kernel("rows of a transposed table", select(0), across, rows);
   expect_one_kernel("columns of a transposed table", select(1), across, cols);
-  expect_one_kernel("gather", [](Tensor x, Tensor i) { return mul(gather(x, 1, i), 2).to(float16); }, x,
-                    entries({40, 9}, 30, int64, 8));
-  expect_one_kernel("gather along rows", [](Tensor x, Tensor i) { return sub(gather(x, 0, i), 2); }, across,
-                    entries({6, 30}, 40, int32, 9));
-  expect_one_kernel("take_along_dim broadcast",
-                    [](Tensor x, Tensor i) { return neg(add(take_along_dim(x, i, 0), 1)); }, x,
-                    entries({5, 1}, 40, int64, 10));
-  expect_one_kernel("a part of a gather", [](Tensor x, Tensor i) { return abs(narrow(index_select(x, 0, i), 0, 3, 8)); },
-                    x, rows);
-  expect_one_kernel("cross-entropy",
-                    [](Tensor x, Tensor i) { return sub(logsumexp(x, {.dim = Dims{-1}, .keepdim = true}), gather(x, -1, i)); },
-                    x, entries({40, 1}, 30, int64, 11));
+  expect_one_kernel(
+      "gather", [](Tensor x, Tensor i) { return mul(gather(x, 1, i), 2).to(float16); }, x,
+      entries({40, 9}, 30, int64, 8));
+  expect_one_kernel(
+      "gather along rows", [](Tensor x, Tensor i) { return sub(gather(x, 0, i), 2); }, across,
+      entries({6, 30}, 40, int32, 9));
+  expect_one_kernel(
+      "take_along_dim broadcast", [](Tensor x, Tensor i) { return neg(add(take_along_dim(x, i, 0), 1)); }, x,
+      entries({5, 1}, 40, int64, 10));
+  expect_one_kernel(
+      "a part of a gather", [](Tensor x, Tensor i) { return abs(narrow(index_select(x, 0, i), 0, 3, 8)); }, x, rows);
+  expect_one_kernel(
+      "cross-entropy",
+      [](Tensor x, Tensor i) { return sub(logsumexp(x, {.dim = Dims{-1}, .keepdim = true}), gather(x, -1, i)); }, x,
+      entries({40, 1}, 30, int64, 11));
   const auto rope = [](Tensor x, Tensor cosine, Tensor sine, Tensor at) {
     const Tensor c = unsqueeze(index_select(cosine, 0, at), 1), s = unsqueeze(index_select(sine, 0, at), 1);
     const Tensor a = narrow(x, -1, 0, 32), b = narrow(x, -1, 32, 32);
@@ -120,7 +123,8 @@ TEST(FuseGather, BadEntriesAreTheOperatorsErrorsBeforeAnythingIsWritten) {
     }
     return "no IndexError";
   };
-  for (int64_t bad : {int64_t{40}, int64_t{-41}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+  for (int64_t bad :
+       {int64_t{40}, int64_t{-41}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
     Tensor i = entries({5}, 40, int64, 21);
     EXPECT_EQ(fused.function().kernels({x, i, y}), 1);
     i.data<int64_t>()[3] = bad;

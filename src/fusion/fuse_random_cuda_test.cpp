@@ -45,8 +45,9 @@ TEST_F(FuseRandomCuda, FusedEqualsUnfused) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   const auto on_gpu = [](const Tensor& x) { return testing::on_gpu(x); };
   // Compiling takes the time: all threads do it first.
-  const int compiled = for_seeds(first, programs, std::min(16u, std::thread::hardware_concurrency()), end,
-                                 [&](int seed) { FusedFunction(program_of(seed)).kernels(placed_inputs(seed, on_gpu)); });
+  const int compiled =
+      for_seeds(first, programs, std::min(16u, std::thread::hardware_concurrency()), end,
+                [&](int seed) { FusedFunction(program_of(seed)).kernels(placed_inputs(seed, on_gpu)); });
   int ran = 0, kernels = 0;
   for_seeds(first, compiled, 1, std::chrono::steady_clock::time_point::max(),
             [&](int seed) { ran += expect_same(seed, on_gpu, kernels); });

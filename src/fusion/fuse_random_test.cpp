@@ -11,9 +11,11 @@ TEST(FuseRandom, FusedEqualsUnfused) {
   const int programs = from_environment("TENOR_FUSE_PROGRAMS", 1000), first = from_environment("TENOR_FUSE_SEED", 1);
   int ran = 0, kernels = 0;
   for (int seed = first; seed < first + programs && !HasFailure(); ++seed) {
-    ran += expect_same(seed, [](const Tensor& x) { return x; }, kernels);
+    ran += expect_same(
+        seed, [](const Tensor& x) { return x; }, kernels);
     if (HasFailure())
-      std::printf("%s\n", to_string(explain(program_of(seed), inputs_of(static_cast<uint64_t>(seed) * 7919)), 140).c_str());
+      std::printf("%s\n",
+                  to_string(explain(program_of(seed), inputs_of(static_cast<uint64_t>(seed) * 7919)), 140).c_str());
   }
   EXPECT_GT(ran, programs / 2);
   EXPECT_GT(kernels, programs / 4);

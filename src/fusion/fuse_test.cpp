@@ -161,7 +161,8 @@ TEST(Fuse, JoinsAreStoredByTheKernelOfTheirPieces) {
   const auto pair = [](Tensor x) { return stack({exp(x), neg(x).to(float64)}, 1); };
   for (DType dtype : kFloats) {
     const auto fused = fuse(rope);
-    const Tensor x = random({50, 4, 64}, dtype, 20), c = random({50, 1, 32}, dtype, 21), s = random({50, 1, 32}, dtype, 22);
+    const Tensor x = random({50, 4, 64}, dtype, 20), c = random({50, 1, 32}, dtype, 21),
+                 s = random({50, 1, 32}, dtype, 22);
     EXPECT_EQ(fused.function().kernels({x, c, s}), 1);
     EXPECT_TRUE(same(fused(x, c, s), rope(x, c, s)));
     const auto pairs = fuse(pair);
@@ -202,12 +203,11 @@ TEST(Fuse, AFailedCompilerIsAnError) {
   const Tensor x = random({3, 40}, float32, 12);
   const auto fused = fuse([](Tensor x) { return tanh(add(x, 1)); });
   const fusion::FusionBackend before = *fusion::fusion_backend(DeviceType::kCpu);
-  fusion::register_fusion_backend(
-      DeviceType::kCpu,
-      {before.decline, before.unavailable,
-       [](const fusion::Program&, Device) -> std::shared_ptr<const fusion::Executable> {
-         throw CudaError("no compiler");
-       }});
+  fusion::register_fusion_backend(DeviceType::kCpu,
+                                  {before.decline, before.unavailable,
+                                   [](const fusion::Program&, Device) -> std::shared_ptr<const fusion::Executable> {
+                                     throw CudaError("no compiler");
+                                   }});
   EXPECT_THROW(fused(x), CudaError);
   EXPECT_THROW(fused(x), CudaError);  // not kept as a reason
   fusion::register_fusion_backend(DeviceType::kCpu, before);
@@ -238,8 +238,8 @@ TEST(Fuse, WhatADeviceDeclinesIsCutAndTheRestFuses) {
   EXPECT_EQ(fused.function().kernels({x}), 2);
   EXPECT_TRUE(same(fused(x), want));
   const Explanation e = explain([&](const std::vector<Tensor>& in) { return std::vector{fn(in[0])}; }, {x});
-  EXPECT_TRUE(std::any_of(e.cuts.begin(), e.cuts.end(),
-                          [](const auto& cut) { return cut.reason == "no reductions today"; }));
+  EXPECT_TRUE(
+      std::any_of(e.cuts.begin(), e.cuts.end(), [](const auto& cut) { return cut.reason == "no reductions today"; }));
   fusion::register_fusion_backend(DeviceType::kCpu, before);
   EXPECT_EQ(fuse(fn).function().kernels({x}), 1);
 }

@@ -26,10 +26,12 @@ bool meets(const Program& p, const Dims& strides, const std::vector<size_t>& ord
   for (size_t i = from + 1; i < order.size(); ++i) reach += strides[order[i]] * (p.axes[order[i]].size - 1);
   const int64_t stride = strides[order[from]], most = p.axes[order[from]].size - 1;
   // Steps that bring what is left within the reach of the others.
-  const int64_t first = std::max(-most, (distance - reach) / stride - 1), last = std::min(most, (distance + reach) / stride + 1);
+  const int64_t first = std::max(-most, (distance - reach) / stride - 1),
+                last = std::min(most, (distance + reach) / stride + 1);
   if (last - first > 8) return true;  // strides that are no nest
   for (int64_t n = first; n <= last; ++n)
-    if (std::abs(distance - n * stride) <= reach && meets(p, strides, order, from + 1, distance - n * stride)) return true;
+    if (std::abs(distance - n * stride) <= reach && meets(p, strides, order, from + 1, distance - n * stride))
+      return true;
   return false;
 }
 
@@ -49,8 +51,7 @@ bool are_apart(const Program& p, const Array& a, const Array& b) {
 std::string why_not_in_place(const Program& p) {
   for (const Store& store : p.stores) {
     for (const Store& other : p.stores)
-      if (&other != &store && other.array.argument == store.array.argument &&
-          !are_apart(p, store.array, other.array))
+      if (&other != &store && other.array.argument == store.array.argument && !are_apart(p, store.array, other.array))
         return "two results lie in one array";
     for (size_t i = 0; i < p.code.size(); ++i) {
       const Instruction& read = p.code[i];

@@ -298,7 +298,8 @@ class Maker {
   /// Pieces of one shape, or of several.
   Tensor joined(const Tensor& x) {
     const int64_t d = random_.below(x.ndim()), n = x.shape(static_cast<int>(d));
-    const Tensor y = random_.one_in(2) ? floating() : mul(x, 2), half = narrow(x, d, 0, n / 2), rest = narrow(x, d, n / 2, n - n / 2);
+    const Tensor y = random_.one_in(2) ? floating() : mul(x, 2), half = narrow(x, d, 0, n / 2),
+                 rest = narrow(x, d, n / 2, n - n / 2);
     if (n > 1 && random_.one_in(2)) return cat({add(half, 1), neg(rest)}, d);
     return y.shape() != x.shape() ? stack({x, neg(x)}, d) : random_.one_in(2) ? stack({x, y}, d) : cat({y, x}, d);
   }
@@ -396,6 +397,13 @@ std::vector<Tensor> placed_inputs(int seed, Place place) {
   return made;
 }
 
+/// Those of a small tensor, for messages.
+inline std::string elements(const Tensor& x) {
+  std::string out;
+  for (double v : x.numel() <= 32 ? testing::values(x.to(kCpu)) : std::vector<double>()) out += " " + std::to_string(v);
+  return out.empty() ? out : "\n " + out;
+}
+
 /// Runs it as it is written and fused, on tensors that `place` puts where they run: false where it is no program, such
 /// as an integer where floats are needed. `kernels`: of several steps, added to.
 template <class Place>
@@ -414,7 +422,8 @@ bool expect_same(int seed, Place place, int& kernels) {
   EXPECT_EQ(got.size(), want.size());
   for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
     EXPECT_TRUE(same_bits(got[i], want[i]))
-        << "seed " << seed << " result " << i << " " << describe(got[i]) << " " << describe(want[i]);
+        << "seed " << seed << " result " << i << " " << describe(got[i]) << " " << describe(want[i]) << elements(got[i])
+        << elements(want[i]);
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i], b[i])) << "seed " << seed << " input " << i;
   return true;
 }

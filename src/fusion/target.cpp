@@ -198,8 +198,7 @@ double Target::compute_seconds(const core::Step& step, const Effort& e) const {
 
 double Target::fused_seconds(const core::Step& step, const Effort& e) const {
   const FunctionRates& functions = e.width == DType::kFloat64 ? functions64 : functions32;
-  return std::max(seconds_of(step.flops, flop_rate(step).value),
-                  seconds_of(e.exponentials, functions.exponentials));
+  return std::max(seconds_of(step.flops, flop_rate(step).value), seconds_of(e.exponentials, functions.exponentials));
 }
 
 std::vector<Explanation::Limit> Target::limits() const {

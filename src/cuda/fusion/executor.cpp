@@ -71,7 +71,8 @@ class FusedExecutable final : public fusion::Executable {
 
 std::string cuda_declines(const fusion::Program& program) {
   if (const std::string why = why_not_fused(program); !why.empty()) return why;
-  return parameter_bytes(program) > kMostParameterBytes ? "it has more arrays and scalars than a kernel is told of" : "";
+  return parameter_bytes(program) > kMostParameterBytes ? "it has more arrays and scalars than a kernel is told of"
+                                                        : "";
 }
 
 std::shared_ptr<const fusion::Executable> compile_fused(const fusion::Program& program, Device device) {

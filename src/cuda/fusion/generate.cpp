@@ -20,8 +20,19 @@ bool reduces(const Program& program) {
                      [](const Instruction& in) { return in.kind == Instruction::Kind::kReduce; });
 }
 
+/// Whether some thread may read an element after another has written it: one that is written in place once, and that
+/// all places along some dim read.
+bool races(const Walk& walk) {
+  const auto begin = walk.arrays.begin(), stores = begin + walk.loads;
+  return std::any_of(stores, walk.arrays.end(), [&](const WalkArray& store) {
+    if (std::find(store.stride.begin(), store.stride.end(), 0) == store.stride.end()) return false;
+    return std::any_of(begin, stores, [&](const WalkArray& load) { return load.argument == store.argument; });
+  });
+}
+
 std::string why_no_loop_kernel(const Program& program) {
   const Walk walk = walk_of(program);
+  if (races(walk)) return "an in-place step writes an element that other threads of the kernel read";
   if (walk.rows() * walk.length() <= kSmall) return {};
   for (const WalkArray& a : walk.arrays)
     if (a.stride.back() != 0 && a.stride.back() != 1 &&

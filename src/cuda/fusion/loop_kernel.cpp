@@ -121,8 +121,9 @@ class LoopKernel {
 
   std::string text(bool tail) const {
     const std::string index = writer_.index(), last = joined("c", last_);
-    std::string out = joined("#include \"src/cuda/fusion/prelude/gather.cuh\"\nusing namespace tenor;\nusing namespace ",
-                             "tenor::fused;\nusing P = ", writer_.parameters_type(), ";\n", body());
+    std::string out =
+        joined("#include \"src/cuda/fusion/prelude/gather.cuh\"\nusing namespace tenor;\nusing namespace ",
+               "tenor::fused;\nusing P = ", writer_.parameters_type(), ";\n", body());
     out += joined("extern \"C\" __global__ void __launch_bounds__(", kThreads,
                   ") fused(const __grid_constant__ P p) {\n  const ", index, " unit = blockIdx.x * static_cast<", index,
                   ">(", kThreads, ") + threadIdx.x;\n  if (unit < p.count) {\n");

@@ -1,4 +1,5 @@
-// The kernels that are planned for functions of a CUDA device: on machines without a GPU they are compiled, but not run.
+// The kernels that are planned for functions of a CUDA device: on machines without a GPU they are compiled, but not
+// run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "src/fusion/explanation.h"
 #include "src/fusion/lower.h"
 #include "src/fusion/planner.h"
+#include "src/fusion/random_programs.h"
 #include "src/fusion/recorder.h"
 #include "src/fusion/target.h"
 #include "tenor/tenor.h"
@@ -56,7 +58,8 @@ TEST(PlannedText, GathersFeedChains) {
   for (const DType index : {int64, int32, uint8})
     for (const int64_t width : {512, 7, 1}) {
       const std::vector<Tensor> in{shaped({5, 60}, index), shaped({100, width}, bfloat16), shaped({width}, bfloat16)};
-      expect_compile(texts_of([](const auto& x) { return std::vector{relu(add(embedding(x[0], x[1]), x[2]))}; }, in), 1);
+      expect_compile(texts_of([](const auto& x) { return std::vector{relu(add(embedding(x[0], x[1]), x[2]))}; }, in),
+                     1);
     }
 }
 
@@ -80,11 +83,25 @@ TEST(PlannedText, GathersFeedRows) {
                  1);
 }
 
+TEST(PlannedText, EntriesAlongAnOuterDimOfARow) {
+  const std::vector<Tensor> in{shaped({100, 30, 64}, float32), shaped({20}, int32), shaped({40, 128}, int32)};
+  expect_compile(texts_of(
+                     [](const auto& x) {
+                       return std::vector{sum(index_select(x[0], 1, x[1]), {.dim = Dims{1, 2}})};
+                     },
+                     in),
+                 1);
+  expect_compile(texts_of([](const auto& x) { return std::vector{sum(neg(index_select(x[2], 0, x[1])))}; }, in), 1);
+}
+
 TEST(PlannedText, EntriesAlongTheInnermostDim) {
   const std::vector<Tensor> in{shaped({64, 128}, int64), shaped({64, 100}, float16), shaped({9}, int32)};
   expect_compile(texts_of([](const auto& x) { return std::vector{mul(gather(x[1], 1, x[0]), 2)}; }, in), 1);
   expect_compile(texts_of([](const auto& x) { return std::vector{mul(index_select(x[1], 1, x[2]), 2)}; }, in), 1);
-  expect_compile(texts_of([](const auto& x) { return std::vector{mul(gather(x[1], 0, narrow(x[0], 1, 0, 100).contiguous()), 2)}; }, in), 1);
+  expect_compile(
+      texts_of([](const auto& x) { return std::vector{mul(gather(x[1], 0, narrow(x[0], 1, 0, 100).contiguous()), 2)}; },
+               in),
+      1);
 }
 
 TEST(PlannedText, ThreadBlocksShareLongRows) {
@@ -98,6 +115,33 @@ TEST(PlannedText, ThreadBlocksShareLongRows) {
   expect_compile(texts_of([](const auto& x) { return std::vector{sum(exp(x[0]), {.dim = Dims{-1}})}; },
                           {shaped({200, 600000}, float32)}),
                  1);
+}
+
+/// TENOR_FUSE_TEXTS of them, from TENOR_FUSE_SEED on.
+TEST(PlannedText, RandomProgramsCompile) {
+  using namespace random_programs;
+  if (!why_no_nvrtc().empty()) GTEST_SKIP() << why_no_nvrtc();
+  const int first = from_environment("TENOR_FUSE_SEED", 1), programs = from_environment("TENOR_FUSE_TEXTS", 6);
+  for (int seed = first; seed < first + programs; ++seed) {
+    std::vector<Tensor> shapes;
+    for (const Tensor& x : inputs_of(static_cast<uint64_t>(seed) * 7919)) shapes.push_back(fusion::traced(x));
+    std::vector<std::string> texts;
+    try {
+      texts = texts_of(program_of(seed), shapes);
+    } catch (const Error&) {  // a program that is not one
+      continue;
+    }
+    expect_compile(texts, texts.size());
+  }
+}
+
+TEST(PlannedText, WhatOtherThreadsReadIsNotWrittenInPlace) {
+  const auto fn = [](const auto& x) {
+    mul_(x[0], 0.75);
+    return std::vector{mul(x[0], x[1])};
+  };
+  expect_compile(texts_of(fn, {shaped({1}, float32), shaped({1000}, float32)}), 0);
+  expect_compile(texts_of(fn, {shaped({1000}, float32), shaped({1000}, float32)}), 1);
 }
 
 TEST(PlannedText, WhatIsDeclinedLeavesTheRestFused) {

@@ -13,13 +13,13 @@ namespace {
 using fusion::Instruction;
 using fusion::Program;
 
-constexpr int64_t kBlock = 1024;         // elements of a block of the reduction order
-constexpr int kShortThreads = 128;       // of a thread block of several rows
-constexpr int kMostWarps = 16;           // of a row
-constexpr int64_t kMostEach = 32;        // blocks of the order that a warp takes of a row
-constexpr int64_t kUsualEach = 4;        // likewise, where more warps would do as well
-constexpr int64_t kManyWarps = 4096;     // that keep a device busy
-constexpr int64_t kMostHeldBytes = 256;  // of a thread
+constexpr int64_t kBlock = 1024;                  // elements of a block of the reduction order
+constexpr int kShortThreads = 128;                // of a thread block of several rows
+constexpr int kMostWarps = 16;                    // of a row
+constexpr int64_t kMostEach = 32;                 // blocks of the order that a warp takes of a row
+constexpr int64_t kUsualEach = 4;                 // likewise, where more warps would do as well
+constexpr int64_t kManyWarps = 4096;              // that keep a device busy
+constexpr int64_t kMostHeldBytes = 256;           // of a thread
 constexpr int64_t kMostChunks = 32 * kMostWarps;  // thread blocks of a row: a part for each thread of the last
 constexpr int64_t kUsualChunks = 528;             // thread blocks that keep a device busy
 
@@ -57,7 +57,7 @@ class RowKernel {
     }
     out.layout = chunks_ > 1 ? joined("rows of ", walk_.length(), " shared by ", chunks_, " thread blocks")
                              : joined("rows of ", walk_.length(), held_ ? " held by " : " read again by each pass of ",
-                        warps_ > 1 ? joined(warps_, " warps") : joined(lanes_, " lanes"));
+                                      warps_ > 1 ? joined(warps_, " warps") : joined(lanes_, " lanes"));
     return out;
   }
 
@@ -166,7 +166,8 @@ class RowKernel {
     if (!in_row(entries))
       return writer_.gather(i, place, joined("a", index), joined("v", entries), std::to_string(in_row(i) ? width_ : 1));
     return writer_.gather(i, place, joined("a", index, " + ", writer_.offset(index, walk_.kept, ndim_)),
-                          is_held(entries) ? register_of(entries) : joined("l", entries, "[k]"), std::to_string(width_));
+                          is_held(entries) ? register_of(entries) : joined("l", entries, "[k]"),
+                          std::to_string(width_));
   }
   std::string store(int s) const {
     const int a = walk_.loads + s, value = program_.stores[at(s)].value;
@@ -263,8 +264,8 @@ class RowKernel {
     int n = 0, k = 0;
     for (int i = 0; i < count(); ++i) {
       if (!is_reduce(i)) continue;
-      parts += joined("  auto* const parts", i, " = reinterpret_cast<decltype(t", i, ")*>(shared + (p.count + 1) / 2 + ", k++,
-                      " * p.count * p.tail) + place * p.tail;\n");
+      parts += joined("  auto* const parts", i, " = reinterpret_cast<decltype(t", i,
+                      ")*>(shared + (p.count + 1) / 2 + ", k++, " * p.count * p.tail) + place * p.tail;\n");
       left += meet(i, n++, joined("t", i), "each") + joined("  leave_part(parts", i, ", chunk, t", i, ");\n");
     }
     for (int i = 0; i < count(); ++i)
@@ -305,9 +306,11 @@ class RowKernel {
 
   std::string opening() const {
     const std::string index = writer_.index();
-    std::string out = joined("#include \"src/cuda/fusion/prelude/gather.cuh\"\n#include \"src/cuda/fusion/prelude/rows.cuh\"\nusing namespace tenor;\n",
-                             "using namespace tenor::fused;\nusing P = ", writer_.parameters_type(),
-                             ";\nusing Row = RowThreads<", width_, ", ", lanes_, ", ", warps_, ">;\n");
+    std::string out = joined(
+        "#include \"src/cuda/fusion/prelude/gather.cuh\"\n#include \"src/cuda/fusion/prelude/rows.cuh\"\nusing "
+        "namespace tenor;\n",
+        "using namespace tenor::fused;\nusing P = ", writer_.parameters_type(), ";\nusing Row = RowThreads<", width_,
+        ", ", lanes_, ", ", warps_, ">;\n");
     out += joined("extern \"C\" __global__ void __launch_bounds__(", warps_ > 1 ? 32 * warps_ : kShortThreads,
                   ") fused(const __grid_constant__ P p) {\n");
     if (warps_ > 1) out += joined("  __shared__ uint64_t scratch[2][", warps_, "];\n");

@@ -156,8 +156,7 @@ std::string Writer::gather(int instruction, const std::string& table, const std:
 std::vector<size_t> Writer::flags() const {
   std::vector<size_t> places;
   for (size_t i = 0; i < program_.code.size(); ++i)
-    if (program_.code[i].kind == Instruction::Kind::kGather)
-      places.push_back(place_of_scalar(slot_[i] + 4));
+    if (program_.code[i].kind == Instruction::Kind::kGather) places.push_back(place_of_scalar(slot_[i] + 4));
   return places;
 }
 

@@ -120,11 +120,12 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   GridSampling s = sampling_of(kOp, x, grid, o);
   Output out(kOp, o.out, sampled_shape(x, grid), x.dtype(), x, {&x, &grid}, {.cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{kOp, OpClass::kIndex, {x, grid}, {out.target()}}.with(core::recipe([o](const auto& in, const auto& outs) {
-      GridSampleOptions again = o;
-      again.out = outs[0];
-      grid_sample(in[0], in[1], again);
-    }));
+    return Step{kOp, OpClass::kIndex, {x, grid}, {out.target()}}.with(
+        core::recipe([o](const auto& in, const auto& outs) {
+          GridSampleOptions again = o;
+          again.out = outs[0];
+          grid_sample(in[0], in[1], again);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   s.y = with_depth(out.target(), 2);
@@ -169,8 +170,8 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, const AffineGridOption
   shape.push_back(dims);
   Output out(kOp, o.out, shape, theta.dtype(), theta, {&theta}, {.cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{kOp, OpClass::kContraction, {theta}, {out.target()}, core::count_product(2 * dims, product(shape))}.with(
-        core::recipe([size, o](const auto& in, const auto& outs) {
+    return Step{kOp, OpClass::kContraction, {theta}, {out.target()}, core::count_product(2 * dims, product(shape))}
+        .with(core::recipe([size, o](const auto& in, const auto& outs) {
           AffineGridOptions again = o;
           again.out = outs[0];
           affine_grid(in[0], size, again);

@@ -12,8 +12,8 @@
 #include "src/cuda/remap.h"
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_join_cuda.h"
-#include "src/ops/index/index_recipe.h"
 #include "src/ops/index/index_mask_cuda.h"
+#include "src/ops/index/index_recipe.h"
 #include "src/ops/index/index_rows.h"
 #include "tenor/index.h"
 

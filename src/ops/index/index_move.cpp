@@ -66,8 +66,7 @@ Tensor roll_flat(const Tensor& x, const Dims& shifts, const Tensor& out_option) 
   Output out("roll", out_option, x.shape(), x.dtype(), x, {&x}, {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     Step stated{"roll", OpClass::kIndex, {x}, {out.target()}};
-    stated.recipe =
-        core::recipe([shifts](const auto& in, const auto& outs) { roll_flat(in[0], shifts, outs[0]); });
+    stated.recipe = core::recipe([shifts](const auto& in, const auto& outs) { roll_flat(in[0], shifts, outs[0]); });
     if (!x.is_contiguous())
       stated.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dims it rolls one dense row"});
     return stated;
@@ -106,8 +105,8 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims, const IndexOp
   if (shifts.size() != dims.size()) fail<ValueError>("{}: shifts {} and dims {} differ in length", op, shifts, dims);
   Output out(op, options.out, x.shape(), x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
-    return Step{op, OpClass::kIndex, {x}, {out.target()}}.with(
-        core::recipe([shifts, dims](const auto& in, const auto& outs) { roll(in[0], shifts, dims, {.out = outs[0]}); }));
+    return Step{op, OpClass::kIndex, {x}, {out.target()}}.with(core::recipe(
+        [shifts, dims](const auto& in, const auto& outs) { roll(in[0], shifts, dims, {.out = outs[0]}); }));
   });
   if (step.shape_only(out.target()) || x.numel() == 0) return out.finish();
   if (x.ndim() == 0) {
@@ -175,10 +174,8 @@ Tensor one_hot(const Tensor& x, const OneHotOptions& options) {
   shape.push_back(classes);
   Output out(op, options.out, shape, int64, x, {&x}, {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
-    return Step{op, OpClass::kIndex, {x}, {out.target()}}.with(
-        core::recipe([classes](const auto& in, const auto& outs) {
-          one_hot(in[0], {.num_classes = classes, .out = outs[0]});
-        }));
+    return Step{op, OpClass::kIndex, {x}, {out.target()}}.with(core::recipe(
+        [classes](const auto& in, const auto& outs) { one_hot(in[0], {.num_classes = classes, .out = outs[0]}); }));
   });
   if (step.shape_only(out.target())) return out.target();
   if constexpr (core::kHasCuda) {

@@ -14,7 +14,7 @@ struct GatherForm {
   const char* argument;  ///< the index's name
   size_t table, index;   ///< which inputs they are
   int dim;               ///< of the table, from 0
-  bool along;            ///< the index has the table's dims, and an entry an element; else its dims stand in place of dim
+  bool along;  ///< the index has the table's dims, and an entry an element; else its dims stand in place of dim
 };
 
 class GatherRecipe final : public core::Recipe {

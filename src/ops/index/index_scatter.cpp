@@ -248,9 +248,8 @@ Tensor scattered_in_place(Scatter s) {
     Step stated = index::write_step(s.op, {s.x, s.index, s.src}, s.x, s.index.numel(), s.kind != Kind::kPut);
     if (s.kind != Kind::kPut)
       for (core::Copy& copy : index::scratch_copies(s.x)) stated.copies.push_back(std::move(copy));
-    stated.recipe = core::recipe([again = rule_of(s)](const auto& in, const auto& outs) {
-      scattered_in_place(on(again, outs[0], in));
-    });
+    stated.recipe = core::recipe(
+        [again = rule_of(s)](const auto& in, const auto& outs) { scattered_in_place(on(again, outs[0], in)); });
     return stated;
   });
   if (step.shape_only(s.x)) return s.x;

@@ -49,9 +49,8 @@ Tensor grouped_matmul(const Tensor& x, const Tensor& weight, const Tensor& offse
            {out.target()},
            core::count_product(core::count_product(M, 2), core::count_product(N, K))};
     s.reads = {-1, core::count_product(std::min(M, weight.shape(0)), core::count_product(N, K)), -1};
-    s.recipe = core::recipe([](const auto& in, const auto& outs) {
-      grouped_matmul(in[0], in[1], in[2], {.out = outs[0]});
-    });
+    s.recipe =
+        core::recipe([](const auto& in, const auto& outs) { grouped_matmul(in[0], in[1], in[2], {.out = outs[0]}); });
     state_dense_rows(s, "x", x);
     const bool tensor_cores = x.dtype() == float16 || x.dtype() == bfloat16;
     if (tensor_cores && core::runs_on(x.device()) == DeviceType::kCuda) state_unit_strides(s, "weight", weight);

@@ -30,9 +30,10 @@ __device__ __forceinline__ int64_t place_of(const GatherOf& g, S entry, int64_t 
   return -1;
 }
 
-/// V neighbours of the place that one entry names: those from p on, moved there, aligned as load() wants them.
-template <class T, int V, class S>
-__device__ __forceinline__ Pack<T, V> gather(const T* p, const GatherOf& g, const Pack<S, 1>& entry, int64_t at) {
+/// V neighbours of the place that one entry names (a pack may have it in all places): those from p on, moved there,
+/// aligned as load() wants them.
+template <class T, int V, class S, int N>
+__device__ __forceinline__ Pack<T, V> gather(const T* p, const GatherOf& g, const Pack<S, N>& entry, int64_t at) {
   const int64_t place = place_of(g, entry.at[0], at);
   if (place >= 0) return load<T, V>(p + place * g.stride);
   return Pack<T, V>{};
