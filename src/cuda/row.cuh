@@ -99,6 +99,12 @@ inline constexpr bool kShortOnly = requires {
   requires Op::kShortOnly;
 };
 
+/// Operators for rows of whole warps of one block only.
+template <class Op>
+inline constexpr bool kBlocksOnly = requires {
+  requires Op::kBlocksOnly;
+};
+
 inline Grid grid_of(const RowPlan& plan, int64_t rows) {
   const auto threads = static_cast<unsigned>(plan.threads), several = static_cast<unsigned>(plan.rows);
   const dim3 block = plan.columns ? dim3(kWarp, threads, several / kWarp) : dim3(threads, several);
@@ -141,15 +147,15 @@ void launch_rows(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
            parameters);
   };
   const auto aligned = [&] {
-    if (plan.threads < kWarp) return held.template operator()<kLanes, kWide, false, RowFit::kAligned>();
     const bool full = problem.length == int64_t{plan.threads} * plan.cluster * plan.share && problem.outer.ndim <= 1;
-    if (plan.split) {
-      full ? launch_ring<Op, T, RowFit::kFull>(op, plan, problem, parameters, device)
-           : launch_ring<Op, T, RowFit::kAligned>(op, plan, problem, parameters, device);
-    } else {
-      full ? held.template operator()<kWarps, kWide, false, RowFit::kFull>()
-           : held.template operator()<kWarps, kWide, false, RowFit::kAligned>();
+    if constexpr (!kBlocksOnly<Op>) {
+      if (plan.threads < kWarp) return held.template operator()<kLanes, kWide, false, RowFit::kAligned>();
+      if (plan.split)
+        return full ? launch_ring<Op, T, RowFit::kFull>(op, plan, problem, parameters, device)
+                    : launch_ring<Op, T, RowFit::kAligned>(op, plan, problem, parameters, device);
     }
+    full ? held.template operator()<kWarps, kWide, false, RowFit::kFull>()
+         : held.template operator()<kWarps, kWide, false, RowFit::kAligned>();
   };
   if constexpr (kShortOnly<Op>) {
     if constexpr (sizeof(T) == 2) aligned();

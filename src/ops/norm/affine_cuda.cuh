@@ -69,8 +69,8 @@ struct Affine {
 };
 
 /// gamma and (kShifts) beta of the elements' own 16-bit type, dense. gamma alone is held from before the row is
-/// reduced; both would take too many registers. Of rows in turn they are kept for all of them.
-template <class Row, bool kShifts>
+/// reduced, unless kLate; both would take too many registers. Of rows in turn they are kept for all of them.
+template <class Row, bool kShifts, bool kLate>
 class ShortVectors {
  public:
   using T = typename Row::Element;
@@ -110,8 +110,8 @@ class ShortVectors {
 
  private:
   static constexpr bool kKeeps = requires { Row::kKept; }
-  , kHolds = !kKeeps && !kShifts;
-  static constexpr bool kFetches = !kKeeps && !kHolds && Row::kIsFull;
+  , kHolds = !kKeeps && !kShifts && !kLate;
+  static constexpr bool kFetches = !kKeeps && kShifts && Row::kIsFull;
 
   /// Both vectors on their way to shared memory (shared_bytes), each thread's part, which is what it reads.
   __device__ __forceinline__ void fetch_to_shared(const Row& row) {

@@ -22,7 +22,7 @@ std::vector<double> along(const Tensor& x, int dim, F fn) {
 }
 
 // Lengths about the limits of what a thread, a warp, a block and a cluster hold, odd ones included.
-constexpr int64_t kLengths[] = {1, 2, 7, 8, 31, 32, 33, 64, 100, 255, 256, 1000, 1024, 1025, 2048, 4096, 4097, 8200, 16384, 16392, 33000, 65536, 70001};
+constexpr int64_t kLengths[] = {1, 2, 7, 8, 31, 32, 33, 64, 100, 255, 256, 1000, 1024, 1025, 2048, 4096, 4097, 8200, 12008, 16384, 16392, 33000, 65536, 70001};
 constexpr double kFloor = 4e-6;
 
 double floor_of(DType dtype) { return dtype == float32 ? kFloor : 2e-6; }

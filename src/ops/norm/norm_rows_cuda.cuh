@@ -50,11 +50,11 @@ __device__ __forceinline__ void write_scaled(Row& row, const NormParameters& p, 
   });
 }
 
-/// The vectors on their way before the row is here.
-template <Vectors kVectors, bool kShifts, class Row>
+/// The vectors on their way before the row is here; kLate: only where that needs no registers.
+template <Vectors kVectors, bool kShifts, bool kLate, class Row>
 __device__ __forceinline__ auto fetch_vectors(Row& row, const Affine& a) {
   if constexpr (kVectors == Vectors::kShort) {
-    return ShortVectors<Row, kShifts>(row, a);
+    return ShortVectors<Row, kShifts, kLate>(row, a);
   } else {
     fetch_ahead(row, a);
     return 0;
@@ -67,9 +67,9 @@ struct NormAhead {
   Fetched vectors;
   C per_element;  ///< 1 / length
 };
-template <Vectors kVectors, bool kShifts, class Row, class C = typename Row::C>
+template <Vectors kVectors, bool kShifts, bool kLate = false, class Row, class C = typename Row::C>
 __device__ __forceinline__ auto prepare_norm(Row& row, const NormParameters& p) {
-  auto vectors = fetch_vectors<kVectors, kShifts>(row, p.affine);
+  auto vectors = fetch_vectors<kVectors, kShifts, kLate>(row, p.affine);
   return NormAhead<decltype(vectors), C>{vectors, C(1) / static_cast<C>(row.length())};
 }
 
@@ -89,6 +89,23 @@ inline bool has_short_vectors(const RowPlan& plan, const NormTensors& t) {
          (!t.beta.defined() || is_short(t.beta));
 }
 
+/// Many rows of one block each, so large that two or three share a multiprocessor; of the largest, those that fill it.
+inline bool in_large_blocks(const RowPlan& plan, const RowProblem<4>& problem, const Tensor& x) {
+  const bool full = problem.length == int64_t{plan.threads} * plan.share;
+  return !plan.split && plan.threads > kRowThreads * 2 / 3 && (full || plan.threads < kRowThreads) &&
+         problem.outer.count > 4 * multiprocessors(x.device());
+}
+
+/// Operators that have a form of their own for those.
+template <class Op>
+void launch_short(const char* op, RowPlan& plan, const RowProblem<4>& problem, const NormParameters& parameters,
+                  const Tensor& x) {
+  if constexpr (requires { typename Op::InLargeBlocks; })
+    if (in_large_blocks(plan, problem, x))
+      return launch_norm<typename Op::InLargeBlocks>(op, plan, problem, parameters, x);
+  launch_norm<Op>(op, plan, problem, parameters, x);
+}
+
 template <template <Vectors, bool> class Op>
 void norm_rows(const char* op, const NormTensors& t, double epsilon, double offset) {
   const DeviceGuard guard(t.x.device());
@@ -103,7 +120,7 @@ void norm_rows(const char* op, const NormTensors& t, double epsilon, double offs
   else if (adds)
     launch_norm<Op<Vectors::kShort, true>>(op, plan, problem, parameters, t.x);
   else
-    launch_norm<Op<Vectors::kShort, false>>(op, plan, problem, parameters, t.x);
+    launch_short<Op<Vectors::kShort, false>>(op, plan, problem, parameters, t.x);
 }
 
 }  // namespace tenor::cuda

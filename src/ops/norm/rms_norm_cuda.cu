@@ -4,9 +4,13 @@
 namespace tenor::cuda {
 namespace {
 
+template <Vectors kVectors, bool kAdds>
+struct LargeRmsNorm;
+
 /// kAdds: it may be behind an addition.
 template <Vectors kVectors, bool kAdds>
 struct RmsNorm {
+  using InLargeBlocks = LargeRmsNorm<kVectors, kAdds>;
   static constexpr int kTensors = 4;
   static constexpr bool kShortOnly = kVectors == Vectors::kShort;
   static constexpr int kKept = kVectors == Vectors::kShort ? 1 : 0;
@@ -22,6 +26,16 @@ struct RmsNorm {
     const C square = row.sum([](C v, C& part) { part = fma(v, v, part); });
     const C inverse = inverse_root(square * ahead.per_element, p.epsilon);
     write_scaled<kVectors>(row, p, ahead.vectors, [=](C v) { return v * inverse; });
+  }
+};
+
+/// In large blocks: gamma comes once the row has been reduced, and more of them share a multiprocessor. The same bits.
+template <Vectors kVectors, bool kAdds>
+struct LargeRmsNorm : RmsNorm<kVectors, kAdds> {
+  static constexpr bool kBlocksOnly = true;
+  template <class Row>
+  static __device__ __forceinline__ auto prepare(Row& row, const NormParameters& p) {
+    return prepare_norm<kVectors, false, true>(row, p);
   }
 };
 
