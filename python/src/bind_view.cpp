@@ -36,7 +36,8 @@ void bind_view(nb::module_& m) {
     def_method(m, name, [name](Array x, Int dim0, Int dim1) {
       Call call(name);
       const Tensor t = call.array("x", x);
-      return call.run([&] { return name == std::string_view("swapdims") ? swapdims(t, dim0, dim1) : transpose(t, dim0, dim1); });
+      return call.run(
+          [&] { return name == std::string_view("swapdims") ? swapdims(t, dim0, dim1) : transpose(t, dim0, dim1); });
     }, "x"_a, "dim0"_a, "dim1"_a, "Exchanges two dims.");
   def_method(m, "movedim", [](Array x, DimList source, DimList destination) {
     Call call("movedim");

@@ -313,25 +313,30 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> operands, const
 Tensor tensordot(const Tensor& x, const Tensor& b, int64_t dims, const ContractOptions& options) {
   core::check_given("tensordot", {"x", x}), core::check_given("tensordot", {"b", b});
   if (dims < 0 || dims > std::min(x.ndim(), b.ndim()))
-    fail<ValueError>("tensordot: dims must be between 0 and {}, the dims that both operands have, got {}", std::min(x.ndim(), b.ndim()), dims);
+    fail<ValueError>("tensordot: dims must be between 0 and {}, the dims that both operands have, got {}",
+                     std::min(x.ndim(), b.ndim()), dims);
   Dims last, first;
   for (int64_t d = 0; d < dims; ++d) last.push_back(x.ndim() - dims + d), first.push_back(d);
   return tensordot(x, b, last, first, options);
 }
 
-Tensor tensordot(const Tensor& x, const Tensor& b, const Dims& dims_x, const Dims& dims_b, const ContractOptions& options) {
+Tensor tensordot(const Tensor& x, const Tensor& b, const Dims& dims_x, const Dims& dims_b,
+                 const ContractOptions& options) {
   const char* op = "tensordot";
   core::check_given(op, {"x", x}), core::check_given(op, {"b", b});
   core::check_same_device(op, {{"x", x}, {"b", b}});
-  if (dims_x.size() != dims_b.size()) fail<ValueError>("{}: dims must pair up, got {} of x and {} of b", op, dims_x, dims_b);
+  if (dims_x.size() != dims_b.size())
+    fail<ValueError>("{}: dims must pair up, got {} of x and {} of b", op, dims_x, dims_b);
   const Dims of_x = core::normalize_dims(op, dims_x, x.ndim(), "dim of x");
   const Dims of_b = core::normalize_dims(op, dims_b, b.ndim(), "dim of b");
-  Equation equation{op, {std::vector<int>(static_cast<size_t>(x.ndim())), std::vector<int>(static_cast<size_t>(b.ndim()), -1)}, {}};
+  Equation equation{
+      op, {std::vector<int>(static_cast<size_t>(x.ndim())), std::vector<int>(static_cast<size_t>(b.ndim()), -1)}, {}};
   for (int d = 0; d < x.ndim(); ++d) equation.terms[0][static_cast<size_t>(d)] = d, equation.names.push_back("dim " + std::to_string(d) + " of x");
   for (size_t i = 0; i < of_x.size(); ++i) {
     if (x.shape(static_cast<int>(of_x[i])) != b.shape(static_cast<int>(of_b[i])))
-      fail<ShapeError>("{}: dims pair dim {} of x, of size {}, with dim {} of b, of size {}; shapes {} and {}", op, of_x[i], x.shape(static_cast<int>(of_x[i])), of_b[i],
-                       b.shape(static_cast<int>(of_b[i])), x.shape(), b.shape());
+      fail<ShapeError>("{}: dims pair dim {} of x, of size {}, with dim {} of b, of size {}; shapes {} and {}", op,
+                       of_x[i], x.shape(static_cast<int>(of_x[i])), of_b[i], b.shape(static_cast<int>(of_b[i])),
+                       x.shape(), b.shape());
     equation.terms[1][static_cast<size_t>(of_b[i])] = static_cast<int>(of_x[i]);
   }
   for (int d = 0; d < x.ndim(); ++d)

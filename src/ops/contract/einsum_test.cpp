@@ -224,8 +224,9 @@ TEST(Tensordot, SumsOverPairsOfDims) {
   reference::expect_sum(tensordot(a, b), reference::contract({{a, "aij"}, {b, "ijb"}}, "ab"), 12, float32, "two");
   reference::expect_sum(tensordot(a, b, 0), reference::contract({{a, "abc"}, {b, "xyz"}}, "abcxyz"), 1, float32, "none");
   reference::expect_sum(tensordot(a, c, Dims{0, -1}, Dims{2, 0}), reference::contract({{a, "ixj"}, {c, "jyi"}}, "xy"), 8, float32, "pairs");
-  expect_error<ShapeError>([&] { tensordot(a, c, Dims{1}, Dims{0}); },
-                           "tensordot: dims pair dim 1 of x, of size 3, with dim 0 of b, of size 4; shapes (2, 3, 4) and (4, 6, 2)");
+  expect_error<ShapeError>(
+      [&] { tensordot(a, c, Dims{1}, Dims{0}); },
+      "tensordot: dims pair dim 1 of x, of size 3, with dim 0 of b, of size 4; shapes (2, 3, 4) and (4, 6, 2)");
   expect_error<ValueError>([&] { tensordot(a, b, 4); }, "tensordot: dims must be between 0 and 3, the dims that both operands have, got 4");
   EXPECT_THROW(tensordot(a, b, Dims{0, 0}, Dims{0, 1}), ValueError);
   EXPECT_THROW(tensordot(a, b, Dims{3}, Dims{0}), IndexError);

@@ -56,8 +56,8 @@ struct Call {
 void check_rank_of(const char* op, core::Named x, core::Named of) {
   core::check_given(op, x);
   if (x.tensor.ndim() != of.tensor.ndim())
-    fail<ShapeError>("{}: {} must have {}'s {} dims, got {} with shape {}", op, x.name, of.name, of.tensor.ndim(), x.tensor.ndim(),
-                     x.tensor.shape());
+    fail<ShapeError>("{}: {} must have {}'s {} dims, got {} with shape {}", op, x.name, of.name, of.tensor.ndim(),
+                     x.tensor.ndim(), x.tensor.shape());
 }
 
 void check_groups(const char* op, int64_t groups) {
