@@ -71,6 +71,7 @@ __device__ __forceinline__ void score_latent(LatentShared& shared, const LatentT
   }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
+  group_sync(me.group);  // until every warp's products have read the position part, which weights overwrite
   ptx::wgmma_pin(s);
 }
 /// Keys from number `left` on are hidden, whatever lies there.
@@ -78,7 +79,7 @@ __device__ __forceinline__ void hide_latent(LatentShared& shared, const LatentTh
   if (left >= kLatentKeys) return;
   clear_lines(shared.keys[me.group], left, me.thread);
   ptx::fence_async_proxy();
-  lines_cleared(me.group);
+  group_sync(me.group);  // before the group's own product reads the cleared lines
 #pragma unroll
   for (int i = 0; i < 32; ++i)
     if ((i >> 2) * 8 + 2 * me.t + (i & 1) >= left) s[i] = -INFINITY;

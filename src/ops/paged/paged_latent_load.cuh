@@ -43,7 +43,7 @@ static_assert(sizeof(LatentShared) <= 232448);
 /// The library's name of a toolkit's 16-bit float.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>;
-// Barriers by constant numbers: of one in a register the tools that look for races do not know which it is.
+// Barriers by constant numbers: with one in a register a kernel counts as using all sixteen.
 /// The group's weights of its block are in shared memory, for the other group.
 __device__ __forceinline__ void weights_ready(int group) {
   if (group == 0)
@@ -57,8 +57,8 @@ __device__ __forceinline__ void wait_for_weights(int group) {
   else
     asm volatile("bar.sync 3, %0;" ::"n"(kLatentWorkers) : "memory");
 }
-/// Every warp of the group has cleared its lines, before the group's own product reads them.
-__device__ __forceinline__ void lines_cleared(int group) {
+/// The warps of a group meet.
+__device__ __forceinline__ void group_sync(int group) {
   if (group == 0)
     asm volatile("bar.sync 4, %0;" ::"n"(kLatentWorkers / 2) : "memory");
   else
