@@ -19,7 +19,16 @@ using namespace testing;
 using ConvCuda = CudaTest;
 
 TEST_F(ConvCuda, Draws) { check_draws(kGpu, 21, 2000, {"auto", "direct", "implicit_gemm"}); }
-TEST_F(ConvCuda, VendorDraws) { check_draws(kGpu, 25, 2000, {"vendor"}); }  // it looks for an engine for each
+TEST_F(ConvCuda, VendorDraws) { check_draws(kGpu, 25, 400, {"vendor"}); }  // of any layout: it declines nearly all
+
+/// 2000 draws of what cuDNN takes, in parts: it looks for an engine for each direction of each.
+class ConvCudaVendor : public CudaTest, public ::testing::WithParamInterface<uint32_t> {};
+TEST_P(ConvCudaVendor, PlainDraws) {
+  const int taken = check_draws(ConvDraw(100 + GetParam(), kGpu, true), 200, {"vendor"});
+  EXPECT_TRUE(taken == 0 || taken > 400) << "of 600 directions cuDNN took " << taken;  // 0: it is not here
+}
+INSTANTIATE_TEST_SUITE_P(Parts, ConvCudaVendor, ::testing::Range(0u, 10u));
+
 TEST_F(ConvCuda, NotNumbersReachWhatReadsThem) {
   check_not_numbers(kGpu, 23, 200, {"auto", "direct", "implicit_gemm", "vendor"});
 }
