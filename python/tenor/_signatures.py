@@ -71,11 +71,18 @@ def _read(text, defaults):
     return Signature(found)
 
 
+class MisfitError(_tenor.DTypeError, _tenor.ValueError):
+    """An argument of the wrong Python type: a TypeError as Python has it, and a bad option value (ValueError) as the contract has it."""
+
+
+MisfitError.__module__, MisfitError.__name__, MisfitError.__qualname__ = "tenor", "DTypeError", "DTypeError"  # what it is called
+
+
 def misfit(function, args, kwargs):
     """The exception for a call that fits no overload: which argument, and how to mend it. The module calls this."""
     name = _called(function)
     found = [problem(name, s, args, kwargs) for s in overloads(function)]
-    return _tenor.DTypeError(next(filter(None, found), f"{name}: the arguments do not fit: it takes {_shown(overloads(function)[0])}"))
+    return MisfitError(next(filter(None, found), f"{name}: the arguments do not fit: it takes {_shown(overloads(function)[0])}"))
 
 
 def _called(function):

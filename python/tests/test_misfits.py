@@ -36,7 +36,7 @@ MISFITS = [
 def test_the_argument_is_named(call, said):
     with pytest.raises(tn.DTypeError) as error:
         call()
-    assert str(error.value) == said and isinstance(error.value, TypeError)
+    assert str(error.value) == said and isinstance(error.value, TypeError) and isinstance(error.value, tn.ValueError)
 
 
 def test_errors_of_an_argument_itself_stay():
