@@ -60,6 +60,13 @@ std::string layout_why_not(const ConvProblem& p) {
   return "the operands are not all dense and channels last, or all dense and channels second";
 }
 
+/// An engine of cuDNN 9.14 divides by zero as the heuristics ask it about some of these, which ends the process.
+bool ends_cudnn(const ConvProblem& p) {
+  return p.dims == 3 && p.direction == Direction::kDataBackward &&
+         std::any_of(std::begin(p.window), std::end(p.window),
+                     [](const core::WindowDim& w) { return w.stride > w.kernel; });
+}
+
 }  // namespace
 
 std::string cuda_implicit_gemm_why_not(const ConvProblem& p) {
@@ -114,6 +121,7 @@ std::string cuda_vendor_why_not(const ConvProblem& p) {
     if (core::window_outputs(w) != w.output) return "its padding differs from side to side";
   }
   if (std::string reason = layout_why_not(p); !reason.empty()) return reason;
+  if (ends_cudnn(p)) return "cuDNN may divide by zero in three dims where a stride exceeds its window";
 #if TENOR_HAS_CUDA
   if (p.device.type == DeviceType::kCuda) return cudnn_why_not(p);
   return "cuDNN is asked on the device alone";

@@ -19,7 +19,16 @@ using namespace testing;
 using ConvCuda = CudaTest;
 
 TEST_F(ConvCuda, Draws) { check_draws(kGpu, 21, 2000, {"auto", "direct", "implicit_gemm"}); }
-TEST_F(ConvCuda, VendorDraws) { check_draws(kGpu, 25, 2000, {"vendor"}); }  // it looks for an engine for each
+TEST_F(ConvCuda, VendorDraws) { check_draws(kGpu, 25, 400, {"vendor"}); }  // of any layout: it declines nearly all
+
+/// 1600 draws of what cuDNN takes, in parts: it looks for an engine for each direction of each.
+class ConvCudaVendor : public CudaTest, public ::testing::WithParamInterface<uint32_t> {};
+TEST_P(ConvCudaVendor, PlainDraws) {
+  const int taken = check_draws(ConvDraw(GetParam(), kGpu, true), 200, {"vendor"});
+  EXPECT_TRUE(taken == 0 || taken > 400) << "of 600 directions cuDNN took " << taken;  // 0: it is not here
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, ConvCudaVendor, ::testing::Values(100, 101, 102, 103, 105, 107, 108, 109));
+
 TEST_F(ConvCuda, NotNumbersReachWhatReadsThem) {
   check_not_numbers(kGpu, 23, 200, {"auto", "direct", "implicit_gemm", "vendor"});
 }

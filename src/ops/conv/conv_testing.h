@@ -39,7 +39,9 @@ struct ConvCase {
 
 class ConvDraw : public Draw {
  public:
-  explicit ConvDraw(uint32_t seed, Device device = kCpu) : Draw(seed), device_(device) {}
+  /// `plain`: operands without gaps and the same padding on both sides, which is what cuDNN takes.
+  explicit ConvDraw(uint32_t seed, Device device = kCpu, bool plain = false)
+      : Draw(seed), device_(device), plain_(plain) {}
   int64_t between(int64_t low, int64_t high) { return low + upto(high - low); }
 
   /// Kernel 1 to 7, stride 1 to 3, dilation 1 to 2, groups 1 to depthwise, odd channels, padding of its own on each
@@ -55,7 +57,7 @@ class ConvDraw : public Draw {
     c.image = {between(1, 3), groups * in}, c.filter = {groups * out, in};
     Dims stride, dilation, before, after;
     for (int64_t d = 0; d < dims; ++d) {
-      const int64_t k = between(1, dims == 3 ? 3 : 7), dil = between(1, 2), lo = upto(3), hi = upto(3);
+      const int64_t k = between(1, dims == 3 ? 3 : 7), dil = between(1, 2), lo = upto(3), hi = plain_ ? lo : upto(3);
       const int64_t least = std::max<int64_t>((k - 1) * dil + 1 - lo - hi, 1);
       c.filter.push_back(k), c.image.push_back(between(least, std::max(least, most)));
       stride.push_back(between(1, 3)), dilation.push_back(dil), before.push_back(lo), after.push_back(hi);
@@ -79,7 +81,7 @@ class ConvDraw : public Draw {
   }
   /// Those numbers under any layout, on the device.
   Tensor placed(const Dims& shape, DType dtype, const std::vector<double>& elements) {
-    const Tensor host = any_layout(shape, dtype);
+    const Tensor host = plain_ ? Tensor::empty(shape, dtype) : any_layout(shape, dtype);
     assign(host, elements);
     if (device_ == kCpu || host.numel() == 0) return host.to(device_);
     int64_t reach = 1;  // gaps included
@@ -96,6 +98,7 @@ class ConvDraw : public Draw {
 
  private:
   Device device_;
+  bool plain_;
 };
 
 /// Values of [N,C,*S] in the order of [N,*S,C].
