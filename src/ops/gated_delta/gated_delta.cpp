@@ -159,7 +159,9 @@ GatedDeltaResult run(const char* op, const Tensor& query, const Tensor& key, con
   if (pool)
     for (Tensor* x : {&p.query, &p.key, &p.value, &p.beta, &p.decay, &p.cu_seqlens, &p.state_indices, &p.has_initial})
       *x = delta::apart_from_pool(*x, o.state);
-  if (p.last.numel() > 0 || p.output.numel() > 0) kernel(p);
+  // On CUDA kernels alone read offsets and slots, and find bad ones where there is nothing to compute, too.
+  const bool looks = core::on_cuda(p.output) && (p.cu_seqlens.defined() || p.state_indices.defined());
+  if (looks || p.last.numel() > 0 || p.output.numel() > 0) kernel(p);
   GatedDeltaResult result{output.finish(), {}};
   result.final_state = pool ? o.state : last->finish();
   return result;
