@@ -18,7 +18,7 @@ SINGLE_CALLS = ("Single calls by the clock; medians, both libraries in turn. The
                 "caches goes beyond it.")
 MACHINES = {  # by the beginning of a record file's name, up to its date
     "h200": ("One NVIDIA H200", "CUDA events, the L2 cache flushed before each run; medians. The limit of what memory bounds is a copy measured in the same "
-             "run (bytes read and written), of what arithmetic bounds the vendor's bfloat16 product."),
+             "run (bytes read and written), of what arithmetic bounds the vendor's product of that dtype."),
     "cpu2": ("Two CPU cores", SINGLE_CALLS),
     "cpu1-epyc": ("One core of an AMD EPYC with AVX-512, without AMX", "The least of many calls, on a machine that was busy beside."),
     "cpu16-xeon": ("Sixteen threads of an Intel Xeon with AMX", SINGLE_CALLS),

@@ -26,11 +26,12 @@ struct FuseOptions {
 /// A function that was made by fuse(). Its first call with inputs of some shapes, strides, dtypes, devices and
 /// alignments traces it on shapes alone (it is called with tensors of the meta device) and compiles what explain()
 /// would plan: chains of views, elementwise steps and reductions run as one kernel, which may read at places that an
-/// index names and join its results; contractions, sorts, attention and norms run as the operators they are. Later calls of that kind run the kernels. Results, and
-/// what it writes to its inputs, are those of the function itself, bit for bit.
+/// index names and join its results; contractions, sorts, attention and norms run as the operators they are. Later calls
+/// of that kind run the kernels. Results, and what it writes to its inputs, are those of the function itself, bit for
+/// bit.
 ///
 /// The function runs as it is written, every time, where one of its operators cannot be run again from a trace
-/// (mixture of experts, paged attention, sampling, the gated delta rule), where it reads values on the
+/// (such as mixture of experts, paged attention, sampling, the gated delta rule), where it reads values on the
 /// host or holds tensors of its own, where an input that it writes to shares memory with another, and while
 /// TENOR_FUSE=0 is in the environment. why_not() says so. A compilation or a launch that fails is an error. Several
 /// threads may call it at once.

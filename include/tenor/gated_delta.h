@@ -60,7 +60,8 @@ GatedDeltaResult gated_delta_rule(const Tensor& query, const Tensor& key, const 
 ///     S = exp(G_C) S + (exp(G_C - G) K)^T N.
 /// Every exponent that is not masked is a sum of log decays, so that no decay, however strong, overflows. bfloat16 on
 /// Hopper rounds factors of products to bfloat16, R and N in the triangular ones to two of them (root mean square
-/// error below 2^-8 over 16384 steps). Cost as stated: that of the rule.
+/// error below 2^-8 over 16384 steps). There a long sequence of few heads is cut into segments, on whose number bits
+/// depend, but not under batch_invariant(). Cost as stated: that of the rule.
 /// @throws as gated_delta_rule; ValueError for chunk_size < 1 or an unknown strategy; UnsupportedError for a strategy that cannot do it, and on CUDA where the triangular workspace
 /// of 4 (chunk_size^2 + chunk_size) bytes exceeds a block's shared memory
 GatedDeltaResult chunk_gated_delta_rule(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& beta,

@@ -131,6 +131,8 @@ def _contents(value, within):
     for base in type(value).__mro__:
         names = base.__dict__.get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
+            if name.startswith("__") and not name.endswith("__"):  # as the class's body mangles it
+                name = f"_{base.__name__.lstrip('_')}{name}"
             slots[name] = getattr(value, name, None)
     fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else {}
     within = (*within, value)
@@ -256,7 +258,7 @@ def fuse(fn=None, /, *, fast=False):
     arguments' values traces fn: it is called with tenor.Tensors that have no data. What tenor.explain() plans for it then runs:
     chains of views, elementwise steps and reductions as one kernel each, which may read at places that an index names; a contraction,
     convolution, sort, attention or norm runs as the operator it is. Later calls run that, without fn. One step of an operator that
-    cannot be run again from a trace (mixture of experts, paged attention, sampling, the gated delta rule) makes all of fn run
+    cannot be run again from a trace (such as mixture of experts, paged attention, sampling, the gated delta rule, lp_pool, ctc_loss) makes all of fn run
     as it is written. Arrays may stand in lists, tuples and dicts; arrays that fn captures are read once, at the trace (their contents
     at each call). Arguments reach fn as tenor.Tensors; results are arrays of the first one's library, in fn's structure.
 

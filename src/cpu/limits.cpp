@@ -9,6 +9,7 @@
 
 #include "src/core/output.h"
 #include "src/cpu/amx.h"
+#include "src/cpu/dots.h"
 #include "src/cpu/move.h"
 #include "src/cpu/parallel.h"
 #include "tenor/tensor.h"
@@ -148,7 +149,9 @@ DeviceLimits measure_limits() {
   }
   limits.float32_flops = measure_flops(1 << 15, multiply_adds);
   limits.float64_flops = limits.float64_products = measure_flops(1 << 15, multiply_adds64);
-  limits.bfloat16_flops = has_amx() ? measure_flops(1 << 15, amx_products) : limits.float32_flops;
+  limits.bfloat16_flops = has_amx()             ? measure_flops(1 << 15, amx_products)
+                          : has_bfloat16_dots() ? measure_flops(1 << 15, bfloat16_dots)
+                                                : limits.float32_flops;
   measure_functions(limits);
   return limits;
 }

@@ -9,6 +9,7 @@
 
 #include "src/core/cache_folder.h"
 #include "src/cpu/amx.h"
+#include "src/cpu/dots.h"
 #include "src/cpu/limits.h"
 #include "tenor/error.h"
 #include "tenor/stream.h"
@@ -58,7 +59,8 @@ TEST(Limits, AreMeasuredOnceAndKept) {
   const DeviceLimits first = device_limits(kCpu, true);
   EXPECT_GT(first.copy_bytes, 1e8);
   EXPECT_GT(first.float32_flops, 1e8);
-  EXPECT_GE(first.bfloat16_flops, first.float32_flops * 0.5);
+  // The dot instructions are measured where there are any: twice as fast, on a machine that others may disturb.
+  EXPECT_GE(first.bfloat16_flops, first.float32_flops * (cpu::has_amx() || cpu::has_bfloat16_dots() ? 1.2 : 0.5));
   EXPECT_EQ(device_limits().copy_bytes, first.copy_bytes);
   std::ifstream file(folder + "/limits.txt");
   std::string line;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "src/core/compute_capability.h"
 #include "src/core/text.h"
 #include "src/cuda/capability.h"
 #include "src/cuda/cublaslt.h"
@@ -15,7 +16,8 @@ namespace tenor::cuda {
 namespace {
 
 constexpr int kMostDevices = 64;
-constexpr int kHopper = 90, kPtx = 80;  // where the driver compiled the library's PTX, its code is that of compute_80
+using core::kHopper;
+constexpr int kPtx = 80;  // where the driver compiled the library's PTX, its code is that of compute_80
 
 core::DeviceTraits ask_driver(Device device) {
   const auto attribute = [&](cudaDeviceAttr which) {

@@ -51,7 +51,7 @@ Op division_of(const char* name, std::string_view rounding_mode);
 Op gelu_of(const char* name, std::string_view approximate);
 Call power_call(const char* name, const Operand& x, const Operand& exponent, const Tensor& out);
 Call clamp_call(const char* name, const Operand& x, const std::optional<Operand>& min, const std::optional<Operand>& max, const Tensor& out);
-/// other * alpha, other itself for 1.
+/// other * alpha, other itself for 1. @throws ValueError, in op's name, where alpha or the product of two numbers does not fit.
 Operand times(const char* op, const Operand& other, const Scalar& alpha);
 
 /// Every element of x becomes the value, known to be of x's dtype.

@@ -1,4 +1,4 @@
-// "tensorcore": the chunk form's two kernels, and what they need of memory.
+// "tensorcore": the chunk form's two kernels, or those of its segments, and what they need of memory.
 #include <algorithm>
 #include <cmath>
 
@@ -138,8 +138,8 @@ void launch_kernels(const Launch& l) {
   }
 }
 
-/// Two warpgroups a block share a sequence's copies where there are more columns than multiprocessors. Not a bit
-/// depends on it.
+/// In segments where they pay, which alone bits depend on. Else two warpgroups a block share a sequence's copies where
+/// there are more columns than multiprocessors.
 template <int kKeyDim>
 void launch_both(const Launch& l) {
   if (const Segments s = choose_segments(l); s.count > 0) return launch_cut<kKeyDim>(l, s);
