@@ -41,3 +41,13 @@ def strategies(op):
         if name == op:
             return list(names)
     raise ValueError(f"strategies: no operator is called {op!r}")  # noqa: F405
+
+
+def __getattr__(name):
+    """What is not here, by the name that another library has for it: the error says what it is called."""
+    hint = ""
+    if not name.startswith("_"):
+        from tenor._cli.arguments import elsewhere
+
+        hint = elsewhere(name)
+    raise AttributeError(f"module 'tenor' has no attribute {name!r}{hint}")

@@ -39,6 +39,14 @@ def test_the_argument_is_named(call, said):
     assert str(error.value) == said and isinstance(error.value, TypeError) and isinstance(error.value, tn.ValueError)
 
 
+@pytest.mark.parametrize("name, here", [("conv2d", "conv_forward"), ("scaled_dot_product_attention", "attention"), ("nothing_like_it", None)])
+def test_names_of_other_libraries(name, here):
+    with pytest.raises(AttributeError) as error:
+        getattr(tn, name)
+    assert str(error.value) == f"module 'tenor' has no attribute {name!r}" + (f" (another library's name; here it is {here!r})" if here else "")
+    assert not hasattr(tn, "_private_name")
+
+
 def test_errors_of_an_argument_itself_stay():
     class Odd:
         def __index__(self):
