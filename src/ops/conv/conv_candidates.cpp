@@ -39,8 +39,9 @@ std::span<const ConvCandidate> plane_candidates(const ConvProblem& p) {
   if (strided && p.direction == Direction::kDataBackward) return {};
   if (!strided && !padded && p.taps() == 1)
     return p.output_pixels() >= kManyPixels ? kGemmFirst : std::span<const ConvCandidate>();
-  if (std::min(p.channels, p.out_channels) < kBlock) return kDirectFirst;
   const int64_t written = written_channels(p);
+  if (std::min(p.channels, p.out_channels) < kBlock)
+    return strided && written >= 4 * kBlock ? std::span<const ConvCandidate>() : kDirectFirst;
   if (strided) return written % kBlock != 0 && written < 2 * kBlock ? kDirectFirst : std::span<const ConvCandidate>();
   return p.window[kSpatial - 1].output >= kLongRow ? kGemmFirst : std::span<const ConvCandidate>();
 }
