@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "call.h"
 #include "tenor/view.h"
 
@@ -32,12 +34,13 @@ void bind_view(nb::module_& m) {
     const Dims parts = call.dims("sizes", sizes);
     return call.run([&] { return unflatten(t, dim, parts); });
   }, "x"_a, "dim"_a, "sizes"_a, "Dim `dim` as several; one size may be -1.");
-  for (const char* name : {"transpose", "swapdims"})
-    def_method(m, name, [name](Array x, Int dim0, Int dim1) {
+  using Exchange = Tensor (*)(const Tensor&, int64_t, int64_t);
+  for (const auto& [name, exchange] :
+       {std::pair<const char*, Exchange>{"transpose", &transpose}, {"swapdims", &swapdims}})
+    def_method(m, name, [name = name, exchange = exchange](Array x, Int dim0, Int dim1) {
       Call call(name);
       const Tensor t = call.array("x", x);
-      return call.run(
-          [&] { return name == std::string_view("swapdims") ? swapdims(t, dim0, dim1) : transpose(t, dim0, dim1); });
+      return call.run([&] { return exchange(t, dim0, dim1); });
     }, "x"_a, "dim0"_a, "dim1"_a, "Exchanges two dims.");
   def_method(m, "movedim", [](Array x, DimList source, DimList destination) {
     Call call("movedim");

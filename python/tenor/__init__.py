@@ -8,6 +8,7 @@ from tenor._tenor import *  # noqa: F401,F403
 from tenor._tenor import __version__, _BatchInvariant, _operators
 from tenor import _copying, _printing, _signatures
 from tenor._io import load, save
+from tenor._signatures import ArgumentError
 from tenor._explain import explain
 from tenor._fuse import fuse
 from tenor._workspace import workspace_size

@@ -71,18 +71,18 @@ def _read(text, defaults):
     return Signature(found)
 
 
-class MisfitError(_tenor.DTypeError, _tenor.ValueError):
-    """An argument of the wrong Python type: a TypeError as Python has it, and a bad option value (ValueError) as the contract has it."""
+class ArgumentError(_tenor.DTypeError, _tenor.ValueError):
+    """A call whose arguments do not fit: one of the wrong Python type, missing or unknown. Python calls that a TypeError, the contract a bad
+    option value a ValueError; it is both."""
 
-
-MisfitError.__module__, MisfitError.__name__, MisfitError.__qualname__ = "tenor", "DTypeError", "DTypeError"  # what it is called
+    __module__ = "tenor"
 
 
 def misfit(function, args, kwargs):
     """The exception for a call that fits no overload: which argument, and how to mend it. The module calls this."""
     name = _called(function)
     found = [problem(name, s, args, kwargs) for s in overloads(function)]
-    return MisfitError(next(filter(None, found), f"{name}: the arguments do not fit: it takes {_shown(overloads(function)[0])}"))
+    return ArgumentError(next(filter(None, found), f"{name}: the arguments do not fit: it takes {_shown(overloads(function)[0])}"))
 
 
 def _called(function):

@@ -109,7 +109,6 @@ def test_tune(small, own_cache):
     first, second = run("tune", "matmul", "--json").json
     assert first["winner"] in first["microseconds"] and first["gain"] >= 1 and first["usual"] == next(iter(first["microseconds"]))
     assert second["note"] == "one strategy takes it" and second["usual"] == second["winner"] == "integer"
-    assert run("tune", "matmul", "--json").json[0]["microseconds"] == first["microseconds"]
     written = (own_cache / "tuning.json").stat().st_mtime_ns
     assert run("tune", "matmul", "--json").json[0]["microseconds"] == first["microseconds"]
     assert (own_cache / "tuning.json").stat().st_mtime_ns == written  # remembered

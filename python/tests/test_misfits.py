@@ -1,5 +1,6 @@
 """Calls whose arguments do not fit: what is wrong with which argument, in functions, methods, explained text and signatures."""
 import inspect
+import pickle
 import timeit
 
 import numpy as np
@@ -36,7 +37,9 @@ MISFITS = [
 def test_the_argument_is_named(call, said):
     with pytest.raises(tn.DTypeError) as error:
         call()
-    assert str(error.value) == said and isinstance(error.value, TypeError) and isinstance(error.value, tn.ValueError)
+    assert str(error.value) == said and type(error.value) is tn.ArgumentError
+    again = pickle.loads(pickle.dumps(error.value))
+    assert type(again) is tn.ArgumentError and str(again) == said and isinstance(again, TypeError) and isinstance(again, tn.ValueError)
 
 
 @pytest.mark.parametrize("name, here", [("conv2d", "conv_forward"), ("scaled_dot_product_attention", "attention"), ("nothing_like_it", None)])

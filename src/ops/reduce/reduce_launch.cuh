@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "src/core/sizes.h"
 #include "src/core/visit.h"
 #include "src/cuda/capability.h"
 #include "src/ops/reduce/reduce_columns.cuh"
@@ -13,9 +14,8 @@
 
 namespace tenor::reduce {
 
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-/// log2 of the least power of two that is not below n.
-inline int log_above(int64_t n) { return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(n, 1) - 1)); }
+using core::div_up;
+using core::log_above;
 
 /// Warps that fill the device once.
 inline int64_t warps_wanted(Device device) { return int64_t{32} * cuda::multiprocessors(device); }
@@ -34,41 +34,41 @@ inline constexpr LeastShare kLeastShare = kMeetsAtOnce<Op> ? LeastShare{4, kWarp
 
 inline RowGrid row_grid(const Plan& plan, int vector, int64_t elements, LeastShare least) {
   const int64_t count = plan.shape.count, rows = plan.shape.outputs;
-  if (count <= int64_t{kWarp / 2} * vector) return {log_above(divide_up(count, vector)), 0, 1, 1, false};
-  const int64_t blocks = divide_up(count, elements);
+  if (count <= int64_t{kWarp / 2} * vector) return {log_above(div_up(count, vector)), 0, 1, 1, false};
+  const int64_t blocks = div_up(count, elements);
   int log_each = std::min(log_above(blocks), 5);
   // Rows of one stage in small shares: the last blocks to end leave little idle. More shares make a second stage
   // longer.
-  const auto are_fewer = [&](int log, int64_t shares) { return rows * divide_up(blocks, int64_t{1} << log) < shares; };
+  const auto are_fewer = [&](int log, int64_t shares) { return rows * div_up(blocks, int64_t{1} << log) < shares; };
   const int64_t wanted = warps_wanted(plan.device);
   if (blocks <= 64)
     while (log_each > log_above(least.short_row) && are_fewer(log_each, 8 * wanted)) --log_each;
   while (log_each > 0 && are_fewer(log_each, wanted)) --log_each;
   // One thread block a row, without a second stage, as long as that costs a warp few blocks.
-  if (blocks <= 64) log_each = std::max(log_each, log_above(divide_up(blocks, kWarps)));
+  if (blocks <= 64) log_each = std::max(log_each, log_above(div_up(blocks, kWarps)));
   // Of longer rows as well: as many partial results as the second stage takes in one go.
   while (blocks > 64 && log_each > log_above(least.long_row) &&
-         rows * divide_up(blocks, int64_t{kWarps} << (log_each - 1)) <= kPartialsAtOnce * kPartialRowThreads)
+         rows * div_up(blocks, int64_t{kWarps} << (log_each - 1)) <= kPartialsAtOnce * kPartialRowThreads)
     --log_each;
-  const int64_t units = divide_up(blocks, int64_t{1} << log_each);
+  const int64_t units = div_up(blocks, int64_t{1} << log_each);
   const int log_sharing = std::min(log_above(units), log_above(kWarps));
-  const int64_t splits = divide_up(units, int64_t{1} << log_sharing);
+  const int64_t splits = div_up(units, int64_t{1} << log_sharing);
   return {log_above(kWarp), log_sharing, 1 << log_each, static_cast<int>(splits), splits > UINT16_MAX};
 }
 
 template <bool kOrdered>
 ColumnGrid column_grid(const Plan& plan, int vector, int step) {
-  const int64_t columns = divide_up(plan.shape.outputs, vector), leaves = column_leaves<kOrdered>(plan.shape.count);
+  const int64_t columns = div_up(plan.shape.outputs, vector), leaves = column_leaves<kOrdered>(plan.shape.count);
   const int64_t blocks_wanted = warps_wanted(plan.device) / kWarps;
   // Narrow tensors turn threads from across to down, short columns from down to across.
   int log_across = std::min(log_above(columns), log_above(kWarp));
   while (log_across < log_above(kThreads) && int64_t{1} << log_across < columns &&
          ((kThreads >> log_across) * step > leaves || columns >> log_across >= 8 * blocks_wanted))
     ++log_across;
-  const int64_t down = kThreads >> log_across, tiles = divide_up(columns, int64_t{1} << log_across);
-  int log_each = std::clamp(log_above(divide_up(leaves, down)), log_above(step), log_above(step * kSteps));
-  while (log_each > log_above(2 * step) && tiles * divide_up(leaves, down << log_each) < 2 * blocks_wanted) --log_each;
-  const int64_t splits = std::max<int64_t>(divide_up(leaves, down << log_each), 1);
+  const int64_t down = kThreads >> log_across, tiles = div_up(columns, int64_t{1} << log_across);
+  int log_each = std::clamp(log_above(div_up(leaves, down)), log_above(step), log_above(step * kSteps));
+  while (log_each > log_above(2 * step) && tiles * div_up(leaves, down << log_each) < 2 * blocks_wanted) --log_each;
+  const int64_t splits = std::max<int64_t>(div_up(leaves, down << log_each), 1);
   return {log_across, 1 << log_each, static_cast<int>(splits), splits > UINT16_MAX};
 }
 
@@ -96,14 +96,14 @@ void meet(const Plan& plan, const Core& core, int splits, const Result& result) 
   if (plan.shape.outputs <= kWarp && splits > 8 * kPartialsAtOnce && splits <= kMostOfRow * kPartialRowThreads) {
     const cuda::Grid grid{
         .blocks = dim3(static_cast<unsigned>(plan.shape.outputs)), .threads = kPartialRowThreads, .early = true};
-    const int each = 1 << log_above(divide_up(splits, kPartialRowThreads));
+    const int each = 1 << log_above(div_up(splits, kPartialRowThreads));
     return cuda::launch(plan.op, partial_row_kernel<Core>, grid, plan.device, core, plan.shape, each, splits, result);
   }
   // About eight partial results a thread, as long as neighbouring threads share sectors.
   const int log_across = std::min(log_above(plan.shape.outputs),
-                                  std::max(log_above(kThreads) - log_above(divide_up(splits, kPartialsAtOnce)), 3));
-  const int each = 1 << log_above(divide_up(splits, kThreads >> log_across));
-  const cuda::Grid grid{.blocks = grid_of(plan, divide_up(plan.shape.outputs, 1 << log_across), 1, false),
+                                  std::max(log_above(kThreads) - log_above(div_up(splits, kPartialsAtOnce)), 3));
+  const int each = 1 << log_above(div_up(splits, kThreads >> log_across));
+  const cuda::Grid grid{.blocks = grid_of(plan, div_up(plan.shape.outputs, 1 << log_across), 1, false),
                         .threads = kThreads,
                         .early = true};
   cuda::launch(plan.op, partial_kernel<Core>, grid, plan.device, core, plan.shape, log_across, each, splits, result);
@@ -114,7 +114,7 @@ void reduce_rows(const Plan& plan, const Op& op, Result result) {
   const RowGrid grid = row_grid(plan, V, int64_t{kWarp} * kSlots<V> * kChain, kLeastShare<T, Op, V, W>);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
   if (grid.splits > 1) result.partials = partials.raw();
-  const int64_t blocks = divide_up(plan.shape.outputs, kThreads >> (grid.log_lanes + grid.log_sharing));
+  const int64_t blocks = div_up(plan.shape.outputs, kThreads >> (grid.log_lanes + grid.log_sharing));
   cuda::launch(plan.op, row_kernel<T, Op, V, W>, {grid_of(plan, blocks, grid.splits, grid.swapped), kThreads},
                plan.device, static_cast<const T*>(plan.x), op, plan.shape, grid, result);
   if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
@@ -125,7 +125,7 @@ void reduce_columns(const Plan& plan, const Op& op, Result result) {
   const ColumnGrid grid = column_grid<Op::Core::kOrdered>(plan, V, kLeaves<kShort>);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
   if (grid.splits > 1) result.partials = partials.raw();
-  const int64_t tiles = divide_up(plan.shape.outputs, int64_t{V} << grid.log_across);
+  const int64_t tiles = div_up(plan.shape.outputs, int64_t{V} << grid.log_across);
   cuda::launch(plan.op, column_kernel<T, Op, V, W, kShort>, {grid_of(plan, tiles, grid.splits, grid.swapped), kThreads},
                plan.device, static_cast<const T*>(plan.x), op, plan.shape, grid, result);
   if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
@@ -154,9 +154,9 @@ inline NarrowGrid narrow_grid(const Plan& plan, int vector) {
   const int64_t step = groups * grid.rows,
                 blocks_wanted = warps_wanted(plan.device) / kWarps / (columns > kThreads ? 2 : 1);
   while (grid.rounds * grid.rows < vector << (kNarrowLevels - 1) &&
-         divide_up(leaves, 2 * step * grid.rounds) >= blocks_wanted)
+         div_up(leaves, 2 * step * grid.rounds) >= blocks_wanted)
     grid.rounds *= 2;
-  grid.splits = static_cast<int>(std::max<int64_t>(divide_up(leaves, step * grid.rounds), 1));
+  grid.splits = static_cast<int>(std::max<int64_t>(div_up(leaves, step * grid.rounds), 1));
   return grid;
 }
 /// Bytes of the ring.
@@ -186,19 +186,19 @@ void reduce_narrow(const Plan& plan, const Op& op, Result result) {
 /// Where threads take `leaves` leaves each.
 inline ColumnGrid tree_grid(const Plan& plan, int vector, int leaves) {
   constexpr int kLogAcross = 4;  // threads
-  const int64_t columns = divide_up(plan.shape.outputs, vector), all = column_leaves<true>(plan.shape.count);
+  const int64_t columns = div_up(plan.shape.outputs, vector), all = column_leaves<true>(plan.shape.count);
   int log_across = std::min(log_above(columns), kLogAcross);
   while (log_across < log_above(kThreads) && int64_t{1} << log_across < columns &&
          (kThreads >> log_across) * leaves > all)
     ++log_across;
-  const int64_t splits = divide_up(all, int64_t{kThreads >> log_across} * leaves);
+  const int64_t splits = div_up(all, int64_t{kThreads >> log_across} * leaves);
   return {log_across, leaves, static_cast<int>(splits), splits > UINT16_MAX};
 }
 template <class T, class Op>
 void reduce_tree(const Plan& plan, const Op& op, Result result) {
   constexpr int V = cuda::kVector<T>;
   ColumnGrid grid = tree_grid(plan, V, kTreeMany);
-  const auto tiles = [&] { return divide_up(plan.shape.outputs, int64_t{V} << grid.log_across); };
+  const auto tiles = [&] { return div_up(plan.shape.outputs, int64_t{V} << grid.log_across); };
   const bool many = tiles() * grid.splits * kWarps >= warps_wanted(plan.device) / 4;
   if (!many) grid = tree_grid(plan, V, kTreeFew);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
