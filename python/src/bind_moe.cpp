@@ -96,9 +96,11 @@ the tokens. Raises ShapeError unless x is [T, H], DTypeError, DeviceError.)")
 }
 
 void bind_tokens(nb::module_& m) {
-  nb::class_<MoeTokens>(m, "_MoeDispatchedTokens",
-                        "Tokens by expert: those of expert e are tokens[offsets[e]:offsets[e + 1]]. "
-                        "Made by RoutingPlan.dispatch.")
+  nb::class_<MoeTokens> tokens(m, "_MoeDispatchedTokens",
+                               "Tokens by expert: those of expert e are tokens[offsets[e]:offsets[e + 1]]. "
+                               "Made by RoutingPlan.dispatch.");
+  refuse_construction(tokens, "moe.DispatchedTokens", "moe.RoutingPlan's dispatch(x)");
+  tokens
       .def_prop_ro(
           "tokens", [](const MoeTokens& t) { return t.tokens; }, "The rows by expert, [T * k, H].")
       .def_prop_ro(

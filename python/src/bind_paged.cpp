@@ -367,9 +367,8 @@ void bind_copy_pages(nb::module_& m) {
 src and dst are equally long lists of pages, dst without repeats (ValueError), each in the cache (IndexError). Returns the cache
 to keep: a tenor.Tensor whose allocation another tensor shares is copied first, any other is written in place.)");
   part.def(
-      "copy_pages_",
-      [](Array cache, Object src, Object dst) { copy_pages(cache, src.object, dst.object, true); }, "cache"_a, "src"_a,
-      "dst"_a, "copy_pages that always writes in place.");
+      "copy_pages_", [](Array cache, Object src, Object dst) { copy_pages(cache, src.object, dst.object, true); },
+      "cache"_a, "src"_a, "dst"_a, "copy_pages that always writes in place.");
 }
 
 }  // namespace
@@ -378,6 +377,8 @@ void bind_paged(nb::module_& m) {
   bind_host_plan(m);
   bind_split_workspace(m);
   PlanClass plan(m, "_PagedDevicePlan", "A schedule on the device of the queries; made by upload or reserve.");
+  refuse_construction(plan, "paged.DevicePlan",
+                      "paged.DevicePlan.upload(host, like=q) of a HostPlan, or paged.DevicePlan.reserve(q, ...)");
   bind_schedule(plan);
   bind_attention_of_plan(plan);
   bind_mla(plan);

@@ -30,4 +30,11 @@ class Part {
   nb::module_ part_;
 };
 
+/// Calling the class says how its objects are made: "paged.DevicePlan", "upload or reserve". @throws TypeError there
+template <class T>
+void refuse_construction(nb::class_<T>& c, const char* name, const char* ways) {
+  const std::string text = std::string(name) + " has no constructor: it is made by " + ways;
+  c.def("__init__", [text](T*, nb::args, nb::kwargs) { throw nb::type_error(text.c_str()); });
+}
+
 }  // namespace tenor::python

@@ -30,6 +30,7 @@ def test_check_of_everything():
 def test_check_of_an_operator_and_of_a_family():
     facts = run("check", "softmax", "--draws=200", "--json").json
     assert "row.softmaxes" in facts["properties"] and not any(p.startswith("sort.") for p in facts["properties"]) and facts["passed"] > 50
+    assert facts["passed"] + facts["skipped"] == 200
     facts = run("check", "reduce", "--draws=100", "--json").json
     assert {p.split(".")[0] for p in facts["properties"]} == {"reduce"}
     facts = run("check", "expm1", "--draws=100", "--json").json
@@ -82,7 +83,7 @@ def test_processes_draw_what_one_would():
 
 
 def test_failures_of_every_process_are_told(monkeypatch):
-    found = {"passed": 3, "refused": 0, "missing": {"rope": 1}, "draws": 5, "failures": [{"family": "row", "name": "softmaxes", "seed": 4, "error": "wrong"}]}
+    found = {"passed": 3, "refused": 0, "skipped": 1, "missing": {"rope": 1}, "draws": 5, "failures": [{"family": "row", "name": "softmaxes", "seed": 4, "error": "wrong"}]}
     from tenor._cli import check_jobs
 
     monkeypatch.setattr(check_jobs, "_run", lambda args, seed, draws: found)

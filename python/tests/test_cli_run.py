@@ -231,3 +231,7 @@ def test_a_list_of_files(tmp_path):
         np.save(tmp_path / f"{name}.npy", np.full((1, 2), ord(name), np.float32))
     run("run", "cat", f"[{tmp_path}/a.npy, {tmp_path}/b.npy]", "-o", str(tmp_path / "c.npy"))
     assert np.array_equal(np.load(tmp_path / "c.npy"), [[97, 97], [98, 98]])
+
+
+def test_a_method_of_an_object_that_files_do_not_hold():
+    run("run", "paged.attention").refused("paged.attention is called on an object that Python code makes")

@@ -107,3 +107,18 @@ def test_scalars_and_exporters_that_are_none(name, call):
     with pytest.raises(tn.Error) as error:
         call()
     assert str(error.value).startswith(name + ": ")
+
+
+Q, OK = np.zeros((2, 8, 4, 16), np.float32), np.ones((2, 4), bool)
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: tn.attention(Q, Q, Q, mask=Q[0, 0, :, :4]), "mask must be bool, got float32; what is added to the scores is bias"),
+    (lambda: tn.attention(Q, Q, Q, mask=OK), r"does not broadcast to \(2, 8, 4, 4\); a mask of each sequence's keys is mask\[:, None, None, :\]"),
+    (lambda: tn.conv_forward(np.zeros((1, 32, 32, 3), np.float32), np.zeros((8, 5, 5, 3), np.float32)), "channels last are conv_forward_nhwc's"),
+    (lambda: tn.paged.DevicePlan(None), "paged.DevicePlan has no constructor: it is made by paged.DevicePlan.upload"),
+    (lambda: tn.moe.DispatchedTokens(), "moe.DispatchedTokens has no constructor: it is made by moe.RoutingPlan's dispatch"),
+])
+def test_an_error_names_the_mend_of_a_usual_mistake(call, text):
+    with pytest.raises((tn.Error, TypeError), match=text):
+        call()

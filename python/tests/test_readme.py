@@ -8,13 +8,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()
 
 
-def test_the_python_example_runs():
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(code, {})
-    (said,) = re.findall(r"print\(.*# (.*)", code)
-    assert printed.getvalue().strip() == said
+def test_the_python_examples_run():
+    examples = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+    assert len(examples) == 2
+    for code in examples:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, {})
+        (said,) = re.findall(r"print\(.*# (.*)", code)
+        assert printed.getvalue().strip() == said
 
 
 def test_links_lead_somewhere():

@@ -23,6 +23,8 @@ def bind(sig, words):
     missing = [p for p in sig.parameters if p.required and p.name not in bound]
     if missing:
         p = missing[0]
+        if p.name == "self":
+            raise UsageError(f"{sig.name} is called on an object that Python code makes, and here are only arrays; tenor ops {sig.name} shows it")
         ways = ["a file"] * p.takes_array + [f"--{p.name.replace('_', '-')}=..."] * p.takes_literal
         raise UsageError(f"{sig.name}: {p.name} is missing: give {' or '.join(ways)}; {sig.hint}")
     return bound

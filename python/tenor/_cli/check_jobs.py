@@ -28,6 +28,7 @@ def check_in_jobs(args, properties, on_failure, on_done):
             facts = finished.result()
             tally.passed += facts["passed"]
             tally.refused += facts["refused"]
+            tally.skipped += facts["skipped"]
             for op, count in facts["missing"].items():
                 tally.missing[op] = tally.missing.get(op, 0) + count
             for failure in facts["failures"]:
@@ -51,7 +52,7 @@ def _run(args, seed, draws):
     return json.loads(done.stdout)
 
 
-_NOTHING = {"passed": 0, "refused": 0, "missing": {}}
+_NOTHING = {"passed": 0, "refused": 0, "skipped": 0, "missing": {}}
 
 
 def _crash(args, seed, done):

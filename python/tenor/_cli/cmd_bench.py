@@ -3,6 +3,8 @@ the share of this machine's limit, measured in the same run.
 
 With --targets only the cases of that file's rows are run, and each says whether it meets its bar and its goal; rows
 without a case are counted. Exit status 1 when a case fails or a bar is missed."""
+import sys
+
 from tenor._cli import targets
 from tenor._cli.arguments import UsageError, add_device, add_threads, at_least, nearest, require_device, use_threads
 from tenor._cli.output import Progress, paint
@@ -129,6 +131,7 @@ def _peer(args):
     except ImportError:
         if args.vs not in (None, {"none"}) or args.device != "cpu":
             raise UsageError("PyTorch is not installed: pip install torch" + ", or --vs=none" * (args.device == "cpu")) from None
+        print("PyTorch is not installed: times without a peer", file=sys.stderr)
         return None
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -136,8 +139,6 @@ def _peer(args):
 
 
 def _limits(args, torch):
-    import sys
-
     import tenor
 
     with Progress("bench: measuring this machine's limits"):

@@ -83,12 +83,13 @@ def report(args, among, tally):
     bad = len(tally.failures)
     if args.json:
         print_json({"op": args.op, "device": args.device, "seed": args.seed, "draws": args.draws, "properties": [f"{p.family}.{p.name}" for p in among],
-                    "passed": tally.passed, "refused": tally.refused, "failures": [f._asdict() for f in tally.failures],
+                    "passed": tally.passed, "refused": tally.refused, "skipped": tally.skipped, "failures": [f._asdict() for f in tally.failures],
                     "missing": tally.missing,
                     "seconds": round(tally.seconds, 3)})
     else:
         word = paint("FAILED", "31") if bad else paint("ok", "32")
-        print(f"{word}: {count(tally.passed, 'draw')} passed, {bad} failed, {count(tally.refused, 'call')} refused as they must be; "
+        skipped = f", {tally.skipped} had nothing to check" if tally.skipped else ""
+        print(f"{word}: {count(tally.passed, 'draw')} passed, {bad} failed{skipped}, {count(tally.refused, 'call')} refused as they must be; "
               f"{count(len(among), 'property')}, {args.device}, {tally.seconds:.1f} s")
         if tally.missing:
             print(f"no kernel on {args.device} yet: " + ", ".join(f"{op} ({count(n, 'draw')})" for op, n in sorted(tally.missing.items())))

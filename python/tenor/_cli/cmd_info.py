@@ -67,9 +67,9 @@ def gather(limits=True, again=False):
         "versions": {"tenor": tenor.__version__, "python": platform.python_version(), **libraries(), "platform": platform.platform(),
                      "compiler": build["compiler"], "package": os.path.dirname(tenor.__file__)},
         "features": {"operators": len(operators), "families": sorted({o[1] for o in operators}), "CUDA": build["cuda"],
-                     "oneDNN": build["onednn"], "instruction sets": build["cpu_targets"]},
+                     "oneDNN": build["onednn"], "instruction sets": [instruction_set(name) for name in build["cpu_targets"]]},
         "cpu": {"model": cpu_model(), "processors": os.cpu_count(), "threads used": tenor.get_num_threads(),
-                "instruction set used": build["cpu_target"], "AMX": build["amx"]},
+                "instruction set used": instruction_set(build["cpu_target"]), "AMX": build["amx"]},
         "cuda": cuda(build["cuda"]),
     }
     if limits:
@@ -79,6 +79,13 @@ def gather(limits=True, again=False):
                        "kernels": tenor._tenor._fuse_backends(), **kernel_files()}
     facts["caches"] = {"folder": cache_folder(), "memory kept for reuse": bytes_text(tenor.cached_bytes()), **settings()}
     return facts
+
+
+def instruction_set(target):
+    """The processor makers' name of one of Highway's targets."""
+    known = {"AVX3": "AVX-512", "AVX3_DL": "AVX-512 (Ice Lake)", "AVX3_ZEN4": "AVX-512 (Zen 4)", "AVX3_SPR": "AVX-512 (Sapphire Rapids)",
+             "SCALAR": "any (one element at a time)", "EMU128": "any (compiler's vectors)"}
+    return known.get(target, target)
 
 
 def kernel_files():

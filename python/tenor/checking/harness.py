@@ -37,11 +37,12 @@ class Failure(NamedTuple):
 
 
 class Tally:
-    """What a run came to: `passed` draws, `refused` calls in them, `failures`, `seconds`, and under `missing` how many draws
-    asked for an operator that the device has no kernel for."""
+    """What a run came to: `passed` draws, `refused` calls in them, `skipped` draws (what they drew has nothing to check, or not
+    the operator asked for), `failures`, `seconds`, and under `missing` how many draws asked for an operator that the device has
+    no kernel for."""
 
     def __init__(self):
-        self.passed, self.refused, self.failures, self.seconds, self.missing = 0, 0, [], 0.0, {}
+        self.passed, self.refused, self.skipped, self.failures, self.seconds, self.missing = 0, 0, 0, [], 0.0, {}
 
 
 def properties(families=()):
@@ -125,6 +126,8 @@ def check(among, draws, seed=0, most=20, op=None, device="cpu", on_failure=None,
                 if refused is not None and (op is None or op in called):
                     tally.passed += 1
                     tally.refused += refused
+                else:
+                    tally.skipped += 1
             except Exception as error:
                 if lacking := missing_kernel(error):
                     tally.missing[lacking] = tally.missing.get(lacking, 0) + 1

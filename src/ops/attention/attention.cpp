@@ -94,14 +94,23 @@ void check_operands(const char* op, const Tensor& q, const Tensor& k, const Tens
   core::check_same_dtype(op, {"query", q}, {"value", v});
 }
 
-/// x's strides at [B, Hq, Sq, Sk]. @throws ShapeError unless it broadcasts to that.
-Dims score_strides(const char* op, Named x, const Dims& shape) {
+/// Bias or mask `x` against the scores' [B, Hq, Sq, Sk]. @throws ShapeError, ended by `hint`, unless it broadcasts to
+/// that
+void check_scores(const char* op, Named x, const Dims& shape, const char* hint = "") {
   const Dims& have = x.tensor.shape();
   bool fits = have.size() <= shape.size();
   for (size_t i = 1; fits && i <= have.size(); ++i)
     fits = have[have.size() - i] == 1 || have[have.size() - i] == shape[shape.size() - i];
-  if (!fits) fail<ShapeError>("{}: {} has shape {}, which does not broadcast to {}", op, x.name, have, shape);
-  return core::broadcast_strides(x.tensor, shape);
+  if (!fits) fail<ShapeError>("{}: {} has shape {}, which does not broadcast to {}{}", op, x.name, have, shape, hint);
+}
+
+/// @throws DTypeError, ShapeError; both with the mend where the mask is of another library's kind
+void check_mask(const char* op, const Tensor& mask, const Dims& shape) {
+  if (is_float(mask.dtype()))
+    fail<DTypeError>("{}: mask must be bool, got {}; what is added to the scores is bias", op, mask.dtype());
+  core::check_dtype(op, {"mask", mask}, boolean);
+  const bool of_keys = mask.shape() == Dims{shape[0], shape[3]};
+  check_scores(op, {"mask", mask}, shape, of_keys ? "; a mask of each sequence's keys is mask[:, None, None, :]" : "");
 }
 
 Plane plane(const Tensor& x, int64_t head, int64_t row, int64_t col, int64_t batch = 0) {
@@ -186,14 +195,15 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   const Dims scores{B, Hq, Sq, Sk};
   Dims mask{0, 0, 0, 0}, bias = mask;
   if (o.mask.defined()) {
-    core::check_dtype(kOp, {"mask", o.mask}, boolean);
-    mask = score_strides(kOp, {"mask", o.mask}, scores);
+    check_mask(kOp, o.mask, scores);
+    mask = core::broadcast_strides(o.mask, scores);
     p.mask = plane(o.mask, mask[1], mask[2], mask[3], mask[0]);
   }
   if (o.bias.defined()) {
     if (o.bias.dtype() != float32 && o.bias.dtype() != query.dtype())
       fail<DTypeError>("{}: bias must be float32 or query's {}, got {}", kOp, query.dtype(), o.bias.dtype());
-    bias = score_strides(kOp, {"bias", o.bias}, scores);
+    check_scores(kOp, {"bias", o.bias}, scores);
+    bias = core::broadcast_strides(o.bias, scores);
     p.bias = plane(o.bias, bias[1], bias[2], bias[3], bias[0]);
   }
   const auto& candidate = core::choose<Problem>(kOp, kCandidates, p, o.strategy);

@@ -370,7 +370,9 @@ TEST(Attention, ErrorsNameTheArgument) {
       "attention: value must have query's dtype float32, got float16");
   expect_mention<DTypeError>([&] { attention(q.to(int32), k, k); }, "attention: query must be float16");
   expect_mention<DTypeError>([&] { attention(Tensor(), k, k); }, "attention: query is required");
-  expect_mention<DTypeError>(run({.mask = full({3}, float32, 1)}), "attention: mask must be bool, got float32");
+  expect_mention<DTypeError>(run({.mask = full({3}, float32, 1)}),
+                             "attention: mask must be bool, got float32; what is added to the scores is bias");
+  expect_mention<DTypeError>(run({.mask = full({3}, uint8, 1)}), "attention: mask must be bool, got uint8");
   expect_mention<ShapeError>(run({.mask = full({2}, boolean, 1)}),
                              "attention: mask has shape (2,), which does not broadcast to (1, 8, 2, 3)");
   expect_mention<ShapeError>(run({.mask = full({1, 1, 1, 1, 3}, boolean, 1)}), "attention: mask has shape");

@@ -81,9 +81,11 @@ void check_channels(const char* op, const char* input, const Dims& image, const 
     fail<ShapeError>("{}: {} has {} channels, which groups {} does not divide", op, input, image[1], groups);
   if (filter[0] % groups != 0)
     fail<ShapeError>("{}: {} has {} output channels, which groups {} does not divide", op, weight, filter[0], groups);
-  if (filter[1] != image[1] / groups)
-    fail<ShapeError>("{}: {} must have {} channels ({}'s {} over groups {}), got {}", op, weight, image[1] / groups,
-                     input, image[1], groups, filter[1]);
+  if (filter[1] == image[1] / groups) return;
+  const std::string called = op;
+  const bool last = !called.ends_with("_nhwc") && image.back() == core::count_product(filter.back(), groups);
+  fail<ShapeError>("{}: {} must have {} channels ({}'s {} over groups {}), got {}{}", op, weight, image[1] / groups,
+                   input, image[1], groups, filter[1], last ? "; channels last are " + called + "_nhwc's" : "");
 }
 
 /// The problem of [N,C,*S], [O,C/groups,*K] and windows between them.

@@ -16,6 +16,9 @@ TEST(ConvErrors, Channels) {
                            "conv_forward: weight has 5 output channels, which groups 2 does not divide");
   expect_error<ShapeError>(forward({1, 4, 5, 5}, {4, 4, 3, 3}, 2),
                            "conv_forward: weight must have 2 channels (input's 4 over groups 2), got 4");
+  expect_error<ShapeError>(forward({1, 32, 32, 3}, {8, 5, 5, 3}, 1),
+                           "conv_forward: weight must have 32 channels (input's 32 over groups 1), got 5; channels "
+                           "last are conv_forward_nhwc's");
   expect_error<ValueError>(forward({1, 4, 5, 5}, {4, 4, 3, 3}, 0), "conv_forward: groups must be at least 1, got 0");
   expect_error<ShapeError>(forward({4, 5, 5}, {4, 4, 3, 3}, 1),
                            "conv_forward: weight must have input's 3 dims, got 4 with shape (4, 4, 3, 3)");

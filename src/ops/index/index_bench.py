@@ -42,6 +42,13 @@ def unary(op, dtype, run, peer, factor, case="2048x4096"):
                 bytes=int(factor * 2048 * 4096 * size(dtype)), flops=0)
 
 
+def pair(dtype, rows=2048, width=4096, target=None):
+    """Two arrays: one array twice would come out of the caches the second time."""
+    return dict(target=target, op="cat", case=f"2 of {rows}x{width}, last dim", dtype=dtype,
+                make=lambda rng: tuple(floats(rng, (rows, width), dtype) for _ in range(2)),
+                run=lambda tn, x, y: tn.cat([x, y], 1), peer=lambda torch, x, y: torch.cat([x, y], 1), bytes=4 * rows * width * size(dtype), flops=0)
+
+
 def masked(dtype):
     return dict(target=None, op="masked_select", case="2048x4096, half", dtype=dtype,
                 make=lambda rng: (floats(rng, (2048, 4096), dtype), rng.random((2048, 4096)) < 0.5),
@@ -56,7 +63,7 @@ CASES = [case for dtype in ("float32", "bfloat16") for case in (
     index_add(dtype),
     index_add(dtype, k=32),
     masked(dtype),
-    unary("cat", dtype, lambda tn, x: tn.cat([x, x], 1), lambda torch, x: torch.cat([x, x], 1), 4, "2 of 2048x4096, last dim"),
+    pair(dtype),
     unary("flip", dtype, lambda tn, x: tn.flip(x, (1,)), lambda torch, x: torch.flip(x, (1,)), 2),
     unary("roll", dtype, lambda tn, x: tn.roll(x, 100, 1), lambda torch, x: torch.roll(x, 100, 1), 2),
     unary("tile", dtype, lambda tn, x: tn.tile(x, (2, 2)), lambda torch, x: torch.tile(x, (2, 2)), 5),
@@ -66,9 +73,7 @@ CASES = [case for dtype in ("float32", "bfloat16") for case in (
 TARGETS = [
     rows("bfloat16", 131072, 65536, target="index_select/65536-of-131072x4096-bf16"),
     along("gather", "bfloat16", 1, 16384, 8192, target="gather/16384x8192-bf16-i64"),
-    dict(target="cat/2x16384x8192-bf16", op="cat", case="2 of 16384x8192, last dim", dtype="bfloat16",
-         make=lambda rng: (floats(rng, (16384, 8192), "bfloat16"),), run=lambda tn, x: tn.cat([x, x], 1), peer=lambda torch, x: torch.cat([x, x], 1),
-         bytes=8 * 16384 * 8192, flops=0),
+    pair("bfloat16", 16384, 8192, target="cat/2x16384x8192-bf16"),
     index_add("float32", 131072, 65536, target="index_add/65536-into-131072x4096-f32-inplace"),
 ]
 CASES += [dict(c, device="cuda") for c in TARGETS]
