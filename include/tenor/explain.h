@@ -44,6 +44,7 @@ struct Explanation {
     /// The one that the device's candidates choose, "fused" for several steps; empty where there is one way.
     std::string strategy;
     std::vector<std::string> declined;  ///< "name: reason" of each strategy passed over
+    double predicted_us = 0;            ///< what it is expected to take, its start included; floor_us at least
   };
   struct Cut {
     int before, after;  ///< the step whose result passes through memory, a step that reads it

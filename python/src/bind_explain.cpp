@@ -75,6 +75,7 @@ void bind_rows(nb::class_<Explanation>& e) {
       .def_ro("bytes_read", &E::Kernel::bytes_read)
       .def_ro("bytes_written", &E::Kernel::bytes_written)
       .def_ro("floor_us", &E::Kernel::floor_us)
+      .def_ro("predicted_us", &E::Kernel::predicted_us)
       .def_ro("strategy", &E::Kernel::strategy)
       .def_ro("declined", &E::Kernel::declined);
   nb::class_<E::Cut>(e, "Cut", "A result that passes between two kernels through memory.")

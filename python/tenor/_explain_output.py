@@ -1,7 +1,7 @@
 """An Explanation as JSON, SVG and HTML."""
 
 STEP = ("op", "op_class", "shape", "dtype", "view", "bytes_read", "bytes_written", "flops", "bound", "floor_us", "time_us", "share", "note", "source")
-KERNEL = ("steps", "bytes_read", "bytes_written", "floor_us", "strategy", "declined")
+KERNEL = ("steps", "bytes_read", "bytes_written", "floor_us", "predicted_us", "strategy", "declined")
 ROWS = {"steps": STEP, "kernels": KERNEL, "cuts": ("before", "after", "reason"), "copies": ("step", "bytes", "reason"),
         "promotions": ("step", "dtypes", "to"), "limits": ("name", "value", "unit", "source")}
 PLAIN = ("intermediates", "flops", "bytes_needed", "bytes_moved", "device", "device_source", "remarks")

@@ -95,6 +95,15 @@ def test_devices():
     assert here.device == "cpu" and here.steps[0].floor_us > 0
 
 
+def test_what_a_kernel_is_predicted_to_take():
+    """The start of a kernel beside its floor; on the CPU a chain's passes too."""
+    for kernel in tn.explain("(x * 2).sum(-1) @ w", x="f32[1024,1024]", w="f32[1024]", device="h200").kernels:
+        assert 1 < kernel.predicted_us - kernel.floor_us < 10
+    assert tn.explain("x.T", x="f32[2,3]", device="h200").kernels[0].predicted_us == 0
+    short, long = (tn.explain("x" + " * x + x" * n, x="f32[4096,1024]").kernels[0] for n in (1, 20))
+    assert long.floor_us <= 2 * short.floor_us and long.predicted_us > 3 * short.predicted_us > 3 * short.floor_us
+
+
 def test_functions_with_arrays_of_any_library_and_captures():
     w = tn.ones([8])
     x = np.ones((4, 8), np.float32)

@@ -181,13 +181,13 @@ class Table {
   }
 
   void totals() {
-    double eager = 0, fused = 0, time = 0;
+    double eager = 0, fused = 0, predicted = 0, time = 0;
     int64_t eager_bytes = 0;
     for (const auto& s : e_.steps) {
       eager += s.floor_us, time += s.time_us;
       eager_bytes = core::count_sum(eager_bytes, core::count_sum(s.bytes_read, s.bytes_written));
     }
-    for (const auto& k : e_.kernels) fused += k.floor_us;
+    for (const auto& k : e_.kernels) fused += k.floor_us, predicted += k.predicted_us;
     const auto bytes = [](int64_t n) { return n == 0 ? "0 B" : bytes_text(n); };
     out_ += "\n" +
             text("{} FLOP{}; {} needed: inputs once, outputs once", e_.flops ? count_text(e_.flops) : "0",
@@ -195,7 +195,10 @@ class Table {
             "\n";
     out_ += text("step by step: {} moved, floor {}", bytes(eager_bytes), time_text(eager));
     if (time > 0) out_ += text(", measured {}", time_text(time));
-    out_ += "\n" + text("as planned:   {} moved, floor {}", bytes(e_.bytes_moved), time_text(fused)) + "\n";
+    out_ += "\n" +
+            text("as planned:   {} moved, floor {}, predicted {}", bytes(e_.bytes_moved), time_text(fused),
+                 time_text(predicted)) +
+            "\n";
     out_ += painted(kDim, wrapped(text("on {}: {}", e_.device, e_.device_source), 0, width_));
   }
 

@@ -5,6 +5,7 @@
 #include "src/core/text.h"
 #include "src/fusion/backend.h"
 #include "src/fusion/planner.h"
+#include "src/fusion/prediction.h"
 #include "src/fusion/target.h"
 #include "src/fusion/traffic.h"
 
@@ -90,7 +91,7 @@ std::vector<std::string> lines_of(const std::string& all) {
 }
 
 Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, const Target& target) {
-  Explanation::Kernel row{kernel.steps, kernel.bytes_read, kernel.bytes_written, 0, {}, {}};
+  Explanation::Kernel row{kernel.steps, kernel.bytes_read, kernel.bytes_written, 0, {}, {}, 0};
   double fused = 0, alone = 0;
   Effort across;
   int running = 0;
@@ -110,6 +111,7 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
   if (running != 1) across = {};
   const double memory = target.memory_seconds(kernel.bytes_read, kernel.bytes_written, across);
   row.floor_us = running == 0 ? 0 : 1e6 * std::max(memory, running == 1 ? alone : fused);
+  row.predicted_us = 1e6 * predicted_seconds(kernel, graph, target, 1e-6 * row.floor_us);
   return row;
 }
 
