@@ -28,7 +28,7 @@ Tensor permute(const Tensor& x, const Dims& dims);
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);
 /// Repeats dims of size 1, and new leading dims, by stride 0; -1 keeps a size.
 Tensor expand(const Tensor& x, const Dims& shape);
-/// As expand, without -1.
+/// As expand.
 Tensor broadcast_to(const Tensor& x, const Dims& shape);
 /// A new dim of size 1 before dim `dim`.
 Tensor unsqueeze(const Tensor& x, int64_t dim);
@@ -37,14 +37,14 @@ Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, const Dims& dims);
 /// Element `index` of dim `dim`, which disappears. @throws IndexError
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
-/// `length` elements of dim `dim` from `start`. @throws IndexError for what leaves the dim, ShapeError for a negative length.
+/// `length` elements of dim `dim` from `start`. @throws IndexError for what leaves the dim, a negative length too.
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 /// start:stop:step of dim `dim`, clamped as in Python; step > 0 (ValueError).
 Tensor slice(const Tensor& x, int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, int64_t step = 1);
 /// Pieces of `size` along dim, the last one smaller. @throws ValueError for size < 1 (0 only of an empty dim), and, as
 /// chunk and unbind, for more than 2^24 pieces.
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
-/// Pieces of these sizes along dim, which they must fill. @throws ValueError
+/// Pieces of these sizes along dim, which they must fill. @throws ShapeError
 std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int64_t dim = 0);
 /// At most `chunks` pieces of equal size but the last; of an empty dim `chunks` empty ones. @throws ValueError for
 /// chunks < 1.

@@ -173,13 +173,13 @@ void bind_activations(nb::module_& m) {
     Call call("gelu", out);
     const Tensor t = call.array("x", x);
     return call.run([&] { return gelu(t, {approximate, call.out()}); });
-  }, "x"_a, nb::kw_only(), "approximate"_a = "none", "out"_a = nb::none(), kept(docstring("gelu", "approximate 'tanh' takes the tanh form.")));
+  }, "x"_a, "approximate"_a = "none", nb::kw_only(), "out"_a = nb::none(), kept(docstring("gelu", "approximate 'tanh' takes the tanh form.")));
   def_method(m, "gelu_", [](Array x, const std::string& approximate) {
     Call call("gelu_");
     const Tensor t = call.array("x", x);
     call.compute([&] { return gelu_(t, approximate); });
     return nb::borrow(x.object);
-  }, "x"_a, nb::kw_only(), "approximate"_a = "none", kept(docstring("gelu", kWritten)));
+  }, "x"_a, "approximate"_a = "none", kept(docstring("gelu", kWritten)));
 }
 
 std::optional<Operand> bound(Call& call, const char* name, ArrayOrScalar x) {

@@ -21,7 +21,7 @@ void bind_view(nb::module_& m) {
   shaped("reshape", &reshape, "x under another shape; copies only where a view is not possible.");
   shaped("permute", &permute, "Dim i of the result is dim dims[i] of x.");
   shaped("expand", &expand, "Repeats dims of size 1 and new leading dims by stride 0; -1 keeps a size.");
-  shaped("broadcast_to", &broadcast_to, "As expand, without -1.");
+  shaped("broadcast_to", &broadcast_to, "As expand.");
 
   def_method(m, "flatten", [](Array x, Int start_dim, Int end_dim) {
     Call call("flatten");

@@ -54,7 +54,7 @@ def narrowing(tn, draw):
     start, length = draw.int(-2, x.shape[d] + 1), draw.int(-1, x.shape[d] + 1)
     first = start + x.shape[d] if start < 0 else start
     if first < 0 or first > x.shape[d] or length < 0 or first + length > x.shape[d]:
-        return Refused(lambda: tn.narrow(x, d, start, length), "ShapeError", "IndexError")
+        return Refused(lambda: tn.narrow(x, d, start, length), "IndexError")
     return Same(tn.narrow(x, d, start, length), np.take(x, range(first, first + length), d))
 
 

@@ -143,7 +143,7 @@ int64_t clamp_bound(std::optional<int64_t> bound, int64_t fallback, int64_t size
   return b < 0 ? 0 : b > size ? size : b;
 }
 
-Tensor expand_as(const char* op, const Tensor& x, const Dims& shape, bool minus_one_keeps) {
+Tensor expand_as(const char* op, const Tensor& x, const Dims& shape) {
   check_given(op, {"x", x});
   if (shape.size() < x.shape().size())
     fail<ShapeError>("{}: shape {} has fewer dims than x of shape {}", op, shape, x.shape());
@@ -151,7 +151,7 @@ Tensor expand_as(const char* op, const Tensor& x, const Dims& shape, bool minus_
   Dims out = shape, strides(shape.size(), 0);
   for (size_t d = 0; d < shape.size(); ++d) {
     const int64_t have = d < lead ? 1 : x.shape()[d - lead];
-    if (shape[d] == -1 && minus_one_keeps && d >= lead) out[d] = have;
+    if (shape[d] == -1 && d >= lead) out[d] = have;
     if (out[d] < 0) fail<ShapeError>("{}: size {} in dim {} is not allowed, got {}", op, out[d], d, shape);
     if (out[d] != have && have != 1)
       fail<ShapeError>("{}: x of shape {} has size {} where {} asks for {} in dim {}; only size 1 expands", op, x.shape(), have, shape, out[d], d);
@@ -272,8 +272,8 @@ Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   return viewed("movedim", x, shape, strides, x.offset());
 }
 
-Tensor expand(const Tensor& x, const Dims& shape) { return expand_as("expand", x, shape, true); }
-Tensor broadcast_to(const Tensor& x, const Dims& shape) { return expand_as("broadcast_to", x, shape, false); }
+Tensor expand(const Tensor& x, const Dims& shape) { return expand_as("expand", x, shape); }
+Tensor broadcast_to(const Tensor& x, const Dims& shape) { return expand_as("broadcast_to", x, shape); }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
   check_given("unsqueeze", {"x", x});
@@ -319,7 +319,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   const int d = dim_of("narrow", dim, x);
   const int64_t size = x.shape(d), first = start < 0 ? start + size : start;
   if (first < 0 || first > size) fail<IndexError>("narrow: start {} is out of range for dim {} of size {}", start, d, size);
-  if (length < 0) fail<ShapeError>("narrow: length must be >= 0, got {}", length);
+  if (length < 0) fail<IndexError>("narrow: length must be >= 0, got {}", length);
   if (length > size - first)
     fail<IndexError>("narrow: start {} and length {} leave dim {} of size {}", start, length, d, size);
   Dims shape = x.shape();
@@ -344,11 +344,11 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int64_t dim) {
   const int d = dim_of("split", dim, x);
   int64_t total = 0;
   for (int64_t size : sizes) {
-    if (size < 0) fail<ValueError>("split: sizes must be >= 0, got {}", sizes);
+    if (size < 0) fail<ShapeError>("split: sizes must be >= 0, got {}", sizes);
     if (__builtin_add_overflow(total, size, &total))
-      fail<ValueError>("split: sizes {} sum to more than 64 bits can count, but dim {} has size {}", sizes, d, x.shape(d));
+      fail<ShapeError>("split: sizes {} sum to more than 64 bits can count, but dim {} has size {}", sizes, d, x.shape(d));
   }
-  if (total != x.shape(d)) fail<ValueError>("split: sizes {} sum to {}, but dim {} has size {}", sizes, total, d, x.shape(d));
+  if (total != x.shape(d)) fail<ShapeError>("split: sizes {} sum to {}, but dim {} has size {}", sizes, total, d, x.shape(d));
   std::vector<Tensor> pieces;
   int64_t start = 0;
   for (int64_t size : sizes) {

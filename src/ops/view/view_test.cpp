@@ -189,18 +189,20 @@ TEST(View, ErrorsNameOperatorArgumentAndSizes) {
   expect_error<IndexError>([&] { transpose(x, 0, 2); }, {"transpose", "dim1", "2"});
   expect_error<ValueError>([&] { permute(x, {0, 0}); }, {"permute", "twice"});
   expect_error<ValueError>([&] { permute(x, {0}); }, {"permute", "2 dims"});
+  EXPECT_EQ(broadcast_to(x, {5, -1, -1}).shape(), (Dims{5, 2, 6}));
+  expect_error<ShapeError>([&] { broadcast_to(x, {-1, 2, 6}); }, {"broadcast_to", "-1"});
   expect_error<ShapeError>([&] { broadcast_to(x, {2, 7}); }, {"broadcast_to", "6", "7"});
   expect_error<ShapeError>([&] { expand(x, {6}); }, {"expand", "fewer"});
   expect_error<ValueError>([&] { slice(x, 0, 1, 0, -1); }, {"slice", "step", "-1"});
   expect_error<ShapeError>([&] { unsqueeze(Tensor::empty(Dims(64, 1), int64), 0); }, {"unsqueeze", "at most 64", "65"});
   expect_error<IndexError>([&] { narrow(x, 1, 4, 3); }, {"narrow", "start 4", "length 3", "6"});
-  expect_error<ShapeError>([&] { narrow(x, 1, 1, -1); }, {"narrow", "length", "-1"});
+  expect_error<IndexError>([&] { narrow(x, 1, 1, -1); }, {"narrow", "length", "-1"});
   expect_error<IndexError>([&] { narrow(x, 1, 7, 0); }, {"narrow", "start 7"});
   expect_error<IndexError>([&] { narrow(x, 1, 1, INT64_MAX); }, {"narrow", "length 9223372036854775807", "6"});
   expect_error<IndexError>([&] { select(x, 1, 6); }, {"select", "6"});
   expect_error<IndexError>([&] { select(scalar, 0, 0); }, {"select", "no dims"});
-  expect_error<ValueError>([&] { split(x, Dims{2, 2}, 1); }, {"split", "sum to 4", "6"});
-  expect_error<ValueError>([&] { split(x, Dims{1LL << 62, 1LL << 62, 1LL << 62, 1LL << 62, 6}, 1); }, {"split", "sum to more", "6"});
+  expect_error<ShapeError>([&] { split(x, Dims{2, 2}, 1); }, {"split", "sum to 4", "6"});
+  expect_error<ShapeError>([&] { split(x, Dims{1LL << 62, 1LL << 62, 1LL << 62, 1LL << 62, 6}, 1); }, {"split", "sum to more", "6"});
   expect_error<ValueError>([&] { split(x, int64_t{0}, 1); }, {"split", "0"});
   expect_error<ValueError>([&] { chunk(x, 0); }, {"chunk", "0"});
   EXPECT_EQ(chunk(x, INT64_MAX, 1).size(), 6u);  // no more pieces than elements
