@@ -147,7 +147,7 @@ Tensor multinomial(const Tensor& probs, int64_t num_samples, const MultinomialOp
   check_rows(op, {"probs", x});
   const int64_t batch = x.shape(0), tokens = x.shape(1);
   if (num_samples < 1) fail<ValueError>("{}: num_samples must be >= 1, got {}", op, num_samples);
-  if (!o.replacement && batch > 0 && num_samples > tokens)
+  if (!o.replacement && num_samples > tokens)
     fail<ValueError>("{}: num_samples must be <= {}, the tokens, without replacement, got {}", op, tokens, num_samples);
   RowValues values;
   values.set_seed(op, o.seed, o.position, {"probs", x}, batch);
