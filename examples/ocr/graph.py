@@ -29,7 +29,7 @@ class Graph:
         self.input, self.output = graph.input[0].name, graph.output[0].name
         arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         nodes = [Node(n) for n in graph.node]
-        nodes = with_gelu(with_biases(without_identities(nodes, self.output), arrays), arrays)
+        nodes = with_gelu(with_linear(with_biases(without_identities(nodes, self.output), arrays), arrays), arrays)
         mark_reuse(nodes, self.output)
         for n in nodes:
             n.squares = n.kind == "Pow" and n.inputs[1] in arrays and bool(np.all(arrays[n.inputs[1]] == 2))
@@ -115,7 +115,7 @@ ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Relu", "Sigmoid", "Erf", "Sqrt", "Ge
 def mark_reuse(nodes, output):
     """An elementwise node may overwrite a value that it alone reads, of a node whose result is memory of its own (not a view)."""
     readers = readers_of(nodes)
-    fresh = {n.outputs[0] for n in nodes if n.kind in ("Conv", "ConvTranspose", "MatMul", "BatchNormalization", *ELEMENTWISE)}
+    fresh = {n.outputs[0] for n in nodes if n.kind in ("Conv", "ConvTranspose", "MatMul", "Linear", "BatchNormalization", *ELEMENTWISE)}
     for n in nodes:
         if n.kind in ELEMENTWISE:
             n.reused = next((i for i, name in enumerate(n.inputs) if name in fresh and name != output and len(readers[name]) == 1), None)
@@ -145,6 +145,22 @@ def with_biases(nodes, arrays):
         arrays[name] = bias.reshape(channels)
         n.inputs.append(name)
         n.outputs = users[0].outputs
+        gone.append(users[0])
+    return [n for n in nodes if not any(n is g for g in gone)]
+
+
+def with_linear(nodes, arrays):
+    """A product with a constant matrix that only an addition of a constant vector reads is a linear layer."""
+    readers, gone = readers_of(nodes), []
+    for n in nodes:
+        users, weight = readers.get(n.outputs[0], []), arrays.get(n.inputs[1]) if n.kind == "MatMul" else None
+        if weight is None or weight.ndim != 2 or len(users) != 1 or users[0].kind != "Add":
+            continue
+        other = [name for name in users[0].inputs if name != n.outputs[0]]
+        bias = arrays.get(other[0]) if other else None
+        if bias is None or bias.ndim != 1 or bias.size != weight.shape[1]:
+            continue
+        n.kind, n.inputs, n.outputs = "Linear", [*n.inputs, other[0]], users[0].outputs
         gone.append(users[0])
     return [n for n in nodes if not any(n is g for g in gone)]
 
@@ -249,6 +265,11 @@ def softmax(node, x):
 def matmul(node, a, b):
     # A result lies in its first operand's order of dims: rows, whose softmax is next, rather than columns.
     return tn.matmul(a.contiguous(), b)
+
+
+@op("Linear")
+def linear(node, x, weight, bias):
+    return tn.linear(x.contiguous(), weight.permute(1, 0), bias)
 
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------

@@ -9,12 +9,14 @@
 namespace tenor::cpu {
 namespace {
 
-constexpr int64_t kBlockBytes = 128 << 10;   // work of one kernel call, where rows are short
-constexpr int64_t kThreadBytes = 256 << 10;  // the least traffic that is worth a thread's start
-constexpr int64_t kGatherBytes = 1 << 20;    // of strided rows gathered at a time, where that is more than a cache line
-constexpr int64_t kScratchBytes = 4 << 20;   // the most that strided rows gather at a time, beyond one row
-constexpr int64_t kCutElements = 16384;      // a piece of a row that may be cut
-constexpr int64_t kTransposed = 128;         // elements of each row transposed at a time
+constexpr int64_t kBlockBytes = 128 << 10;  // work of one kernel call, where rows are short
+// Bytes of all elements, widened, for which a team of threads is woken, some 5 us of one thread's work (waking 16 takes
+// 4), and the least that one of a woken team is given.
+constexpr int64_t kTeamBytes = 128 << 10, kThreadBytes = 8 << 10;
+constexpr int64_t kGatherBytes = 1 << 20;   // of strided rows gathered at a time, where that is more than a cache line
+constexpr int64_t kScratchBytes = 4 << 20;  // the most that strided rows gather at a time, beyond one row
+constexpr int64_t kCutElements = 16384;     // a piece of a row that may be cut
+constexpr int64_t kTransposed = 128;        // elements of each row transposed at a time
 constexpr int64_t kLine = 64;
 
 /// One loop of a strided copy, in bytes.
@@ -95,12 +97,13 @@ class RowPlan {
   }
 
   void run(FunctionRef<void(const RowBlock&)> kernel) const {
-    const int64_t units = rest_ * blocks_ * pieces_;
-    parallel_for(units, std::max<int64_t>(1, kThreadBytes / (rows_ * piece_ * row_item_bytes())),
-                 [&](int64_t begin, int64_t end) {
-                   const Scratch scratch(scratch_bytes());
-                   for (int64_t u = begin; u < end; ++u) run_unit(u, static_cast<char*>(scratch.data), kernel);
-                 });
+    const int64_t units = rest_ * blocks_ * pieces_, cost = rows_ * piece_ * wide_bytes();
+    const auto some = [&](int64_t begin, int64_t end) {
+      const Scratch scratch(scratch_bytes());
+      for (int64_t u = begin; u < end; ++u) run_unit(u, static_cast<char*>(scratch.data), kernel);
+    };
+    if (units * cost < kTeamBytes) return some(0, units);
+    parallel_for(units, std::max<int64_t>(1, kThreadBytes / cost), some);
   }
 
  private:
@@ -143,6 +146,13 @@ class RowPlan {
     return std::min(wide, std::max<int64_t>(1, kScratchBytes / row_bytes));
   }
 
+  /// Of an element of all operands, as they are computed with: of 16-bit ones the conversions cost what traffic they
+  /// save.
+  int64_t wide_bytes() const {
+    int64_t bytes = 0;
+    for (const auto& o : walk_.operands_) bytes += std::max<int64_t>(o.item, 4);
+    return bytes;
+  }
   int64_t row_item_bytes() const {
     int64_t bytes = 0;
     for (const auto& o : walk_.operands_) bytes += o.item;

@@ -3,6 +3,8 @@
 // An output is one chain of FMAs over k = 0, 1, ..., K - 1, whatever the tile: the register tile starts each slice of k from
 // the sums that the slice before left in the workspace. Padding to whole register tiles meets only outputs that are not
 // stored.
+#include "src/cpu/move.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/contract/gemm_blocked_cpu.cpp"
 #include "hwy/foreach_target.h"
@@ -90,15 +92,33 @@ void pack_panel(const S* HWY_RESTRICT from, int64_t row_stride, int64_t k_stride
   } else if constexpr (std::is_same_v<T, float>) {
     if (k_stride == 1) done = pack_rows(hn::ScalableTag<float>(), from, row_stride, to, width, valid, depth);
 #endif
+  } else if (k_stride == 1) {
+    transpose_plane(sizeof(T), from, row_stride, to, width, depth, valid);
+    done = valid;
   }
   for (int64_t i = done; i < width; ++i)
     for (int64_t k = 0; k < depth; ++k) to[k * width + i] = i < valid ? core::cast<T>(from[i * row_stride + k * k_stride]) : T(0);
+}
+
+/// Packs columns that lie side by side into panels of kVectors vectors: along each k, whose row is read once.
+template <class S, class T>
+void pack_columns(const S* HWY_RESTRICT from, int64_t k_stride, T* HWY_RESTRICT to, int64_t count, int64_t depth) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = kVectors * lanes;
+  for (int64_t k = 0; k < depth; ++k, from += k_stride, to += width) {
+    T* at = to;
+    int64_t i = 0;
+    for (; i + width <= count; i += width, at += width * depth)
+      for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(load(d, from + i + v * lanes), d, at + v * lanes);
+    for (int64_t j = 0; i < count && j < width; ++j) at[j] = i + j < count ? core::cast<T>(from[i + j]) : T(0);
+  }
 }
 
 /// Packs `count` rows (of a, or columns of b) into panels of `width`; the last one may be narrower (a's).
 template <class T>
 void pack(DType dtype, const char* data, int64_t offset, int64_t row_stride, int64_t k_stride, T* to, int64_t count, int64_t width, int64_t depth, bool narrow_last) {
   const auto panels = [&](const auto* from) {
+    if (row_stride == 1 && !narrow_last) return pack_columns(from + offset, k_stride, to, count, depth);
     for (int64_t i = 0; i < count; i += width) {
       const int64_t valid = count - i < width ? count - i : width;
       pack_panel(from + offset + i * row_stride, row_stride, k_stride, to + i * depth, narrow_last ? panel_rows(valid) : width, valid, depth);

@@ -88,7 +88,8 @@ void dot_all(const contract::RowsTask& task, int64_t first, int64_t last, int64_
   }
 }
 
-/// The next kDeep values of k, added into every sum in order.
+/// The next kDeep values of k, added into every sum in order. The rows of the next slice are asked for meanwhile: a strip
+/// of each lies in a page of its own, at which the hardware's prefetchers stop.
 template <int kDeep, class T, class S>
 HWY_INLINE void add_slice(const contract::RowsTask& task, const S* HWY_RESTRICT matrix, int64_t k, int64_t count, T* HWY_RESTRICT sums, int64_t pitch) {
   const hn::ScalableTag<T> d;
@@ -99,6 +100,7 @@ HWY_INLINE void add_slice(const contract::RowsTask& task, const S* HWY_RESTRICT 
     hn::Vec<decltype(d)> y[kDeep];
     for (int i = 0; i < kDeep; ++i) {
       const S* at = matrix + (k + i) * task.k_step + j;
+      hwy::Prefetch(at + kDeep * task.k_step);
       y[i] = n == static_cast<size_t>(lanes) ? load(d, at) : load_n(d, at, n);
     }
     for (int64_t r = 0; r < task.count; ++r) {

@@ -47,22 +47,25 @@ std::span<const ConvCandidate> plane_candidates(const ConvProblem& p) {
 }
 
 /// Whether own kernels are quicker than oneDNN's, which of float32 are slow for filter gradients of wide windows, and
-/// for images with planes that no cache holds twice.
-bool depthwise_by_rows(const ConvProblem& p, bool weight, bool strided) {
-  constexpr int64_t kLargePlane = 20000;
+/// for images with planes, which it copies twice: own ones read those in place, but of short rows waste most of a
+/// vector.
+bool depthwise_by_rows(const ConvProblem& p, bool weight) {
+  constexpr int64_t kLongRow = 96, kLargePlane = 20000;
   const auto wide = [](const core::WindowDim& w) { return w.kernel > 3; };
   if (weight) return p.dtype != DType::kFloat32 || std::any_of(p.window, p.window + kSpatial, wide);
-  if (p.channels_last() || strided) return false;
-  return p.dtype != DType::kFloat32 || p.output_pixels() >= kLargePlane;
+  const auto strided = [](const core::WindowDim& w) { return w.stride > 1; };
+  const bool any_stride = std::any_of(p.window, p.window + kSpatial, strided);
+  if (p.channels_last() || strided(p.window[kSpatial - 1])) return false;
+  if (any_stride && (p.dtype != DType::kFloat32 || p.direction != Direction::kForward)) return false;
+  if (p.dtype != DType::kFloat32 || p.window[kSpatial - 1].output >= kLongRow) return true;
+  return !any_stride && p.output_pixels() >= kLargePlane;
 }
 
 /// By what was measured (README.md): oneDNN turns images with planes over, and its gradients of depthwise filters and
 /// of images with few channels are slow; register tiles are half empty where a group has few channels.
 std::span<const ConvCandidate> cpu_candidates(const ConvProblem& p) {
   const bool weight = p.direction == Direction::kWeightBackward;
-  bool strided = false;
-  for (const core::WindowDim& w : p.window) strided = strided || w.stride > 1;
-  if (p.depthwise() && depthwise_by_rows(p, weight, strided)) return kDirectFirst;
+  if (p.depthwise() && depthwise_by_rows(p, weight)) return kDirectFirst;
   const bool planes = p.input.spatial[kSpatial - 1] == 1 && p.output.spatial[kSpatial - 1] == 1 && !p.channels_last();
   if (planes && !weight && p.groups == 1 && p.dtype == DType::kFloat32)
     if (const auto order = plane_candidates(p); !order.empty()) return order;

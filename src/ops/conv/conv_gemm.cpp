@@ -42,21 +42,15 @@ Cut cut(int64_t rows, int64_t cols, int64_t row_unit, int64_t col_unit, int64_t 
   return c;
 }
 
-/// Rows are pixels, all outputs at once: a stretch of pixels whose patches stay in the L2 cache, long enough for memory
-/// to be written in long runs.
+/// Rows are pixels: a stretch of panels whose patches stay in the L2 cache, long enough for memory to be written in
+/// long runs. All outputs at once, or fewer where there are too few panels for the threads.
 Cut cut_pixels(int64_t pixels, int64_t outs, int64_t cols, const GemmShape& shape, int64_t others) {
   const int64_t panel = shape.cols * std::max<int64_t>(cols, 1);
   const int64_t panels = std::clamp<int64_t>(kMostPatches / panel, 1, kMostPanels);
   Cut c{std::min(round_up(pixels, shape.cols), panels * shape.cols), round_up(outs, shape.rows)};
   const int64_t wanted = num_threads() == 1 ? 1 : 3 * num_threads();
-  while (others * pieces(pixels, c.rows) * pieces(outs, c.cols) < wanted) {
-    if (c.rows > shape.cols)
-      c.rows = round_up(c.rows / 2, shape.cols);
-    else if (c.cols > shape.rows)
-      c.cols = round_up(c.cols / 2, shape.rows);
-    else
-      break;
-  }
+  while (others * pieces(pixels, shape.cols) * pieces(outs, c.cols) < wanted && c.cols > shape.rows)
+    c.cols = round_up(c.cols / 2, shape.rows);
   return c;
 }
 
@@ -118,24 +112,26 @@ void run_passes(const TapProblem& p, std::span<const Pass> joint) {
   const Tensor weight = packed_filter(p, joint, along, shape, compute);
   const Cut c =
       outputs ? cut(pixels, outs, shape.rows, shape.cols, p.groups) : cut_pixels(pixels, outs, cols, shape, p.groups);
-  const int64_t tile_pixels = c.rows, tile_outs = c.cols;
   const int64_t elements =
       outputs ? workspace_elements(shape, c.rows, c.cols) : pixel_workspace_elements(shape, c.rows, cols);
-  const int64_t down = pieces(pixels, tile_pixels), across = pieces(outs, tile_outs);
+  // Threads share the pixels by panels where tiles are many of them, so that none has a tile more than the others.
+  const int64_t unit = outputs ? c.rows : shape.cols, most = c.rows / unit;
+  const int64_t down = pieces(pixels, unit), across = pieces(outs, c.cols);
   const int64_t group = packed_filter_elements(shape, along, outs, cols) * static_cast<int64_t>(item_size(compute));
-  const int64_t work = c.rows * c.cols * std::max<int64_t>(cols, 1);
+  const int64_t work = unit * c.cols * std::max<int64_t>(cols, 1);
   std::atomic<bool> not_numbers = false;
   cpu::parallel_for(p.groups * down * across, std::max<int64_t>(1, 65536 / work), [&](int64_t first, int64_t last) {
     const Tensor workspace = Tensor::empty({elements}, compute);
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t g = i / (down * across), row = i % down * tile_pixels, col = i / down % across * tile_outs;
+    for (int64_t i = first, count; i < last; i += count) {
+      const int64_t g = i / (down * across), row = i % down, col = i / down % across * c.cols;
+      count = std::min({most, last - i, down - row});
       const ForwardTile tile{&p,
                              joint,
                              g,
-                             row,
-                             std::min(tile_pixels, pixels - row),
+                             row * unit,
+                             std::min(count * unit, pixels - row * unit),
                              col,
-                             std::min(tile_outs, outs - col),
+                             std::min(c.cols, outs - col),
                              static_cast<char*>(weight.raw()) + g * group};
       if (outputs ? cpu::conv_forward_tile(tile, workspace.raw()) : cpu::conv_pixel_tile(tile, workspace.raw()))
         not_numbers.store(true, std::memory_order_relaxed);

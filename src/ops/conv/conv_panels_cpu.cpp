@@ -3,6 +3,8 @@
 // on padding.
 //
 // An output is one chain of FMAs over the taps and, within one, the channels, whatever the panel.
+#include "src/cpu/move.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/conv/conv_panels_cpu.cpp"
 #include "hwy/foreach_target.h"
@@ -99,7 +101,14 @@ template <class S, class T>
 void pack_blocks(const conv::TapProblem& p, std::span<const conv::Pass> joint, const S* weight, int64_t first,
                  int64_t count, T* to) {
   const auto passes = static_cast<int64_t>(joint.size());
-  for (int64_t o = 0; o < count; o += kRows)
+  const bool rows_of_channels = std::is_same_v<S, T> && p.weight_in == 1 && passes == 1 && joint[0].taps.size() == 1;
+  for (int64_t o = 0; o < count; o += kRows) {
+    if (rows_of_channels && count - o >= kRows) {
+      const S* from = weight + (first + o) * p.weight_out + joint[0].taps[0].weight;
+      transpose_plane(sizeof(S), from, p.weight_out, to, kRows, p.in, kRows);
+      to += kRows * p.in;
+      continue;
+    }
     for (size_t t = 0; t < joint[0].taps.size(); ++t) {
       const int64_t rows = std::min(kRows, count - o);
       const S* from[kRows];
@@ -112,6 +121,7 @@ void pack_blocks(const conv::TapProblem& p, std::span<const conv::Pass> joint, c
         for (int64_t r = rows; r < kRows; ++r) to[r] = T(0);
       }
     }
+  }
 }
 
 /// Two runs of n sums plus bias, an element of one and of the other in turn.

@@ -12,14 +12,20 @@ namespace {
 constexpr int64_t kMostSums =
     int64_t{8} << 20;  // elements that a thread adds up an image's gradient in, where one channel takes fewer
 
+constexpr int64_t kBlock = 16;  // channels that an image's gradient is summed for at once
+
+/// Tiles, and blocks of about so many channels.
+GridWork tiles_of(const GridSampling& s, int64_t channels) {
+  GridWork work{&s, (s.samples() + kGridTile - 1) / kGridTile, 1, 1};
+  work.channels = std::clamp<int64_t>(channels, 1, std::max<int64_t>(s.x.shape(1), 1));
+  work.blocks = (s.x.shape(1) + work.channels - 1) / work.channels;
+  return work;
+}
 /// Blocks of channels such that `others` items give every thread a few.
-GridWork blocks_of(const GridSampling& s, int64_t others, int64_t most) {
+GridWork blocks_of(const GridSampling& s, int64_t others) {
   const int64_t channels = s.x.shape(1),
                 wanted = std::max<int64_t>(4 * num_threads() / std::max<int64_t>(others, 1), 1);
-  GridWork work{&s, (s.samples() + kGridTile - 1) / kGridTile, 1, 1};
-  work.channels = std::clamp<int64_t>((channels + wanted - 1) / wanted, 1, std::max<int64_t>(most, 1));
-  work.blocks = (channels + work.channels - 1) / work.channels;
-  return work;
+  return tiles_of(s, (channels + wanted - 1) / wanted);
 }
 
 int64_t taps_of(const GridSampling& s) {
@@ -54,7 +60,7 @@ void affine_rows(const Tensor& theta, const Tensor& grid, bool align, int64_t be
 void grid_sample(const GridSampling& s) {
   if (s.y.numel() == 0) return;
   const int64_t tiles = (s.samples() + kGridTile - 1) / kGridTile;
-  const GridWork work = blocks_of(s, s.x.shape(0) * tiles, s.x.shape(1));
+  const GridWork work = blocks_of(s, s.x.shape(0) * tiles);
   const int64_t grain = grain_of(std::min(kGridTile, s.samples()) * work.channels * (8 + 4 * taps_of(s)));
   parallel_for(s.x.shape(0) * work.tiles * work.blocks, grain,
                [&](int64_t begin, int64_t end) { sample_tiles(work, begin, end); });
@@ -63,12 +69,14 @@ void grid_sample(const GridSampling& s) {
 void grid_sample_backward(const GridSampling& s, const Tensor& grad_x, const Tensor& grad_grid) {
   const int64_t images = s.x.shape(0), pixels = s.x.shape(2) * s.x.shape(3) * s.x.shape(4);
   if (grad_grid.numel() > 0) {
-    GridWork work{&s, (s.samples() + kGridTile - 1) / kGridTile, 1, 1};
+    GridWork work = tiles_of(s, 1);
     work.grad_grid = &grad_grid;
     parallel_for(images * work.tiles, 1, [&](int64_t begin, int64_t end) { grid_gradient_tiles(work, begin, end); });
   }
   if (grad_x.numel() > 0) {
-    GridWork work = blocks_of(s, images, std::min<int64_t>(64, kMostSums / std::max<int64_t>(pixels, 1)));
+    // Taps are worked out anew for every block, and a vector of channels costs hardly more than one of them.
+    const int64_t block = images * ((s.x.shape(1) + kBlock - 1) / kBlock) >= num_threads() ? kBlock : kBlock / 2;
+    GridWork work = tiles_of(s, std::min(block, kMostSums / std::max<int64_t>(pixels, 1)));
     work.grad_x = &grad_x;
     parallel_for(images * work.blocks, 1, [&](int64_t begin, int64_t end) { image_gradient_blocks(work, begin, end); });
   }

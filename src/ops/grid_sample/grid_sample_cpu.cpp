@@ -1,14 +1,12 @@
 // grid_sample: a tile of places, its taps worked out once, then channel by channel; or all channels of a place at once
 // where they lie side by side.
-#include <cstring>
-
 #include "src/core/visit.h"
 #include "src/ops/grid_sample/grid_sample_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/ops/grid_sample/grid_sample_cpu.cpp"
 #include "hwy/foreach_target.h"
-#include "src/ops/grid_sample/grid_tile-inl.h"
+#include "src/ops/grid_sample/grid_pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tenor::cpu::HWY_NAMESPACE {
@@ -25,26 +23,22 @@ HWY_INLINE hn::Vec<D> gathered(D d, const GridTile<T, Dims, K>& tile, const T* p
   return sum;
 }
 
-/// One channel of a tile, to `to` side by side. Where taps lie in pairs, these are copied one after the other, which
-/// takes less than gathers do, and then read in vectors.
+/// One channel of a tile, to `to` side by side.
 template <class T, int Dims, int K>
 class ChannelSampler {
   using D = ComputeTag<T>;
-  static constexpr bool kPairs = K % 2 == 0 && kSplitsPairs<T>;
-  static constexpr int kPairCount = kPairs ? GridTile<T, Dims, K>::kCount / 2 : 1;
-  static constexpr size_t kSome = 64;  // places at once, whole vectors: far enough from store to load
+  using Pairs = TapPairs<T, Dims, K>;
 
  public:
   HWY_INLINE void run(const GridTile<T, Dims, K>& tile, const T* plane, T* to) {
     const D d;
-    const size_t lanes = hn::Lanes(d), count = static_cast<size_t>(tile.count);
-    for (size_t start = 0; start < count; start += kSome) {
-      const size_t some = std::min(kSome, count - start);
-      if constexpr (kPairs) copy_pairs(tile, plane, start, some / lanes * lanes);
+    for (size_t start = 0, count = static_cast<size_t>(tile.count); start < count; start += kPairPlaces) {
+      const size_t some = std::min(kPairPlaces, count - start);
+      pairs_.copy(tile, plane, start, some);
       for_lanes(d, some, [&](size_t k, auto io) HWY_ATTR {
         const size_t i = start + k;
-        if constexpr (kPairs && std::is_same_v<decltype(io), WholeVector>) {
-          if (tile.paired[i]) return io.store(d, paired(tile, start, k), to + i);
+        if constexpr (Pairs::kPairs && std::is_same_v<decltype(io), WholeVector>) {
+          if (tile.paired[i]) return io.store(d, paired(tile, i, k), to + i);
         }
         io.store(d, gathered(d, tile, plane, i), to + i);
       });
@@ -52,30 +46,19 @@ class ChannelSampler {
   }
 
  private:
-  HWY_INLINE void copy_pairs(const GridTile<T, Dims, K>& tile, const T* plane, size_t start, size_t some) {
-    const size_t lanes = hn::Lanes(D());
-    for (size_t k = 0; k < some; k += lanes) {
-      if (!tile.paired[start + k]) continue;
-      for (int p = 0; p < kPairCount; ++p) {
-        const auto* index = tile.index.data() + static_cast<size_t>(2 * p * kGridTile) + start + k;
-        T* pair = pairs_ + 2 * (static_cast<size_t>(p) * kSome + k);
-        for (size_t lane = 0; lane < lanes; ++lane, pair += 2) std::memcpy(pair, plane + index[lane], 2 * sizeof(T));
-      }
-    }
-  }
-  HWY_INLINE hn::Vec<D> paired(const GridTile<T, Dims, K>& tile, size_t start, size_t k) const {
+  HWY_INLINE hn::Vec<D> paired(const GridTile<T, Dims, K>& tile, size_t i, size_t k) const {
     const D d;
     auto sum = hn::Zero(d), left = sum, right = sum;
-    for (int p = 0; p < kPairCount; ++p) {
-      const auto* weight = tile.weight.data() + static_cast<size_t>(2 * p * kGridTile) + start + k;
-      split_pairs(d, static_cast<const T*>(pairs_) + 2 * (static_cast<size_t>(p) * kSome + k), left, right);
+    for (int p = 0; p < Pairs::kPairCount; ++p) {
+      const auto* weight = tile.weight.data() + static_cast<size_t>(2 * p * kGridTile) + i;
+      pairs_.read(p, k, left, right);
       sum = hn::MulAdd(hn::LoadU(d, weight), left, sum);
       sum = hn::MulAdd(hn::LoadU(d, weight + kGridTile), right, sum);
     }
     return sum;
   }
 
-  HWY_ALIGN T pairs_[2 * kSome * kPairCount];
+  Pairs pairs_;
 };
 
 /// Planes whose offsets do not fit the vectors' indices.
@@ -100,8 +83,7 @@ class TileSampler {
   explicit TileSampler(const GridWork& work)
       : w_(work), s_(*work.sampling), tile_(s_), short_(has_short_planes<C>(s_.x)) {
     const Tensor& y = s_.y;
-    dense_ = (y.stride(4) == 1 || y.shape(4) == 1) && (y.shape(3) == 1 || y.stride(3) == y.shape(4)) &&
-             (y.shape(2) == 1 || y.stride(2) == y.shape(3) * y.shape(4));
+    dense_ = GridReader<T, Dims, K>::step_of(y, 2) == 1;
     by_channel_ =
         s_.x.shape(1) >= 4 && s_.x.stride(1) == 1 && y.stride(1) == 1 && !(s_.x.stride(4) == 1 && s_.x.shape(4) > 1);
   }
@@ -123,7 +105,10 @@ class TileSampler {
       else
         sample_channel_wide<T, Dims, K>(tile_, plane, line);
       if (dense_) continue;
-      for (int64_t i = 0; i < tile_.count; ++i) to[tile_.reader.offset(s_.y, 2, s_.grid, tile_.first + i)] = line[i];
+      const T* from = line;
+      tile_.reader.each_run(s_.y, 2, s_.grid, tile_.first, tile_.count, [&](int64_t at, int64_t run, int64_t step) {
+        for (int64_t i = 0; i < run; ++i) to[at + i * step] = *from++;
+      });
     }
   }
 

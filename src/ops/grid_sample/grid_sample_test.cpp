@@ -47,6 +47,46 @@ TEST(GridSample, BackwardMatchesTheReferenceOnRandomCalls) {
   }
 }
 
+// Vectors of places whose taps all lie inside, in pairs, and more places than a tile has; gradients that repeat.
+TEST(GridSample, PlacesInsideMatchTheReference) {
+  Draw draw(6);
+  for (int i = 0; i < 48; ++i) {
+    const GridCall call{i % 3 == 0 ? "bicubic" : "bilinear",
+                        draw.coin() ? "zeros" : "border",
+                        draw.coin(),
+                        {2, 1 + draw.upto(19), 9 + draw.upto(30), 9 + draw.upto(30)},
+                        {2, 17 + draw.upto(9), 31 + draw.upto(9), 2}};
+    const DType dtype = kFloats[i % 4];
+    const Tensor x = any_image(draw, call.image, dtype), grid = draw.any_layout(call.places, float32);
+    std::vector<double> places(static_cast<size_t>(grid.numel()));
+    for (size_t k = 0; k < places.size(); ++k) {  // off the edges of pixels, where a slope jumps
+      const int64_t size = call.image[3 - k % 2];
+      const double u = static_cast<double>(2 + draw.upto(size - 6)) + 0.1 * static_cast<double>(1 + draw.upto(8));
+      places[k] =
+          rounded(call.align ? 2 * u / static_cast<double>(size - 1) - 1 : (2 * u + 1) / static_cast<double>(size) - 1,
+                  float32);
+    }
+    assign(grid, places);
+    const Dims shape{2, call.image[1], call.places[1], call.places[2]};
+    const bool repeats = draw.upto(3) == 0;
+    const Tensor g = repeats
+                         ? draw.dense({2, call.image[1], 1, 1}, dtype).with_layout(shape, {call.image[1], 1, 0, 0}, 0)
+                         : any_image(draw, shape, dtype);
+    const double around = dtype == float64 ? 1e-5 : 1e-3;
+    const std::string what =
+        call.text() + " " + std::string(name(dtype)) + to_string(x.strides()) + to_string(g.strides());
+    expect_close(grid_sample(x, grid, {call.mode, call.padding, call.align, {}}),
+                 grid_sample_reference(values(x), call.image, places, call.count(), call.reference()), what, 6, around);
+    const GridSampleGradients got = grid_sample_backward(
+        g, x, grid,
+        {call.mode, call.padding, call.align, {draw.poisoned(call.image, dtype), draw.poisoned(call.places, float32)}});
+    const GridGradients want =
+        grid_gradient_reference(values(g), values(x), call.image, places, call.count(), call.reference());
+    expect_close(got.grad_x, want.x, what + " grad_x", 6, around);
+    expect_close(got.grad_grid, want.grid, what + " grad_grid", 6, 30 * around);
+  }
+}
+
 TEST(GridSample, GradientsAreFiniteDifferences) {
   Draw draw(3);
   for (const std::string padding : {"zeros", "border", "reflection"})

@@ -50,27 +50,6 @@ HWY_INLINE hn::Vec<D> pick(D d, const Float16* base, VI index) {
   return load(d, static_cast<const Float16*>(part));
 }
 
-/// The first and second elements of the pairs from `pairs` on, as a vector of each.
-#if HWY_TARGET != HWY_SCALAR
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void split_pairs(D d, const T* pairs, hn::Vec<D>& first, hn::Vec<D>& second) {
-  const auto low = hn::LoadU(d, pairs), high = hn::LoadU(d, pairs + hn::Lanes(d));
-  first = hn::ConcatEven(d, high, low);
-  second = hn::ConcatOdd(d, high, low);
-}
-#endif
-template <class D>
-HWY_INLINE void split_pairs(D d, const BFloat16* pairs, hn::Vec<D>& first, hn::Vec<D>& second) {
-  const hn::RebindToUnsigned<D> du;
-  const auto both = hn::LoadU(du, reinterpret_cast<const uint32_t*>(pairs));
-  first = hn::BitCast(d, hn::ShiftLeft<16>(both));
-  second = hn::BitCast(d, hn::AndNot(hn::Set(du, 0xFFFFu), both));
-}
-template <class T>
-inline constexpr bool kSplitsPairs = std::is_same_v<T, BFloat16> ||
-                                     (HWY_TARGET != HWY_SCALAR &&
-                                      (std::is_same_v<T, float> || std::is_same_v<T, double>));
-
 /// Axes of one place, slowest first; lost: its coordinates reach nothing.
 template <class C, int Dims, int K>
 struct PlaceAxes {
@@ -86,6 +65,28 @@ class GridReader {
   static int64_t offset(const Tensor& x, int depth, const Tensor& grid, int64_t i) {
     const int64_t width = grid.shape(3), height = grid.shape(2), row = i / width;
     return row / height * x.stride(depth) + row % height * x.stride(depth + 1) + i % width * x.stride(depth + 2);
+  }
+  /// The step from each place of an image to the next, 0 where there is no such.
+  static int64_t step_of(const Tensor& x, int depth) {
+    int64_t step = 0, reach = 0;
+    for (int d = depth + 2; d >= depth; --d) {
+      if (x.shape(d) == 1) continue;
+      if (step != 0 && x.stride(d) != reach) return 0;
+      if (step == 0) step = reach = x.stride(d);
+      reach *= x.shape(d);
+      if (step == 0) return 0;
+    }
+    return step == 0 ? 1 : step;
+  }
+  /// fn(offset, count, step) for runs of places from i on, each a step behind the one before.
+  template <class F>
+  static void each_run(const Tensor& x, int depth, const Tensor& grid, int64_t i, int64_t count, F fn) {
+    if (const int64_t step = step_of(x, depth); step != 0) return fn(offset(x, depth, grid, i), count, step);
+    for (const int64_t end = i + count; i < end;) {
+      const int64_t run = std::min(end - i, grid.shape(3) - i % grid.shape(3));
+      fn(offset(x, depth, grid, i), run, x.stride(depth + 2));
+      i += run;
+    }
   }
   /// Of depth, height and width.
   const core::GridAxis& axis(int d) const { return axes_[static_cast<size_t>(d)]; }
@@ -152,13 +153,17 @@ template <class T, int Dims, int K, class C = core::Compute<T>>
 struct GridTile {
   using Index = hwy::MakeSigned<C>;
   static constexpr int kCount = Dims == 3 ? K * K * K : K * K;
+  static constexpr bool kPlaneOfPairs = Dims == 2 && K == 2;
 
-  explicit GridTile(const GridSampling& sampling)
+  /// With slopes, where bilinear places' gradients are wanted.
+  explicit GridTile(const GridSampling& sampling, bool with_slopes = false)
       : s(sampling),
         reader(sampling),
         index(static_cast<size_t>(kCount * kGridTile)),
         weight(static_cast<size_t>(kCount * kGridTile)),
-        paired(static_cast<size_t>(kGridTile)) {}
+        paired(static_cast<size_t>(kGridTile)),
+        second(with_slopes ? 2 * kGridTile : 0),
+        slope(second.size()) {}
 
   void fill(int64_t image, int64_t tile) {
     n = image;
@@ -167,7 +172,7 @@ struct GridTile {
     const size_t lanes = hn::Lanes(ComputeTag<T>());
     for (size_t i = 0; i < static_cast<size_t>(count); i += lanes) {
       const size_t end = std::min(i + lanes, static_cast<size_t>(count));
-      if constexpr (Dims == 2 && K == 2 && kFillsVectors) {
+      if constexpr (kPlaneOfPairs && kFillsVectors) {
         if (end == i + lanes && fill_vector(i)) continue;
       }
       for (size_t place = i; place < end; ++place) fill_place(place);
@@ -186,6 +191,14 @@ struct GridTile {
       const size_t at = static_cast<size_t>(t * kGridTile) + i;
       index[at] = static_cast<Index>(tap.at);
       weight[at] = tap.weight;
+    }
+    if constexpr (kPlaneOfPairs) {
+      if (slope.empty()) return;
+      for (size_t a = 0; a < 2; ++a) {
+        const auto& taps = axes.axis[1 - a];
+        second[a * kGridTile + i] = taps.weight[1];
+        slope[a * kGridTile + i] = axes.lost ? std::numeric_limits<C>::quiet_NaN() : taps.slope[1];
+      }
     }
   }
   void mark_pairs(size_t begin, size_t end) {
@@ -213,18 +226,24 @@ struct GridTile {
     V part[2][2];
     VI at[2][2];
     const auto none = hn::Set(di, -1);
-    for (int a = 0; a < 2; ++a) {
-      const core::GridAxis& axis = reader.axis(2 - a);
+    for (size_t a = 0; a < 2; ++a) {
+      const core::GridAxis& axis = reader.axis(2 - static_cast<int>(a));
       const C half = static_cast<C>(axis.align_corners ? axis.size - 1 : axis.size) / 2,
               last = static_cast<C>(axis.size - 1);
       auto u =
           hn::MulAdd(hn::Load(d, place[a]), hn::Set(d, half), hn::Set(d, axis.align_corners ? half : half - C(0.5)));
       if (!hn::AllFalse(d, hn::IsNaN(u))) return false;
       const bool zeros = axis.padding == core::GridPadding::kZeros;
+      if (!slope.empty()) {
+        const auto moves = hn::And(hn::Gt(u, hn::Zero(d)), hn::Lt(u, hn::Set(d, last)));
+        const auto rise = hn::Set(d, half);
+        hn::StoreU(zeros ? rise : hn::IfThenElseZero(moves, rise), d, slope.data() + a * kGridTile + i);
+      }
       u = hn::Min(hn::Max(u, hn::Set(d, zeros ? C(-8) : C(0))), hn::Set(d, zeros ? last + 9 : last));
       const auto whole = hn::Floor(u);
       part[a][1] = hn::Sub(u, whole);
       part[a][0] = hn::Sub(hn::Set(d, C(1)), part[a][1]);
+      if (!slope.empty()) hn::StoreU(part[a][1], d, second.data() + a * kGridTile + i);
       const auto size = hn::Set(di, static_cast<Index>(axis.size));
       auto j = hn::ConvertTo(di, whole);
       for (auto& index_of : at[a]) {
@@ -255,6 +274,7 @@ struct GridTile {
   std::vector<C> weight;
   std::vector<uint8_t>
       paired;  ///< at a vector's first place: taps 2 t and 2 t + 1 of all of it are inside, side by side
+  std::vector<C> second, slope;  ///< of bilinear places, x then y: the second tap's weight, and its change
 };
 
 /// Whether offsets within a plane fit the index type of vectors of C, twice: 16-bit elements are addressed in bytes,

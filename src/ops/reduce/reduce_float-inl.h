@@ -84,6 +84,10 @@ struct FloatKernels {
   static constexpr int64_t kFoldBytes =
       16 << 10;  // of narrow rows, more of them: these are walked once for every two vectors
 
+  /// Elements from one of a run to the one that is asked for meanwhile: the next run, of which the hardware's
+  /// prefetchers know nothing, follows this one.
+  static constexpr int64_t kRunAhead = 4096 / static_cast<int64_t>(sizeof(T));
+
   static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, const void* shifts, double power,
                    void* results) {
     const bool long_rows = n >= 16 * kLanes;  // short ones gain nothing by rounds of several sets of lanes
@@ -113,8 +117,10 @@ struct FloatKernels {
       V acc[kVectors];
       for (int64_t v = 0; v < kVectors; ++v) acc[v] = hn::LoadU(d, own + v * width);
       for (int64_t i = 0; i < n; i += kLanes)
-        for (int64_t v = 0; v < kVectors; ++v)
+        for (int64_t v = 0; v < kVectors; ++v) {
+          hwy::Prefetch(x + i + v * width + kRunAhead);
           acc[v] = Combine::combine(d, acc[v], Op::map(d, load(d, x + i + v * width), hn::Zero(d), power));
+        }
       for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(acc[v], d, own + v * width);
     }
   }
