@@ -88,6 +88,8 @@ struct ExplainOptions {
   std::string device = {};
   /// Also runs fn on the device, on copies of the inputs, several times, and states each step's time.
   bool measure = false;
+  /// The plan of fuse() with FuseOptions::fast; what is measured stays step by step.
+  bool fast = false;
 };
 
 /// Traces fn on shapes alone: it is called with tensors of the inputs' shapes, strides and dtypes on the meta device,

@@ -19,7 +19,12 @@
 namespace tenor {
 
 struct FuseOptions {
-  /// Lifts bit-equality and allows epilogues inside contractions: UnsupportedError until there are any.
+  /// Lifts bit-equality: matmul, bmm and linear take as an epilogue the one chain of elementwise steps that reads their
+  /// result: +, -, *, / with numbers and arrays, max, min, neg, relu, sigmoid, tanh, silu, gelu of either kind. The
+  /// sum stays in float32 from step to step, without the steps' own roundings, and is rounded once, to the dtype of the
+  /// chain's result. Of float32, bfloat16 and float16 operands on the CPU; on CUDA of the 16-bit ones with more than 64
+  /// rows and columns, where numbers and arrays are added, subtracted and multiplied, on a Hopper GPU. All else runs as
+  /// without. explain() says which kernels do so, and why others do not.
   bool fast = false;
 };
 
@@ -28,7 +33,7 @@ struct FuseOptions {
 /// would plan: chains of views, elementwise steps and reductions run as one kernel, which may read at places that an
 /// index names and join its results; contractions, sorts, attention and norms run as the operators they are. Later calls
 /// of that kind run the kernels. Results, and what it writes to its inputs, are those of the function itself, bit for
-/// bit.
+/// bit (but for FuseOptions::fast).
 ///
 /// The function runs as it is written, every time, where one of its operators cannot be run again from a trace
 /// (such as mixture of experts, paged attention, sampling, the gated delta rule), where it reads values on the
@@ -39,7 +44,6 @@ class FusedFunction {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
-  /// @throws UnsupportedError for options.fast
   explicit FusedFunction(Function fn, const FuseOptions& options = {});
 
   /// @throws whatever the function throws.
@@ -56,7 +60,6 @@ class FusedFunction {
 };
 
 /// fn, a function of Tensors that returns a Tensor or a vector of them, as a callable of the same arguments and result.
-/// @throws UnsupportedError for options.fast
 template <class Result, class... Inputs>
 class Fused {
  public:

@@ -152,12 +152,14 @@ void bind_explain(nb::module_& m) {
       .def(
           "explain",
           [](const PyRecorder& r, const std::vector<Tensor>& outputs, const std::vector<std::string>& sources,
-             const fusion::Measurement* measurement) {
+             const fusion::Measurement* measurement, bool fast) {
             nb::gil_scoped_release unlocked;
-            const auto explained = [&] { return fusion::explain_steps(r.recorder->steps, outputs, r.device, sources); };
+            const auto explained = [&] {
+              return fusion::explain_steps(r.recorder->steps, outputs, r.device, sources, fast);
+            };
             return measurement ? fusion::with_times(*measurement, explained) : explained();
           },
-          "outputs"_a, "sources"_a, "measurement"_a.none());
+          "outputs"_a, "sources"_a, "measurement"_a.none(), "fast"_a = false);
   nb::class_<fusion::Measurement>(m, "_Measurement", "Keeps the times of a program's runs on a device.")
       .def(
           "__init__",

@@ -15,7 +15,7 @@ namespace tenor::python {
 namespace {
 
 /// Keeps steps, and the user's line that stated each.
-class SourceRecorder final : public core::Tracer, public core::ReadObserver {
+class SourceRecorder final : public core::Tracer, public core::ReadObserver, public core::ConstantKeeper {
  public:
   explicit SourceRecorder(Device device) { shapes_of = device; }
   void record(const core::Step& step) override {
@@ -26,6 +26,7 @@ class SourceRecorder final : public core::Tracer, public core::ReadObserver {
   }
   void done() override { recorder.done(); }
   void reads(const Tensor& x) override { fusion::refuse_held_value(x); }
+  void keep(const Tensor& x, const void* element) override { recorder.keep(x, element); }
 
   fusion::Recorder recorder;
   std::vector<std::string> sources;
@@ -34,6 +35,7 @@ class SourceRecorder final : public core::Tracer, public core::ReadObserver {
 /// What one function is for Python arguments of one kind: by the arrays' layouts.
 class FuseTable {
  public:
+  explicit FuseTable(bool fast) : fast_(fast) {}
   /// ((structure,) or None of a bare result, results), a text that says why the function runs as it is written, or
   /// None: not traced yet.
   nb::object run(const nb::list& arrays);
@@ -85,6 +87,7 @@ class FuseTable {
     return at == known_.end() ? nullptr : at->second;
   }
 
+  bool fast_;  // contractions may take epilogues
   std::map<std::vector<int64_t>, std::shared_ptr<Known>> known_;
 };
 
@@ -157,10 +160,11 @@ void FuseTable::trace(const nb::list& arrays, const nb::object& call) {
       trace.inputs.push_back(nb::cast<Tensor>(pair[1]));
     }
     trace.steps = std::move(recorder.recorder.steps);
+    trace.constants = std::move(recorder.recorder.constants);
     trace.same_modes = recorder.recorder.same_modes;
     known->sources = std::move(recorder.sources);
     nb::gil_scoped_release unlocked;
-    known->entry = fusion::compile([&] { return std::move(trace); }, tensors);
+    known->entry = fusion::compile([&] { return std::move(trace); }, tensors, fast_);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;  // KeyboardInterrupt and the like
     known->entry.reason = nb::cast<std::string>(nb::str(error.value()));
@@ -191,7 +195,7 @@ int FuseTable::kernels(const nb::list& arrays) const {
 
 void bind_fuse(nb::module_& m) {
   nb::class_<FuseTable>(m, "_FuseTable", "Compilations of one function for Python arguments of one kind.")
-      .def(nb::init<>())
+      .def(nb::init<bool>(), "fast"_a = false)
       .def("run", nb::overload_cast<const nb::list&>(&FuseTable::run), "arrays"_a)
       .def("run_plain", &FuseTable::run_plain, "arrays"_a)
       .def("trace", &FuseTable::trace, "arrays"_a, "call"_a)

@@ -50,7 +50,7 @@ def explain(expression, /, *inputs, device=None, measure=False, **named):
     target = program.device() if device is None else str(device)
     _check_target(target)
     recorder, outputs, sources = program.trace(target)
-    explanation = recorder.explain(outputs, sources, _measured(program, target) if measure else None)
+    explanation = recorder.explain(outputs, sources, _measured(program, target) if measure else None, program.fast)
     explanation.expression = program.title
     explanation.inputs = program.inputs
     explanation.remarks = [*program.remarks, *explanation.remarks]
@@ -168,6 +168,7 @@ class _Program:
     """A computation with its inputs: traced on shapes, or run on data."""
 
     remarks = ()
+    fast = False  # whether contractions may take epilogues
 
     def _read(self, inputs):
         """Specs of one call: an array given twice is one input."""
@@ -251,6 +252,8 @@ class _Text(_Program):
 class _Function(_Program):
     def __init__(self, fn, inputs, named):
         self.fn = fn
+        from tenor._fuse import _Fused
+        self.fast = isinstance(fn, _Fused) and fn._fast
         self.title = getattr(fn, "__name__", type(fn).__name__)
         self.count = len(inputs)
         self._read({**{f"argument {i}": v for i, v in enumerate(inputs)}, **named})

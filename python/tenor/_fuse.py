@@ -87,9 +87,21 @@ class _NoKey(Exception):
     """Says why a call cannot be told from others."""
 
 
-def _key(value, within=()):
+class _Met(dict):
+    """The containers and objects that a key has gone through: id -> (how many came before, the object, so that it stays)."""
+
+    def place(self, value):
+        """Where it stands among them if it was met before; None, and it stands there from now on, if not."""
+        known = self.get(id(value))
+        if known is None:
+            self[id(value)] = len(self), value
+        return known and known[0]
+
+
+def _key(value, met):
     """What tells a structure of Python arguments from another: 1, 1.0 and True are three, 0.0 and -0.0 two. Raises _NoKey for
-    what can change and has no contents that are known. `within`: the objects that hold value."""
+    what can change and has no contents that are known. What was met before, such as an object that several hold or that
+    holds itself, is named by its place: it is walked once."""
     kind = type(value)
     if kind is _Slot:
         return _Slot
@@ -97,36 +109,55 @@ def _key(value, within=()):
         return kind, value
     if isinstance(value, numbers.Number) and not isinstance(value, int) and kind.__repr__ is not object.__repr__:
         return kind, repr(value)
+    if not _has_parts(value):
+        return _key_of_one(value)
+    if (place := met.place(value)) is not None:
+        return kind, _Met, place
     if isinstance(value, (list, tuple, set, frozenset)):  # sets in their order, which the function may go by
-        return (kind, *(_key(v, within) for v in value))
+        return (kind, *(_key(v, met) for v in value))
     if isinstance(value, dict):
-        return (kind, getattr(value, "default_factory", None), *((_key(k, within), _key(v, within)) for k, v in value.items()))
+        return (kind, getattr(value, "default_factory", None), *((_key(k, met), _key(v, met)) for k, v in value.items()))
     if isinstance(value, slice):
-        return kind, _key(value.start, within), _key(value.stop, within), _key(value.step, within)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return (kind, *_contents(value, within))
+        return kind, _key(value.start, met), _key(value.stop, met), _key(value.step, met)
+    if dataclasses.is_dataclass(value):
+        return (kind, *_contents(value, met))
     if isinstance(value, functools.partial):
-        return kind, _key(value.func, within), _key(value.args, within), _key(value.keywords, within)
+        return kind, _key(value.func, met), _key(value.args, met), _key(value.keywords, met)
     if isinstance(value, types.MethodType):
-        return kind, value.__func__, _key(value.__self__, within)
-    if is_array(value) and not isinstance(value, Tensor) and not _is_number(value) or hasattr(value, "__next__"):
-        raise _NoKey(f"an argument holds {kind.__name__!r}, whose contents are not known")
-    try:
-        hash(value)
-    except TypeError:
-        raise _NoKey(f"an argument holds {kind.__name__!r}, whose contents are not known") from None
-    if kind.__hash__ is object.__hash__ and not isinstance(value, _FIXED):  # the object itself, as it is now
-        return (kind, value, *_contents(value, within))
-    return kind, value
+        return kind, value.__func__, _key(value.__self__, met)
+    return (kind, value, *_contents(value, met))  # the object itself, as it is now
 
 
 _FIXED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)  # functions are read once, as closures are
 
 
-def _contents(value, within):
-    """Keys of an object's attributes, of which it may be one itself."""
-    if any(value is v for v in within):
-        return ("itself", next(i for i, v in enumerate(within) if value is v))
+def _has_parts(value):
+    """Whether its key is made of those of what it holds."""
+    if isinstance(value, _FIXED):
+        return False
+    if isinstance(value, (list, tuple, set, frozenset, dict, slice, functools.partial, types.MethodType)) or dataclasses.is_dataclass(value):
+        return True
+    return type(value).__hash__ is object.__hash__ and not _is_unknown(value)
+
+
+def _is_unknown(value):
+    return is_array(value) and not isinstance(value, Tensor) and not _is_number(value) or hasattr(value, "__next__")
+
+
+def _key_of_one(value):
+    """Of a value that is compared as a whole."""
+    kind = type(value)
+    try:
+        if _is_unknown(value):
+            raise TypeError
+        hash(value)
+    except TypeError:
+        raise _NoKey(f"an argument holds {kind.__name__!r}, whose contents are not known") from None
+    return kind, value
+
+
+def _contents(value, met):
+    """Keys of an object's attributes."""
     slots = {}
     for base in type(value).__mro__:
         names = base.__dict__.get("__slots__", ())
@@ -135,16 +166,15 @@ def _contents(value, within):
                 name = f"_{base.__name__.lstrip('_')}{name}"
             slots[name] = getattr(value, name, None)
     fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else {}
-    within = (*within, value)
-    return tuple((k, _key(v, within)) for k, v in {**slots, **fields, **getattr(value, "__dict__", {})}.items())
+    return tuple((k, _key(v, met)) for k, v in {**slots, **fields, **getattr(value, "__dict__", {})}.items())
 
 
 def _key_of(value):
-    """_key, or _NoKey also for structures that hold themselves."""
+    """_key, or _NoKey also for structures of too many levels."""
     try:
-        return _key(value)
+        return _key(value, _Met())
     except RecursionError:
-        raise _NoKey("an argument holds itself") from None
+        raise _NoKey("an argument holds more levels than are told apart") from None
 
 
 class _Fused:
@@ -152,8 +182,9 @@ class _Fused:
 
     _MOST_TABLES = 1024  # of Python arguments' values: with more, the oldest goes
 
-    def __init__(self, fn):
+    def __init__(self, fn, fast):
         self._fn = fn
+        self._fast = fast
         self._tables = {}
         self._plain = {}  # tables of calls with arrays alone, by how many
         self._lock = threading.Lock()
@@ -197,7 +228,7 @@ class _Fused:
         with self._lock:
             while len(self._tables) >= self._MOST_TABLES:
                 del self._tables[next(iter(self._tables))]
-            return self._tables.setdefault(key, _tenor._FuseTable())
+            return self._tables.setdefault(key, _tenor._FuseTable(self._fast))
 
     @staticmethod
     def _located(error, table):
@@ -268,20 +299,26 @@ def fuse(fn=None, /, *, fast=False):
     TENOR_FUSE=0, fn runs as it is written: `fused.why_not(*args)` says so, None where kernels run, and `fused.kernels(*args)`
     counts kernels of several steps.
 
-    fast=True would lift the equality of bits and let contractions take what follows them; it is not there yet.
+    fast=True lifts the equality of bits where a contraction takes an epilogue: matmul, bmm and linear take the one chain of
+    elementwise steps that reads their result (+, -, *, / with numbers and arrays, maximum, minimum, negative, relu, sigmoid, tanh,
+    silu, gelu of either kind), so that the result itself never reaches memory. The sum over k stays in float32 from step to
+    step, conversions to 16 bits between them are left out, and the chain's end is rounded once, to its dtype: it errs by that
+    rounding and by float32's. On the CPU operands may be float32, bfloat16 or float16; on CUDA bfloat16 or float16 with more than 64
+    rows and columns, on a Hopper GPU, and arrays and numbers may be added, subtracted and multiplied (a number may also divide).
+    Everything else keeps its bits. tenor.explain(fused, ...) shows each kernel that takes an epilogue, and as a cut's reason why
+    others do not.
 
-    Raises fn's own errors, those of operators that a compiled call runs with the line of fn that called them;
-    UnsupportedError for fast=True.
+    Raises fn's own errors, those of operators that a compiled call runs with the line of fn that called them.
 
         @tenor.fuse
         def softmax(x):
             e = (x - x.amax(-1, keepdim=True)).exp()
             return e / e.sum(-1, keepdim=True)
     """
-    if fast:
-        raise _tenor.UnsupportedError("fuse: fast=True: contractions take no epilogues yet; leave it out")
+    if not isinstance(fast, bool):
+        raise _tenor.DTypeError(f"fuse: fast must be True or False, got {type(fast).__name__}")
     if fn is None:
-        return fuse
+        return functools.partial(fuse, fast=fast)
     if not callable(fn):
         raise _tenor.DTypeError(f"fuse: expected a function, got {type(fn).__name__}")
-    return _Fused(fn)
+    return _Fused(fn, fast)

@@ -172,8 +172,8 @@ def test_errors_are_the_functions_own_with_its_line():
     take(normal(4, 3), np.array([1, 3]))
     with pytest.raises(tn.IndexError, match=r"is 9, out of range(.|\n)*test_fuse.py:\d+: take = "):
         take(normal(4, 3), np.array([1, 9]))
-    with pytest.raises(tn.UnsupportedError, match="fast"):
-        tn.fuse(lambda x: x, fast=True)
+    with pytest.raises(tn.DTypeError, match="fast"):
+        tn.fuse(lambda x: x, fast=1)
     with pytest.raises(tn.DTypeError, match="function"):
         tn.fuse(3)
     with pytest.raises(tn.DTypeError, match="no argument|unexpected|array"):
@@ -424,6 +424,42 @@ def test_keys_by_contents():
     assert bits(scaled(x, by)) == bits(x * np.float32(2)) and "bytearray" in scaled.why_not(x, by)
     by[0] = 3
     assert bits(scaled(x, by)) == bits(x * np.float32(3)) and scaled.kernels(x, by) == 0 and not scaled._tables
+
+
+def test_shared_objects_are_walked_once():
+    class Node:
+        def __init__(self, *parts):
+            self.parts = parts
+
+    x, leaf = normal(4), Node(2.0)
+    top = leaf
+    for _ in range(60):  # 2^60 ways from the top to the leaf
+        top = Node(top, [top])
+    leaf.top = top  # and back
+    fused = tn.fuse(lambda x, n: x * leaf.parts[0] + 1)
+    for by in (2.0, 2.0, 3.0):
+        leaf.parts = (by,)
+        assert fused.why_not(x, top) is None and bits(fused(x, top)) == bits(x * np.float32(by) + np.float32(1))
+    assert len(fused._tables) == 2
+
+
+def test_fast_lets_contractions_take_epilogues():
+    x, w, b, r = normal(40, 64), normal(48, 64), normal(48), normal(40, 48)
+    fn = lambda x, w, b, r: tn.gelu(tn.linear(x, w, b)) * 0.5 + r
+    fused = tn.fuse(fn, fast=True)
+    assert fused.why_not(x, w, b, r) is None and fused.kernels(x, w, b, r) == 1
+    wide = fn(*(tn.asarray(a.astype(np.float64)) for a in (x, w, b, r))).numpy()
+    assert np.abs(fused(x, w, b, r) - wide).max() < 1e-4
+    explained = tn.explain(fused, x, w, b, r)
+    assert len(explained.kernels) == 1 and "epilogue" in explained.kernels[0].strategy and not explained.intermediates
+    assert len(tn.explain(tn.fuse(fn), x, w, b, r).kernels) == 2
+
+    @tn.fuse(fast=True)
+    def declined(x, w):
+        return tn.softmax(tn.linear(x, w).exp())
+    cuts = tn.explain(declined, x, w).cuts
+    assert "exp is no epilogue step" in cuts[0].reason
+    assert bits(declined(x, w)) == bits(tn.softmax(tn.linear(tn.asarray(x), tn.asarray(w)).exp()))
 
 
 def test_objects_that_look_like_numbers_are_told_apart():

@@ -2,6 +2,7 @@
 import pytest
 
 import tenor as tn
+from tenor import moe, paged
 from fused_calls import bits, normal, rng
 
 ARRAYS = normal(5, 8), normal(5), normal(8), rng.integers(0, 4, (3, 8)), normal(1, 2, 6, 8)
@@ -67,8 +68,52 @@ OPERATORS = {
     "one_hot": lambda x, W, B, G, I, Q: tn.one_hot(I * 1, 4) * x[0, :4].to(tn.int64),
     "interpolate": lambda x, W, B, G, I, Q: tn.interpolate(x.reshape((1, 2, 4, 4)), size=(7, 3), mode="bicubic", antialias=True),
     "grid_sample": lambda x, W, B, G, I, Q: tn.grid_sample(x.reshape((1, 2, 4, 4)), W[:4].reshape((1, 4, 4, 2)), padding_mode="border"),
+    "lp_pool2d": lambda x, W, B, G, I, Q: tn.lp_pool2d(x.reshape((1, 2, 4, 4)), 3, 2),
+    "pooling's gradients": lambda x, W, B, G, I, Q: (
+        tn.avg_pool2d_backward(x.reshape((1, 2, 4, 4)), (1, 2, 8, 8), 2), tn.adaptive_avg_pool2d_backward(x.reshape((1, 2, 4, 4)), (1, 2, 7, 6)),
+        tn.max_pool2d_backward(x.reshape((1, 2, 4, 4)), (I[:1, :, None] * tn.ones((1, 1, 4), dtype=tn.int64)).reshape((1, 2, 4, 4)), (1, 2, 8, 8)),
+        tn.lp_pool2d_backward(x.reshape((1, 2, 4, 4)), tn.tile(x, (2, 2)).reshape((1, 2, 8, 8)), 2, 2)),
+    "columns": lambda x, W, B, G, I, Q: (tn.im2col(x.reshape((1, 2, 4, 4)), 2), tn.col2im(x.reshape((1, 4, 8))[:, :, :6], (3, 4), 2),
+                                         tn.conv_bias_backward(x.reshape((1, 2, 4, 4)))),
+    "deform_conv2d": lambda x, W, B, G, I, Q: tn.deform_conv2d(x.reshape((1, 1, 4, 8)), tn.tile(x, (2, 1)).reshape((1, 2, 4, 8)), G[:2].reshape((2, 1, 1, 1))),
+    "merge_states": lambda x, W, B, G, I, Q: tn.merge_states(x.reshape((4, 2, 4)), W[:4, :2], x.reshape((4, 2, 4)) + 1, W[1:5, 2:4]),
+    "searchsorted": lambda x, W, B, G, I, Q: tn.searchsorted(tn.sort(x, 1)[0], W[:4]),
+    "rope_tables": lambda x, W, B, G, I, Q: tn.rope(x.reshape((1, 1, 4, 8)), *tn.rope_tables(4, 8)),
+    "sample": lambda x, W, B, G, I, Q: tn.sample(x, seed=I[0, :4], position=3, top_k=5, top_p=0.9, return_valid=True),
+    "sample_from_probs": lambda x, W, B, G, I, Q: tn.sample_from_probs(tn.softmax(x), seed=5, min_p=G[:4] * 0),
+    "multinomial": lambda x, W, B, G, I, Q: (tn.multinomial(tn.softmax(x), 3, seed=2), tn.multinomial(tn.softmax(G), 4, seed=I[0, 0])),
+    "filters": lambda x, W, B, G, I, Q: (tn.top_k_mask_logits(x, 3), tn.top_p_normalize_probs(tn.softmax(x), 0.7)),
+    "speculative_accept": lambda x, W, B, G, I, Q: tn.speculative_accept(
+        tn.softmax(x.reshape((2, 2, 8))), tn.softmax(W[:2].reshape((2, 1, 8))), I[:2, :1], seed=7),
+    "moe.forward": lambda x, W, B, G, I, Q: experts_of(x, W).forward(x, W[:4, :3], 2),
+    "moe.forward_sigmoid_grouped": lambda x, W, B, G, I, Q: experts_of(x, W).forward_sigmoid_grouped(x, W[:4, :3], B[:3], groups=1, selected_groups=1, top_k=2),
+    "moe, its parts": lambda x, W, B, G, I, Q: moe_by_parts(x, W, G),
+    "gated_delta_rule": lambda x, W, B, G, I, Q: delta(tn.gated_delta_rule, x, W),
+    "chunk_gated_delta_rule": lambda x, W, B, G, I, Q: delta(tn.chunk_gated_delta_rule, x, W, chunk_size=3),
+    "causal_conv1d": lambda x, W, B, G, I, Q: tn.causal_conv1d(x.reshape((1, 4, 8)), W[:4, :3], B[:4], activation="silu"),
+    "gated_rms_norm": lambda x, W, B, G, I, Q: tn.gated_rms_norm(x, W[:4], G),
+    "gated_delta_gate": lambda x, W, B, G, I, Q: tn.gated_delta_gate(x.reshape((1, 4, 8)), B[:4], G[:4]),
+    "ctc_loss": lambda x, W, B, G, I, Q: tuple(tn.ctc_loss(tn.log_softmax(x.reshape((4, 2, 4))), I[:2, :2] % 3 + 1, [4, 3], I[0, :2] % 2 + 1, return_grad=True)),
+    "ctc decoders": lambda x, W, B, G, I, Q: (*tn.ctc_greedy_decode(tn.log_softmax(x.reshape((4, 2, 4)))),
+                                              *tn.ctc_beam_decode(tn.log_softmax(x.reshape((4, 2, 4))), [4, 2], beam_width=3)),
     "elu": lambda x, W, B, G, I, Q: tn.elu(x, 0.5) + tn.leaky_relu(x, 0.1) + tn.softplus(x, 2.0),
 }
+
+
+def experts_of(x, W):
+    return moe.SwiGluExperts(tn.tile(W[:1], (3, 2)).reshape((3, 2, 8)), tn.tile(x[:1], (3, 2)).reshape((3, 2, 8)), tn.tile(x[1:2], (3, 2)).reshape((3, 8, 2)))
+
+
+def moe_by_parts(x, W, G):
+    experts, plan = experts_of(x, W), moe.route(W[:4, :3], 2)
+    own = moe.RoutingPlan(plan.expert_indices(tn.int64), plan.weights() * 2, 3)
+    dealt = own.dispatch(x)
+    return (experts.forward_routed(x, plan, shared=x), dealt.combine(experts.forward_dispatched(dealt), shared=x), plan.weights(), dealt.offsets)
+
+
+def delta(fn, x, W, **options):
+    q, v = x.reshape((1, 1, 4, 8)), W[:4].reshape((1, 1, 4, 8))
+    return tuple(fn(q, q + 1, v, W[:1, :4].reshape((1, 1, 4)), -(W[1:2, :4] * W[1:2, :4]).reshape((1, 1, 4)), **options))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -103,8 +148,38 @@ def test_writes_at_places_run_from_their_recipes():
     assert bits(fused(a, i, w)) == bits(want) and bits(a) == bits(b)
 
 
-def test_a_value_made_while_tracing_runs_as_it_is_written():
-    fused = tn.fuse(lambda x, i: tn.scatter(x * 2, 0, i, 1.5) + 1)
-    x = normal(4, 8)
-    assert "does not hold" in fused.why_not(x, ARRAYS[3])
-    assert bits(fused(x, ARRAYS[3])) == bits(tn.scatter(tn.asarray(x) * 2, 0, tn.asarray(ARRAYS[3]), 1.5) + 1)
+def test_numbers_made_while_tracing_are_kept():
+    def fn(x, i):
+        y = tn.scatter(x * 2, 0, i, 1.5) + 1
+        y[i[:, 0]] = 0
+        y[:, i[0, :2]] = 7.5
+        y[1:3] = -1
+        return y * 3
+
+    fused, x = tn.fuse(fn), normal(4, 8)
+    for _ in range(2):
+        assert fused.why_not(x, ARRAYS[3]) is None and bits(fused(x, ARRAYS[3])) == bits(fn(tn.asarray(x), tn.asarray(ARRAYS[3])))
+        x = normal(4, 8)
+
+
+def test_pages_run_from_their_recipes():
+    tables, lengths, ids, positions = [[2, 0, 5], [1, -1], [4]], [11, 3, 0], [0, 0, 1, -1, 2], [9, 10, 2, 0, 0]
+    q, k, v, new = normal(5, 4, 16), normal(6, 4, 2, 16), normal(6, 4, 2, 16), normal(5, 2, 16)
+    plan = paged.DevicePlan.upload(paged.HostPlan(4, 6, tables, lengths, ids[:4] + [-1], positions), like=q)
+
+    def fn(q, k, v, new):
+        plan.append_(new * 2, new, k, v)
+        out, lse = plan.attention(q * 2, k, v, return_lse=True)
+        return out + 1, lse * 2
+
+    def written(fn, wrap):
+        caches = k.copy(), v.copy()
+        got = fn(*map(wrap, (q, *caches, new)))
+        return [bits(x) for x in (*got, *caches)]
+
+    fused = tn.fuse(fn)
+    assert fused.why_not(q, k.copy(), v.copy(), new) is None
+    for _ in range(2):
+        assert written(fused, lambda x: x) == written(fn, tn.asarray)
+    plan.update_(paged.HostPlan(4, 6, [[3, 1, 0]], [9], [0], [8]))  # what the plan holds is read at each call
+    assert written(fused, lambda x: x) == written(fn, tn.asarray)

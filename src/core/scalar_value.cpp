@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/core/backend.h"
+#include "src/core/constant_keeper.h"
 #include "src/core/text.h"
 #include "src/core/visit.h"
 
@@ -44,13 +45,16 @@ void store_scalar(const Scalar& value, DType dtype, void* element) {
 Tensor scalar_tensor(const char* op, const char* argument, const Scalar& value, DType dtype, Device device) {
   check_fits(op, argument, value, dtype);
   Tensor out = Tensor::empty({}, dtype, device);
-  if (device.type == DeviceType::kMeta) return out;
-  if (device.type == DeviceType::kCpu) {
+  if (out.device().type == DeviceType::kCpu) {
     store_scalar(value, dtype, out.raw());
     return out;
   }
   alignas(8) char element[8];
   store_scalar(value, dtype, element);
+  if (out.device().type == DeviceType::kMeta) {
+    if (auto* keeper = dynamic_cast<ConstantKeeper*>(current_tracer)) keeper->keep(out, element);
+    return out;
+  }
   backend(device).fill(out, element);
   return out;
 }

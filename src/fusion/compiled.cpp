@@ -1,11 +1,14 @@
 #include "src/fusion/compiled.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
+#include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/workspace.h"
 #include "src/fusion/backend.h"
+#include "src/fusion/epilogue.h"
 #include "src/fusion/lower.h"
 
 namespace tenor::fusion {
@@ -21,6 +24,15 @@ Tensor placed(const Tensor& x, const Tensor& real) {
   const auto item = static_cast<int64_t>(item_size(x.dtype()));
   return Tensor::wrap(static_cast<char*>(real.raw()) + x.offset() * item, real.device(), x.dtype(), x.shape(),
                       x.strides(), real.storage(), real.read_only());
+}
+
+/// The number in memory, before any call on any stream reads it.
+Tensor held_constant(const TracedConstant& x, Device device) {
+  const Tensor held = Tensor::empty({1}, x.made.dtype(), device);
+  if (!core::on_cuda(held)) return std::memcpy(held.raw(), x.element.data(), item_size(x.made.dtype())), held;
+  core::backend(device).fill(held, x.element.data());
+  core::backend(device).synchronize(current_stream(device));
+  return held;
 }
 
 Device device_of(const std::vector<Tensor>& given) {
@@ -42,15 +54,16 @@ struct Compiled::Launch {
   std::vector<int> slots = {};  // of the kernel's arguments
   const core::Step* step = nullptr;
   std::vector<int> input_slots = {}, output_slots = {};
+  std::shared_ptr<const TakenEpilogue> epilogue = {};  // of a product; its operands are further inputs
 };
 
 Compiled::~Compiled() = default;
 
-Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
+Compiled::Compiled(Trace trace, const std::vector<Tensor>& given, bool fast)
     : trace_(std::move(trace)),
       graph_(trace_.steps, trace_.outputs, trace_.inputs),
       device_(device_of(given)),
-      plan_(make_plan(graph_, decline_of(device_.type))) {
+      plan_(make_plan(graph_, decline_of(device_.type), fast)) {
   if (!trace_.same_modes)
     core::fail<UnsupportedError>("fuse: it switches batch_invariant() or allow_tf32() on or off inside");
   for (const core::Step& s : trace_.steps)
@@ -64,7 +77,11 @@ Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
     std::vector<int> running;
     for (int step : kernel.steps)
       if (graph_.nodes[static_cast<size_t>(step)].kind != Kind::kView) running.push_back(step);
-    if (!running.empty()) add_kernel(running);
+    if (running.empty()) continue;
+    if (const int product = product_of(graph_, running); product >= 0)
+      add_product(product, std::move(running));
+    else
+      add_kernel(running);
   }
   find_lives();
 }
@@ -73,6 +90,7 @@ Compiled::Compiled(Trace trace, const std::vector<Tensor>& given)
 void Compiled::check_sources() const {
   std::set<const Storage*> known;
   for (const Tensor& x : trace_.inputs) known.insert(x.storage().get());
+  for (const TracedConstant& x : trace_.constants) known.insert(x.made.storage().get());
   for (const core::Step& s : trace_.steps) {
     for (const Tensor& x : s.inputs)
       if (x.defined() && x.numel() > 0 && !known.count(x.storage().get()))
@@ -92,6 +110,9 @@ void Compiled::find_slots() {
   for (size_t i = 0; i < trace_.inputs.size(); ++i) {
     const int slot = slot_of(trace_.inputs[i]);
     slots_[static_cast<size_t>(slot)].input = static_cast<int>(i);
+  }
+  for (const TracedConstant& x : trace_.constants) {
+    slots_[static_cast<size_t>(slot_of(x.made))].constant = held_constant(x, device_);
   }
   // In the order in which they are made: a storage is first seen as a whole.
   for (const core::Step& s : trace_.steps)
@@ -140,6 +161,18 @@ void Compiled::add_step(int step) {
   launches_.push_back(std::move(launch));
 }
 
+/// A contraction with those of the steps that are its epilogue.
+void Compiled::add_product(int product, std::vector<int> steps) {
+  steps.erase(std::find(steps.begin(), steps.end(), product));
+  auto launch = std::make_unique<Launch>();
+  launch->step = graph_.nodes[static_cast<size_t>(product)].step;
+  launch->epilogue = std::make_shared<TakenEpilogue>(take_epilogue(graph_, product, steps));
+  for (const auto* inputs : {&launch->step->inputs, &launch->epilogue->operands})
+    for (const Tensor& x : *inputs) launch->input_slots.push_back(x.defined() ? slot_of(x) : -1);
+  launch->output_slots = {slot_of(launch->epilogue->out)};
+  launches_.push_back(std::move(launch));
+}
+
 /// From which launch to which each slot's memory is needed.
 void Compiled::find_lives() {
   for (size_t i = 0; i < launches_.size(); ++i) {
@@ -156,8 +189,26 @@ void Compiled::find_lives() {
 }
 
 int Compiled::kernels() const {
-  return static_cast<int>(
-      std::count_if(launches_.begin(), launches_.end(), [](const auto& l) { return l->kernel != nullptr; }));
+  return static_cast<int>(std::count_if(launches_.begin(), launches_.end(),
+                                        [](const auto& l) { return l->kernel != nullptr || l->epilogue != nullptr; }));
+}
+
+void Compiled::run_step(const Launch& launch, const std::vector<Tensor>& memory) const {
+  const auto seen = [&](const Tensor& x, int slot) {
+    return slot < 0 ? Tensor() : placed(x, memory[static_cast<size_t>(slot)]);
+  };
+  std::vector<Tensor> in, out, operands;
+  const size_t own = launch.step->inputs.size();
+  for (size_t k = 0; k < own; ++k) in.push_back(seen(launch.step->inputs[k], launch.input_slots[k]));
+  if (!launch.epilogue) {
+    for (size_t k = 0; k < launch.output_slots.size(); ++k)
+      out.push_back(seen(launch.step->outputs[k], launch.output_slots[k]));
+    return launch.step->recipe->run(in, out);
+  }
+  const TakenEpilogue& taken = *launch.epilogue;
+  for (size_t k = own; k < launch.input_slots.size(); ++k)
+    operands.push_back(seen(taken.operands[k - own], launch.input_slots[k]));
+  TakenEpilogue::recipe_of(*launch.step)->run_with(in, taken.chain, operands, seen(taken.out, launch.output_slots[0]));
 }
 
 std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed) const {
@@ -166,6 +217,7 @@ std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
     if (slot.input >= 0) memory[s] = inputs[static_cast<size_t>(slot.input)];
+    if (slot.constant.defined()) memory[s] = slot.constant;
   }
   const auto allocate = [&](size_t s) {
     const Slot& slot = slots_[s];
@@ -187,14 +239,8 @@ std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed
       int step = -1;
       launch.kernel->run(arguments, failed ? *failed : step);
     } else {
-      std::vector<Tensor> in, out;
-      for (size_t k = 0; k < launch.input_slots.size(); ++k)
-        in.push_back(launch.input_slots[k] < 0 ? Tensor() : placed(launch.step->inputs[k], at(launch.input_slots[k])));
-      for (size_t k = 0; k < launch.output_slots.size(); ++k)
-        out.push_back(launch.output_slots[k] < 0 ? Tensor()
-                                                 : placed(launch.step->outputs[k], at(launch.output_slots[k])));
       if (failed) *failed = static_cast<int>(launch.step - trace_.steps.data());
-      launch.step->recipe->run(in, out);
+      run_step(launch, memory);
       if (failed) *failed = -1;
     }
     for (size_t s = 0; s < slots_.size(); ++s)

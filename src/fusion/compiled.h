@@ -7,6 +7,7 @@
 
 #include "src/fusion/planner.h"
 #include "src/fusion/program.h"
+#include "src/fusion/recorder.h"
 
 namespace tenor::fusion {
 
@@ -15,14 +16,15 @@ struct Trace {
   std::vector<core::Step> steps = {};
   std::vector<Tensor> inputs = {};  ///< what stands for each argument, then for what it captured
   std::vector<Tensor> outputs = {};
+  std::vector<TracedConstant> constants = {};
   bool same_modes = true;  ///< as Recorder says
 };
 
 class Compiled {
  public:
   /// `given`: tensors for the trace's inputs; those to come have their layouts, and the same alignment (alignment_of).
-  /// @throws UnsupportedError where a step cannot be run again
-  Compiled(Trace trace, const std::vector<Tensor>& given);
+  /// `fast`: contractions may take epilogues. @throws UnsupportedError where a step cannot be run again
+  Compiled(Trace trace, const std::vector<Tensor>& given, bool fast = false);
   ~Compiled();
 
   /// The function's results; what it writes to its inputs is written. Where a step throws, `failed` says which.
@@ -41,6 +43,7 @@ class Compiled {
     Tensor made;     ///< in which it was first seen, without memory
     int input = -1;  ///< which input it is; -1: made here
     bool is_output = false;
+    Tensor constant = {};       ///< what it always holds, where that is known
     int first = -1, last = -1;  ///< launches that use it
   };
 
@@ -49,6 +52,8 @@ class Compiled {
   void find_slots();
   void add_kernel(const std::vector<int>& steps);
   void add_step(int step);
+  void add_product(int product, std::vector<int> steps);
+  void run_step(const Launch& launch, const std::vector<Tensor>& memory) const;
   void find_lives();
 
   Trace trace_;

@@ -37,7 +37,8 @@ struct Entry {
 };
 
 /// Traces and compiles. What the function throws while it is traced becomes the entry's reason, and so does what cannot
-/// be compiled (UnsupportedError); a compiler or a device that fails does not. @throws OutOfMemoryError; CudaError
-Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs);
+/// be compiled (UnsupportedError); a compiler or a device that fails does not. `fast`: as Compiled has it.
+/// @throws OutOfMemoryError; CudaError
+Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs, bool fast);
 
 }  // namespace tenor::fusion

@@ -46,7 +46,7 @@ Explanation explain(const Function& fn, const std::vector<Tensor>& inputs, const
     core::TracerGuard guard(&recorder);
     outputs = fn(shapes);
   }
-  const auto explained = [&] { return fusion::explain_steps(recorder.steps, outputs, device); };
+  const auto explained = [&] { return fusion::explain_steps(recorder.steps, outputs, device, {}, options.fast); };
   if (!options.measure) return explained();
   return fusion::with_times(measure(fn, inputs, fusion::device_to_measure(device)), explained);
 }

@@ -4,6 +4,7 @@
 
 #include "src/core/text.h"
 #include "src/fusion/backend.h"
+#include "src/fusion/epilogue.h"
 #include "src/fusion/planner.h"
 #include "src/fusion/prediction.h"
 #include "src/fusion/target.h"
@@ -90,6 +91,19 @@ std::vector<std::string> lines_of(const std::string& all) {
   return lines;
 }
 
+/// Of a contraction with its epilogue.
+void state_epilogue(int product, const PlannedKernel& kernel, const Graph& graph, Explanation::Kernel& row) {
+  std::vector<int> behind;
+  for (int step : kernel.steps)
+    if (step != product && graph.nodes[static_cast<size_t>(step)].kind != Kind::kView) behind.push_back(step);
+  const core::Step& step = *graph.nodes[static_cast<size_t>(product)].step;
+  const TakenEpilogue taken = take_epilogue(graph, product, behind);
+  const std::vector<std::string> lines =
+      lines_of(TakenEpilogue::recipe_of(step)->explain_epilogue(step.inputs, taken.chain, taken.operands, taken.out));
+  row.strategy = lines[0];
+  row.declined.assign(lines.begin() + 1, lines.end());
+}
+
 Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, const Target& target) {
   Explanation::Kernel row{kernel.steps, kernel.bytes_read, kernel.bytes_written, 0, {}, {}, 0};
   double fused = 0, alone = 0;
@@ -107,6 +121,7 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
     row.declined.assign(lines.begin() + 1, lines.end());
   }
   if (running > 1) row.strategy = "fused";
+  if (const int product = product_of(graph, kernel.steps); product >= 0) state_epilogue(product, kernel, graph, row);
   if (running == 0) row.strategy = "view";
   if (running != 1) across = {};
   const double memory = target.memory_seconds(kernel.bytes_read, kernel.bytes_written, across);
@@ -153,10 +168,10 @@ void add_memory_remark(Explanation& e, const Target& target) {
 }  // namespace
 
 Explanation explain_steps(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
-                          const std::string& device, const std::vector<std::string>& sources) {
+                          const std::string& device, const std::vector<std::string>& sources, bool fast) {
   const Target target = target_of(device);
   const Graph graph(steps, outputs);
-  const Plan plan = make_plan(graph, decline_of(target.traits.type));
+  const Plan plan = make_plan(graph, decline_of(target.traits.type), fast);
   Explanation e;
   e.device = target.name, e.device_source = target.source, e.limits = target.limits();
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -25,7 +25,7 @@ Device device_of(const std::vector<Tensor>& inputs) {
 }
 
 /// Keeps steps, and refuses those on tensors that the function holds.
-class FuseRecorder final : public core::Tracer, public core::ReadObserver {
+class FuseRecorder final : public core::Tracer, public core::ReadObserver, public core::ConstantKeeper {
  public:
   void record(const core::Step& step) override {
     fusion::refuse_held(step);
@@ -33,6 +33,7 @@ class FuseRecorder final : public core::Tracer, public core::ReadObserver {
   }
   void done() override { recorder.done(); }
   void reads(const Tensor& x) override { fusion::refuse_held_value(x); }
+  void keep(const Tensor& x, const void* element) override { recorder.keep(x, element); }
 
   fusion::Recorder recorder;
 };
@@ -46,6 +47,7 @@ fusion::Trace trace(const FusedFunction::Function& fn, const std::vector<Tensor>
   made.outputs = fn(made.inputs);
   for (const Tensor& x : made.outputs) fusion::refuse_held_result(x);
   made.steps = std::move(recorder.recorder.steps);
+  made.constants = std::move(recorder.recorder.constants);
   made.same_modes = recorder.recorder.same_modes;
   return made;
 }
@@ -102,7 +104,7 @@ std::string Entry::why_not(const std::vector<Tensor>& inputs) const {
   return {};
 }
 
-Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs) {
+Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs, bool fast) {
   for (const Tensor& x : inputs)
     if (x.device() != inputs[0].device()) return {nullptr, "the inputs are on several devices"};
   Trace made;
@@ -116,7 +118,7 @@ Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& in
     return {nullptr, error.what()};
   }
   try {
-    return {std::make_shared<Compiled>(std::move(made), inputs), {}};
+    return {std::make_shared<Compiled>(std::move(made), inputs, fast), {}};
   } catch (const UnsupportedError& error) {
     return {nullptr, error.what()};
   }
@@ -126,6 +128,7 @@ Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& in
 
 struct FusedFunction::State {
   Function fn;
+  bool fast;
   std::shared_mutex mutex = {};
   std::map<std::vector<int64_t>, fusion::Entry> entries = {};
 
@@ -137,16 +140,15 @@ struct FusedFunction::State {
       const std::shared_lock lock(mutex);
       if (const auto at = entries.find(key); at != entries.end()) return at->second;
     }
-    fusion::Entry made = fusion::compile([&] { return trace(fn, inputs); }, inputs);
+    fusion::Entry made = fusion::compile([&] { return trace(fn, inputs); }, inputs, fast);
     const std::unique_lock lock(mutex);
     if (entries.size() >= fusion::kMaxEntries) entries.clear();
     return entries.emplace(key, std::move(made)).first->second;
   }
 };
 
-FusedFunction::FusedFunction(Function fn, const FuseOptions& options) : state_(std::make_shared<State>(std::move(fn))) {
-  if (options.fast) core::fail<UnsupportedError>("fuse: fast=True: contractions take no epilogues yet; leave it out");
-}
+FusedFunction::FusedFunction(Function fn, const FuseOptions& options)
+    : state_(std::make_shared<State>(std::move(fn), options.fast)) {}
 
 std::vector<Tensor> FusedFunction::operator()(const std::vector<Tensor>& inputs) const {
   // Traced by another reader (explain, an outer fuse), it states its steps one by one.

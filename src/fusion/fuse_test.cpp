@@ -272,10 +272,6 @@ TEST(Fuse, LargeScratchIsNotKeptByAThread) {
   set_num_threads(before);
 }
 
-TEST(Fuse, FastIsRefused) {
-  EXPECT_THROW(fuse([](Tensor x) { return x; }, {.fast = true}), UnsupportedError);
-}
-
 TEST(Fuse, ErrorsAreTheFunctions) {
   const auto fused = fuse([](Tensor x, Tensor y) { return add(x, y); });
   EXPECT_THROW(fused(random({2, 3}, float32, 1), random({2, 4}, float32, 1)), ShapeError);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/text.h"
+#include "src/fusion/epilogue.h"
 #include "src/fusion/lower.h"
 #include "src/fusion/traffic.h"
 #include "src/ops/index/index_recipe.h"
@@ -116,6 +117,33 @@ bool Merger::pass() {
     }
   }
   return merged;
+}
+
+void Merger::take_epilogues() {
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const Node& n = graph_.nodes[i];
+    if (n.kind != Kind::kOther || n.step->op_class != OpClass::kContraction || n.outputs.size() != 1) continue;
+    const int product = static_cast<int>(i);
+    const Value& made = graph_.values[static_cast<size_t>(n.outputs[0].value)];
+    if (made.readers.empty()) continue;
+    const std::string why = why_no_epilogue(product);
+    if (why.empty())
+      merge(group_of(made.readers[0]), group_of(product));
+    else
+      for (int reader : made.readers)
+        if (node(reader).kind != Kind::kOther) reasons_[{product, reader}] = text("no epilogue: {}", why);
+  }
+}
+
+std::string Merger::why_no_epilogue(int product) const {
+  const Value& made = graph_.values[static_cast<size_t>(node(product).outputs[0].value)];
+  if (made.is_output || made.stays) return "its own result is needed in memory";
+  const int reading = group_of(made.readers[0]);
+  for (int reader : made.readers)
+    if (group_of(reader) != reading) return "several kernels read its result";
+  if (reaches(group_of(product), reading)) return "another kernel runs between them";
+  const std::set<int>& steps = groups_[static_cast<size_t>(reading)].steps;
+  return take_epilogue(graph_, product, {steps.begin(), steps.end()}).reason;
 }
 
 void Merger::merge(int into, int from) {

@@ -23,6 +23,8 @@ class Merger {
 
   /// Tries to put each step into the kernels of what it reads.
   void run();
+  /// Then contractions into the kernels that alone read their results, where they take those steps as an epilogue.
+  void take_epilogues();
   /// The group of a step; views have none (-1).
   int group_of(int step) const { return group_[static_cast<size_t>(step)]; }
   const std::vector<Group>& groups() const { return groups_; }
@@ -46,6 +48,7 @@ class Merger {
   bool leaves(int step, const std::set<int>& steps) const;
   bool overwrites(const std::set<int>& steps) const;
   bool reaches(int from, int to) const;
+  std::string why_no_epilogue(int product) const;
   int arrays_of(const std::set<int>& steps) const;
   void merge(int into, int from);
 

@@ -203,9 +203,10 @@ StepBytes bytes_of(const Node& node) {
   return bytes;
 }
 
-Plan make_plan(const Graph& graph, Decline decline) {
+Plan make_plan(const Graph& graph, Decline decline, bool fast) {
   Merger merger(graph, decline);
   merger.run();
+  if (fast) merger.take_epilogues();
   std::vector<int> group;
   for (size_t i = 0; i < graph.nodes.size(); ++i) group.push_back(merger.group_of(static_cast<int>(i)));
   int groups = static_cast<int>(merger.groups().size());

@@ -49,7 +49,8 @@ StepBytes bytes_of(const Node& node);
 /// steps around find other company.
 using Decline = std::string (*)(const Program&);
 
-/// `decline`: of the device that the plan is for; null: everything that a program expresses runs.
-Plan make_plan(const Graph& graph, Decline decline = nullptr);
+/// `decline`: of the device that the plan is for; null: everything that a program expresses runs. `fast`: contractions
+/// may take epilogues.
+Plan make_plan(const Graph& graph, Decline decline = nullptr, bool fast = false);
 
 }  // namespace tenor::fusion

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/cuda/fusion/kernels.h"
+#include "src/cuda/fusion/log_sums.h"
 #include "src/cuda/fusion/writer.h"
 
 namespace tenor::cuda {
@@ -43,18 +44,21 @@ std::string why_no_loop_kernel(const Program& program) {
 
 }  // namespace
 
-std::string why_not_fused(const Program& program) {
+std::string why_not_fused(const Program& given) {
+  const Program program = without_log_sums(given);
   constexpr int kMostDims = 12;
   if (walk_of(program).ndim() > kMostDims) return "its arrays have more than 12 dims that do not merge";
   return reduces(program) ? why_no_row_kernel(program) : why_no_loop_kernel(program);
 }
 
-size_t parameter_bytes(const Program& program) {
+size_t parameter_bytes(const Program& given) {
+  const Program program = without_log_sums(given);
   const Walk walk = walk_of(program);
   return Writer(program, walk).parameters({}).size();
 }
 
-FusedKernel generate_kernel(const Program& program, const FusedOptions& options) {
+FusedKernel generate_kernel(const Program& given, const FusedOptions& options) {
+  const Program program = without_log_sums(given);
   return reduces(program) ? row_kernel(program, options) : loop_kernel(program, options);
 }
 

@@ -57,6 +57,19 @@ TEST_F(FusedTextTest, SingleElementsCompile) {
   }
 }
 
+TEST_F(FusedTextTest, DeviationsAndLogSumsCompile) {
+  Draw draw(3);
+  for (const Dims& shape : {Dims{300, 20}, Dims{300, 1000}, Dims{100, 9000}, Dims{4000, 4096}})
+    for (const DType dtype : {bfloat16, float32}) {
+      Beside b(shape, 1);
+      const int x = b.load(Tensor::empty(shape, dtype)), twice = b.map(Op::kMul, {x, 2.0});
+      const int apart = b.map(Op::kSub, {twice, b.reduce(reduce::Op::kStd, twice)});
+      b.store(b.map(Op::kSub, {apart, b.reduce(reduce::Op::kLogSumExp, apart)}), Tensor::empty(shape, dtype));
+      ASSERT_EQ(why_not_fused(b.program), "");
+      expect_compiles(b.program);
+    }
+}
+
 /// x of [rows, n] divided by its rows' sums.
 Beside shares(int64_t rows, int64_t n, DType dtype) {
   Beside b({rows, n}, 1);

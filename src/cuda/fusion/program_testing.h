@@ -91,6 +91,12 @@ class Beside {
  private:
   static Tensor reduced(reduce::Op op, const Tensor& x, const Dims& dims, double power) {
     switch (op) {
+      case reduce::Op::kVar:
+        return var(x, {.dim = dims, .keepdim = true});
+      case reduce::Op::kStd:
+        return tenor::std(x, {.dim = dims, .keepdim = true});
+      case reduce::Op::kLogSumExp:
+        return logsumexp(x, {.dim = dims, .keepdim = true});
       case reduce::Op::kSum:
         return sum(x, {.dim = dims, .keepdim = true});
       case reduce::Op::kMean:
@@ -207,13 +213,15 @@ class RandomProgram {
       if (kind == 0) {
         beside.convert(any_value(), any_dtype());
       } else if (kind <= 2 && reduced_ > 0) {
-        constexpr reduce::Op kOps[] = {reduce::Op::kSum, reduce::Op::kSum,   reduce::Op::kMean, reduce::Op::kMax,
+        constexpr reduce::Op kOps[] = {reduce::Op::kSum, reduce::Op::kProd,  reduce::Op::kMean, reduce::Op::kMax,
                                        reduce::Op::kMin, reduce::Op::kCount, reduce::Op::kAny,  reduce::Op::kNorm,
-                                       reduce::Op::kAll, reduce::Op::kProd};
+                                       reduce::Op::kAll, reduce::Op::kVar,   reduce::Op::kStd,  reduce::Op::kLogSumExp};
         const int from = any_value();
         if (!beside.varies_in_row(from)) return 0;
-        const reduce::Op op = kOps[draw_.upto(9)];
-        if (beside.value(from).dtype() == float64 && (op == reduce::Op::kMax || op == reduce::Op::kMin)) return 0;
+        const reduce::Op op = kOps[draw_.upto(is_float(beside.value(from).dtype()) ? 11 : 8)];
+        if (beside.value(from).dtype() == float64 &&
+            (op == reduce::Op::kMax || op == reduce::Op::kMin || op == reduce::Op::kLogSumExp))
+          return 0;
         beside.reduce(op, from, draw_.coin() ? 1 : 2);
       } else {
         random_map();

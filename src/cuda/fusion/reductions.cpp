@@ -1,5 +1,8 @@
 #include "src/cuda/fusion/reductions.h"
 
+#include <cmath>
+#include <cstdio>
+
 #include "src/cuda/fusion/writer.h"
 
 namespace tenor::cuda {
@@ -22,16 +25,23 @@ std::string compared(DType dtype) {
   if (item_size(dtype) == 8) return type_of(dtype);
   return is_signed(dtype) ? "int" : "unsigned";
 }
+/// A double that a compiler reads back as itself.
+std::string exact_text(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%a", value);
+  return std::isfinite(value) ? text : value < 0 ? "-INFINITY" : "INFINITY";
+}
 /// The instruction's input has the dtype that extremes have.
 std::string extreme_arguments(const Instruction& in) {
   return joined("<", compared(in.dtype), ", ", in.reduce.op == Op::kMin ? "true" : "false", ">");
 }
-/// What sums and products are formed in: of integers modulo 2^64.
+}  // namespace
+
+bool is_deviation(const Instruction& in) { return in.reduce.op == Op::kVar || in.reduce.op == Op::kStd; }
+
 std::string formed_in(const Instruction& in) {
   return is_float(in.reduce.accumulator) ? type_of(in.reduce.accumulator) : "uint64_t";
 }
-
-}  // namespace
 
 std::string why_not_reduced(const Program& program, const Instruction& in) {
   switch (in.reduce.op) {
@@ -48,14 +58,20 @@ std::string why_not_reduced(const Program& program, const Instruction& in) {
       return input_dtype(program, in) == float64 ? "extremes of float64 have a kernel of their own" : "";
     case Op::kNorm:
       return in.reduce.power == 1 || in.reduce.power == 2 ? "" : "only norms of p = 1 and 2 join a fused kernel";
+    case Op::kVar:
+    case Op::kStd: {
+      const DType x = input_dtype(program, in);
+      return is_float(x) && compute_dtype(x) == in.reduce.accumulator ? "" : "its elements are converted first";
+    }
     default:
-      return "variances and log-sum-exp have kernels of their own";
+      return "it has a kernel of its own";
   }
 }
 
 std::string core_of(const Instruction& in) {
   if (is_extreme(in.reduce.op)) return "ExtremeOf" + extreme_arguments(in);
   if (is_count(in.reduce.op)) return "SumOf<uint64_t>";
+  if (is_deviation(in)) return joined("MomentsOf<", formed_in(in), ">");
   return joined(in.reduce.op == Op::kProd ? "ProductOf<" : "SumOf<", formed_in(in), ">");
 }
 
@@ -79,6 +95,12 @@ std::string total_of(const Instruction& in, const std::string& total) {
       break;
     case Op::kNorm:
       if (in.reduce.power == 2) value = joined("sqrt(", total, ")");
+      break;
+    case Op::kVar:
+    case Op::kStd:
+      value =
+          joined("deviation<", in.reduce.op == Op::kStd ? "true" : "false", ">(", total, ", static_cast<",
+                 formed_in(in), ">(", exact_text(static_cast<double>(in.reduce.count) - in.reduce.correction), "))");
       break;
     case Op::kAny:
       value = joined(total, " != 0");

@@ -221,7 +221,9 @@ class RowKernel {
         steps += joined("      ", is_held(i) ? "" : "const auto ", register_of(i), " = ", made, ";\n");
       }
       if (is_reduce(i) && pass_[at(i)] == pass) {
-        leaves += joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", width_, "> f", i, ";\n");
+        leaves += is_deviation(code(i))
+                      ? joined("    MomentLeaves<", formed_in(code(i)), ", ", width_, "> f", i, "(about", i, ");\n")
+                      : joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", width_, "> f", i, ";\n");
         steps += joined("      f", i, ".fold(k, ", register_of(code(i).inputs[0]), ");\n");
         trees += joined("    { const auto block = f", i, ".tree(", lanes_, "); if (",
                         each_ == 1 ? "" : "row.lane == b || ", "each == 1) t", i, " = block; }\n");
@@ -289,10 +291,43 @@ class RowKernel {
   }
   std::string first_totals(int pass) const {
     std::string out;
-    for (int i = 0; i < count(); ++i)
-      if (is_reduce(i) && pass_[at(i)] == pass)
-        out += joined("  auto t", i, " = ", core_of(code(i)), "::identity();\n");
+    for (int i = 0; i < count(); ++i) {
+      if (!is_reduce(i) || pass_[at(i)] != pass) continue;
+      out += joined("  auto t", i, " = ", core_of(code(i)), "::identity();\n");
+      if (is_deviation(code(i))) out += first_element(i);
+    }
     return out;
+  }
+  /// `about<i>`: the first element of the row that reduction i takes up, which every thread works out.
+  std::string first_element(int reduction) const {
+    std::vector<bool> needed(program_.code.size(), false);
+    needed[at(code(reduction).inputs[0])] = true;
+    for (int i = count(); i-- > 0;)
+      if (needed[at(i)] && in_row(i) && !is_reduce(i))
+        for (int input : code(i).inputs) needed[at(input)] = true;
+    const auto name = [&](int i) { return joined(in_row(i) ? "s" : "v", i); };
+    std::string lines;
+    for (int i = 0; i < count(); ++i) {
+      if (!needed[at(i)] || !in_row(i)) continue;
+      const int a = walk_.array_of[at(i)];
+      std::string made;
+      if (a < 0)
+        made = writer_.step(i, name, "1");
+      else if (code(i).kind == Instruction::Kind::kGather)
+        made = writer_.gather(i, joined("a", a), joined("a", walk_.array_of[at(code(i).inputs[0])]),
+                              name(code(i).inputs[0]), "1");
+      else
+        made = joined("load<", type_of(code(i).dtype), ", 1>(a", a, ")");
+      lines += joined("    const auto s", i, " = ", made, ";\n");
+    }
+    const std::string type = formed_in(code(reduction));
+    return joined("  ", type, " about", reduction, ";\n  {\n", lines, "    about", reduction, " = convert<", type, ">(",
+                  name(code(reduction).inputs[0]), ".at[0]);\n  }\n");
+  }
+
+  bool deviates() const {
+    return std::any_of(program_.code.begin(), program_.code.end(),
+                       [](const Instruction& in) { return in.kind == Instruction::Kind::kReduce && is_deviation(in); });
   }
 
   std::string row_stores() const {
@@ -313,7 +348,7 @@ class RowKernel {
         ", ", lanes_, ", ", warps_, ">;\n");
     out += joined("extern \"C\" __global__ void __launch_bounds__(", warps_ > 1 ? 32 * warps_ : kShortThreads,
                   ") fused(const __grid_constant__ P p) {\n");
-    if (warps_ > 1) out += joined("  __shared__ uint64_t scratch[2][", warps_, "];\n");
+    if (warps_ > 1) out += joined("  __shared__ uint64_t scratch[2][", warps_ * (deviates() ? 3 : 1), "];\n");
     out += "  const Row row;\n";
     out += held_ ? joined("  constexpr int each = ", each_, ";\n") : "  const int each = static_cast<int>(p.each);\n";
     if (warps_ > 1) {
@@ -384,6 +419,9 @@ std::string why_no_row_kernel(const Program& program) {
   }
   if (is_shared(walk)) {
     if (walk.length() > kBlock * kMostWarps * kMostEach * kMostChunks) return "its rows are too long";
+    for (const Instruction& in : program.code)
+      if (in.kind == Instruction::Kind::kReduce && is_deviation(in))
+        return "its rows are long or few, so that several thread blocks share each, which deviations do not";
     if (program.phases > 1 || stores_rows(program, walk))
       return "its rows are long or few, so that several thread blocks share each and do not meet before the end";
   }

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cmath>
 #include <iterator>
+#include <span>
 
 #include "src/cuda/gemm/sm90_gemm.h"
 #include "src/cuda/gemm/sm90_gemm_launch.cuh"
@@ -88,6 +89,27 @@ uint64_t next_token() {
   return count.fetch_add(0x9E3779B97F4A7C15);
 }
 
+/// The least of all plans with tiles for which `is_there`.
+template <class F>
+GemmPlan tile_choice(const GemmProblem& p, F is_there) {
+  const TileShape* tiles;
+  const int count = sm90_gemm_tiles(p.b_outer, &tiles), processors = multiprocessors();
+  const bool tma = tma_stores(p);
+  GemmPlan best;
+  double least = INFINITY;
+  for (bool turn : {false, true}) {
+    if (turn && p.b_outer) continue;  // the kernel reads its A along k only
+    const GemmProblem q = turn ? turned(p) : p;
+    for (int i = 0; i < count; ++i)
+      for (bool split : {false, true}) {
+        if (!is_there(i) || (split && !can_split(q, tiles[i], processors))) continue;
+        const double cost = cost_of(q, tiles[i], processors, split, tma && (turn || tiles[i].columns % 32 == 0));
+        if (cost < least) least = cost, best = {i, turn, split, false};
+      }
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string sm90_gemm_why_not(const GemmProblem& p) {
@@ -108,26 +130,15 @@ int sm90_gemm_tiles(bool b_outer, const TileShape** tiles) {
 }
 
 GemmPlan sm90_gemm_choice(const GemmProblem& p) {
-  const TileShape* tiles;
-  const int count = sm90_gemm_tiles(p.b_outer, &tiles), processors = multiprocessors();
-  const bool tma = tma_stores(p);
-  GemmPlan best;
-  if (!p.b_outer && std::min(p.m, p.n) <= kMostRows) {
-    best.rows = true, best.turned = p.n < p.m;
-    return best;
-  }
-  double least = INFINITY;
-  for (bool turn : {false, true}) {
-    if (turn && p.b_outer) continue;  // the kernel reads its A along k only
-    const GemmProblem q = turn ? turned(p) : p;
-    for (int i = 0; i < count; ++i)
-      for (bool split : {false, true}) {
-        if (split && !can_split(q, tiles[i], processors)) continue;
-        const double cost = cost_of(q, tiles[i], processors, split, tma && (turn || tiles[i].columns % 32 == 0));
-        if (cost < least) least = cost, best = {i, turn, split, false};
-      }
-  }
-  return best;
+  if (p.b_outer || std::min(p.m, p.n) > kMostRows) return tile_choice(p, [](int) { return true; });
+  GemmPlan few;
+  few.rows = true, few.turned = p.n < p.m;
+  return few;
+}
+
+GemmPlan sm90_gemm_epilogue_choice(const GemmProblem& p) {
+  const std::span<const int> some = p.b_outer ? std::span<const int>(kChainOuterTiles) : kChainTiles;
+  return tile_choice(p, [&](int tile) { return std::find(some.begin(), some.end(), tile) != some.end(); });
 }
 
 size_t sm90_gemm_workspace(const GemmProblem& p, const GemmPlan& plan) {
@@ -138,16 +149,16 @@ size_t sm90_gemm_workspace(const GemmProblem& p, const GemmPlan& plan) {
          (64 * size_t(tiles[plan.tile].columns) * sizeof(float) + sizeof(uint64_t));
 }
 
-cudaError_t sm90_gemm(const GemmProblem& p, const GemmPlan& plan, cudaStream_t stream) {
+namespace {
+
+/// `p`, which the plan computes as `q`.
+bool prepare(GemmLaunch& launch, const GemmProblem& p, const GemmProblem& q, const GemmPlan& plan) {
   const TileShape* tiles;
   sm90_gemm_tiles(p.b_outer, &tiles);
   const TileShape& tile = tiles[plan.tile];
-  const GemmProblem q = plan.turned ? turned(p) : p;
-  if (plan.rows) return sm90_rows(q, stream);
-  GemmLaunch launch{};
   launch.shape = shape_of(q, tile);
   launch.shape.turned = plan.turned, launch.shape.tma_store = tma_stores(p) && (plan.turned || tile.columns % 32 == 0);
-  if (!make_maps(launch, q, p, tile)) return cudaErrorInvalidValue;
+  if (!make_maps(launch, q, p, tile)) return false;
   if (plan.split && p.workspace) {
     const size_t slots = size_t{kConsumers} * multiprocessors();
     launch.shape.carry = {
@@ -156,7 +167,28 @@ cudaError_t sm90_gemm(const GemmProblem& p, const GemmPlan& plan, cudaStream_t s
         next_token()};
   }
   launch.clusters = launch.shape.tiles_m * launch.shape.tiles_n * p.batch[0] * p.batch[1];
+  return true;
+}
+
+}  // namespace
+
+cudaError_t sm90_gemm(const GemmProblem& p, const Chain& chain, const GemmPlan& plan, cudaStream_t stream) {
+  GemmLaunch launch{};
   launch.stream = stream;
+  if (!prepare(launch, p, plan.turned ? turned(p) : p, plan)) return cudaErrorInvalidValue;
+  Chain seen = chain;
+  for (ChainOperand& o : seen.operand)
+    if (plan.turned) std::swap(o.row, o.column);
+  return p.bfloat16 ? launch_chain_bfloat16(p.b_outer, plan.tile, launch, seen)
+                    : launch_chain_float16(p.b_outer, plan.tile, launch, seen);
+}
+
+cudaError_t sm90_gemm(const GemmProblem& p, const GemmPlan& plan, cudaStream_t stream) {
+  const GemmProblem q = plan.turned ? turned(p) : p;
+  if (plan.rows) return sm90_rows(q, stream);
+  GemmLaunch launch{};
+  launch.stream = stream;
+  if (!prepare(launch, p, q, plan)) return cudaErrorInvalidValue;
   return p.bfloat16 ? launch_bfloat16(p.b_outer, plan.tile, launch) : launch_float16(p.b_outer, plan.tile, launch);
 }
 

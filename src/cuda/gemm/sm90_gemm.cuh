@@ -262,6 +262,7 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
     const int y = tile.y + place.m * Config::kTileM + group * 64,
               x = (tile.column * Config::kClusterN + place.n) * Config::kStored;
     if constexpr (Config::kSwiGlu) fold_swiglu(d);
+    if constexpr (requires { tiles.finish(d, y, x, tile.c); }) tiles.finish(d, y, x, tile.c);
     store_tile<typename Config::T, Config::kStored, Tiles::kRagged>(shared.c[group], d, shape, maps.c, tile.last, y, x,
                                                                     tile.c.x, tile.c.y, group + 1);
   }

@@ -8,6 +8,38 @@
 
 namespace tenor::cuda::gemm {
 
+/// A step of an epilogue: y becomes ...
+enum class ChainOp : uint8_t {
+  kScale,  ///< y * scalar
+  kShift,  ///< y + scalar
+  kAdd,    ///< y + scalar * other, scalar being 1 or -1
+  kMul,    ///< y * other
+  kRelu,
+  kSigmoid,
+  kTanh,
+  kSilu,
+  kGelu,
+  kGeluTanh,
+};
+struct ChainStep {
+  ChainOp op;
+  int operand;
+  float scalar;
+};
+/// Element (i, j) at i * row + j * column: of the operands' dtype, or float32.
+struct ChainOperand {
+  const void* data;
+  bool is_float;
+  int64_t row, column, batch[2];
+};
+/// What follows a product's sums in float32 before they are rounded.
+struct Chain {
+  static constexpr int kSteps = 13, kOperands = 4;
+  int steps = 0;
+  ChainStep step[kSteps];
+  ChainOperand operand[kOperands];
+};
+
 /// C[m,n] = A[m,k] * B[n,k]^T + bias, rounded once, for each matrix of a batch. Strides count elements between rows; k
 /// is contiguous in A. K = 0 is the caller's.
 struct GemmProblem {
@@ -51,6 +83,12 @@ struct GemmPlan {
 GemmPlan sm90_gemm_choice(const GemmProblem& problem);
 /// Bytes of workspace that a plan takes; 0 unless it splits.
 size_t sm90_gemm_workspace(const GemmProblem& problem, const GemmPlan& plan);
+
+/// The choice among the tiles that have epilogues; never the kernel for few rows.
+GemmPlan sm90_gemm_epilogue_choice(const GemmProblem& problem);
+/// Launches it with an epilogue, which a plan of sm90_gemm_epilogue_choice() has. C is of the operands' dtype. The
+/// chain is the product's; it is turned here where the plan is.
+cudaError_t sm90_gemm(const GemmProblem& problem, const Chain& chain, const GemmPlan& plan, cudaStream_t stream);
 
 /// Launches it on the stream; without a workspace nothing is split. The bits of an element depend on its two rows (its
 /// row and its column) and k alone.

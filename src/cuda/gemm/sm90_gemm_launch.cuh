@@ -15,6 +15,9 @@ inline constexpr TileShape kInnerTiles[] = {{256, 2, 1}, {256, 2, 2}, {224, 2, 1
                                             {112, 2, 1}, {64, 1, 1},  {32, 1, 2}};
 inline constexpr TileShape kOuterTiles[] = {{256, 2, 1}, {256, 2, 2}, {128, 1, 4}, {128, 1, 1}};
 
+/// Of them those with epilogues: the widest, that of fewer waves, one for small matrices.
+inline constexpr int kChainTiles[] = {0, 4, 6}, kChainOuterTiles[] = {0, 2};
+
 /// What the stores of a problem need, and its sizes.
 inline GemmShape stores_of(const GemmProblem& p) {
   GemmShape s{};
@@ -60,9 +63,9 @@ struct GemmGrid {
   }
 };
 
-template <class Config>
-cudaError_t launch_config(const GemmLaunch& launch) {
-  const auto kernel = sm90_gemm_kernel<Config>;
+/// `more`: the kernel's arguments behind the shape.
+template <class Config, class Kernel, class... More>
+cudaError_t launch_kernel(Kernel kernel, const GemmLaunch& launch, const More&... more) {
   if (cudaError_t e = allow_shared(kernel, sizeof(GemmShared<Config>)); e != cudaSuccess) return e;
   static const int resident = [&] {
     int count = 0;
@@ -75,7 +78,11 @@ cudaError_t launch_config(const GemmLaunch& launch) {
   GemmShape shape = launch.shape;
   if (shape.carry.sums && launch.clusters % clusters) shape.split = launch.clusters % clusters + clusters;
   const GemmGrid<Config> grid(clusters, launch.stream);
-  return cudaLaunchKernelEx(&grid.config, kernel, launch.a, launch.b, launch.c, shape);
+  return cudaLaunchKernelEx(&grid.config, kernel, launch.a, launch.b, launch.c, shape, more...);
+}
+template <class Config>
+cudaError_t launch_config(const GemmLaunch& launch) {
+  return launch_kernel<Config>(sm90_gemm_kernel<Config>, launch);
 }
 
 template <class T, bool kOuter, int kTile = 0>
@@ -100,5 +107,8 @@ cudaError_t launch_tile(int tile, const GemmLaunch& launch) {
 /// sm90_gemm_bf16.cu and sm90_gemm_f16.cu.
 cudaError_t launch_bfloat16(bool outer, int tile, const GemmLaunch& launch);
 cudaError_t launch_float16(bool outer, int tile, const GemmLaunch& launch);
+/// sm90_gemm_epilogue_bf16.cu and sm90_gemm_epilogue_f16.cu.
+cudaError_t launch_chain_bfloat16(bool outer, int tile, const GemmLaunch& launch, const Chain& chain);
+cudaError_t launch_chain_float16(bool outer, int tile, const GemmLaunch& launch, const Chain& chain);
 
 }  // namespace tenor::cuda::gemm

@@ -88,7 +88,10 @@ AttentionResult merge_states(const Tensor& out_a, const Tensor& lse_a, const Ten
   core::Output lse(kOp, o.out_lse, rows, float32, lse_a, {&out_a, &lse_a, &out_b, &lse_b}, kRules);
   core::StepScope step([&] {
     return core::Step{
-        kOp, OpClass::kElementwise, {out_a, lse_a, out_b, lse_b}, {out.target(), lse.target()}, out_a.numel()};
+        kOp, OpClass::kElementwise, {out_a, lse_a, out_b, lse_b}, {out.target(), lse.target()}, out_a.numel()}
+        .with(core::recipe([](const auto& in, const auto& outs) {
+          merge_states(in[0], in[1], in[2], in[3], {.out = outs[0], .out_lse = outs[1]});
+        }));
   });
   if (step.shape_only(out.target())) return {out.target(), lse.target()};
   if (lse.target().numel() > 0) merge(out_a, lse_a, out_b, lse_b, out.target(), lse.target());

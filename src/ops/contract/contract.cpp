@@ -7,6 +7,7 @@
 #include "src/core/registry.h"
 #include "src/core/view_of.h"
 #include "src/ops/contract/contraction.h"
+#include "src/ops/contract/epilogue.h"
 
 namespace tenor {
 namespace {
@@ -60,14 +61,54 @@ Step step_of(const Product& p, const contract::Types& types, const Tensor& out) 
 
 Tensor run_product(const Product& p, const ContractOptions& options);
 
-std::shared_ptr<const core::Recipe> recipe_of(const Product& p, const ContractOptions& options) {
-  return core::recipe([op = p.op, x = p.x.name, other = p.other.name, a = core::ViewOf(p.a, p.x.tensor),
-                       b = core::ViewOf(p.b, p.other.tensor), biased = p.bias.defined(), shape = p.shape, row = p.row,
-                       column = p.column, dtype = options.dtype](const auto& in, const auto& outs) {
-    run_product({op, {x, in[0]}, {other, in[1]}, a(in[0]), b(in[1]), biased ? in[2] : Tensor(), shape, row, column},
-                {.dtype = dtype, .out = outs[0]});
-  });
-}
+/// A product that runs again, also with what follows it.
+class Again final : public contract::ProductRecipe {
+ public:
+  Again(const Product& p, DType compute, const std::optional<DType>& dtype)
+      : op_(p.op), x_(p.x.name), other_(p.other.name), a_(p.a, p.x.tensor), b_(p.b, p.other.tensor),
+        biased_(p.bias.defined()), shape_(p.shape), row_(p.row), column_(p.column), compute_(compute), dtype_(dtype) {}
+  void run(const std::vector<Tensor>& in, const std::vector<Tensor>& outs) const override {
+    run_product(of(in), {.dtype = dtype_, .out = outs[0]});
+  }
+  std::string why_no_epilogue(const std::vector<Tensor>& in, const contract::Epilogue& epilogue,
+                              const std::vector<Tensor>& operands, const Tensor& out) const override {
+    return contract::epilogue_why_not(problem(of(in), operands, out), epilogue);
+  }
+  std::string explain_epilogue(const std::vector<Tensor>& in, const contract::Epilogue& epilogue,
+                               const std::vector<Tensor>& operands, const Tensor& out) const override {
+    return contract::explain_epilogue(problem(of(in), operands, out), epilogue);
+  }
+  void run_with(const std::vector<Tensor>& in, const contract::Epilogue& epilogue, const std::vector<Tensor>& operands,
+                const Tensor& out) const override {
+    const Product p = of(in);
+    contract::run_into(p.a, p.b, as_matrices(out, p), compute_, p.bias, epilogue, as_matrices(operands, p));
+  }
+
+ private:
+  Product of(const std::vector<Tensor>& in) const {
+    return {op_, {x_, in[0]}, {other_, in[1]}, a_(in[0]), b_(in[1]), biased_ ? in[2] : Tensor(), shape_, row_, column_};
+  }
+  static std::vector<Tensor> as_matrices(const std::vector<Tensor>& all, const Product& p) {
+    std::vector<Tensor> seen;
+    for (const Tensor& x : all) seen.push_back(tenor::as_matrices(x, p));
+    return seen;
+  }
+  static Tensor as_matrices(const Tensor& x, const Product& p) { return tenor::as_matrices(x, p); }
+  contract::GemmProblem problem(const Product& p, const std::vector<Tensor>& operands, const Tensor& out) const {
+    const Tensor c = as_matrices(out, p);
+    contract::GemmProblem made = contract::epilogue_problem(p.a, p.b, c, compute_, as_matrices(operands, p));
+    contract::state_bias(made, p.bias, c);
+    return made;
+  }
+
+  const char *op_, *x_, *other_;
+  core::ViewOf a_, b_;
+  bool biased_;
+  Dims shape_;
+  bool row_, column_;
+  DType compute_;
+  std::optional<DType> dtype_;
+};
 
 Tensor run_product(const Product& p, const ContractOptions& options) {
   core::check_same_device(p.op, {p.x, p.other, {"bias", p.bias}});
@@ -75,7 +116,7 @@ Tensor run_product(const Product& p, const ContractOptions& options) {
   if (p.bias.defined()) operands.push_back(p.bias);
   const contract::Types types = contract::contraction_types(p.op, operands, options.dtype);
   core::Output out(p.op, options.out, p.shape, types.result, p.x.tensor, {&p.x.tensor, &p.other.tensor, &p.bias}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return step_of(p, types, out.target()).with(recipe_of(p, options)); });
+  core::StepScope step([&] { return step_of(p, types, out.target()).with(std::make_shared<Again>(p, types.compute, options.dtype)); });
   if (step.shape_only(out.target())) return out.target();
   contract::run_into(p.a, p.b, as_matrices(out.target(), p), types.compute, p.bias);
   return out.finish();

@@ -4,6 +4,7 @@
 #include "src/core/check.h"
 #include "src/core/modes.h"
 #include "src/core/output.h"
+#include "src/ops/contract/epilogue.h"
 
 namespace tenor::contract {
 namespace {
@@ -71,6 +72,23 @@ void state_bias(GemmProblem& p, const Tensor& bias, const Tensor& c) {
   alignas(16) static const char somewhere[16] = {};
   if (!bias.defined()) return;
   p.bias = somewhere, p.bias_dtype = bias_dtype(bias, c, p.compute), p.bias_col = 1;
+}
+
+GemmProblem epilogue_problem(const Tensor& a, const Tensor& b, const Tensor& c, DType compute,
+                             const std::vector<Tensor>& operands) {
+  GemmProblem p = gemm_of(a, b, c, compute);
+  p.c.dtype = c.dtype();
+  for (const Tensor& x : operands) p.operands.push_back(matrix_of(x, x.dtype()));
+  return p;
+}
+
+void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias,
+              const Epilogue& epilogue, const std::vector<Tensor>& operands) {
+  const Tensor left = readable(a, compute), right = readable(b, compute);
+  const Tensor added = bias.defined() ? bias.to(bias_dtype(bias, c, compute)).contiguous() : Tensor();
+  GemmProblem problem = epilogue_problem(left, right, c, compute, operands);
+  if (added.defined()) problem.bias = added.raw(), problem.bias_dtype = added.dtype(), problem.bias_col = 1;
+  run_with_epilogue(problem, epilogue);
 }
 
 void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias) {

@@ -11,6 +11,8 @@
 
 namespace tenor::contract {
 
+struct Epilogue;
+
 /// The dtypes of a contraction.
 struct Types {
   DType result;   ///< what is returned
@@ -34,6 +36,14 @@ void state_bias(GemmProblem& problem, const Tensor& bias, const Tensor& c);
 /// Runs c = a @ b + bias; converts a, b and bias where they are not readable, and rounds through a temporary where no
 /// kernel writes c's dtype.
 void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias = {});
+
+/// The problem that run_into() would run, with an epilogue's operands [*batch, m, n] (stride 0 where one repeats); c is
+/// what the epilogue's result goes to.
+GemmProblem epilogue_problem(const Tensor& a, const Tensor& b, const Tensor& c, DType compute,
+                             const std::vector<Tensor>& operands);
+/// Runs c = epilogue(a @ b + bias), rounded once. @throws UnsupportedError as epilogue_why_not() says
+void run_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute, const Tensor& bias,
+              const Epilogue& epilogue, const std::vector<Tensor>& operands);
 
 /// c = a * b, all of one shape: what a contraction that sums nothing comes down to.
 void multiply_into(const Tensor& a, const Tensor& b, const Tensor& c, DType compute);

@@ -66,15 +66,28 @@ const GemmCandidate& chosen(const GemmProblem& p, bool may_run) {
                                          [&] { return key_of(p); });
 }
 
+/// fn of c and of the matrices that lie beside it.
+template <class F>
+void each_result(GemmProblem& p, F&& fn) {
+  fn(p.c);
+  for (Matrix& x : p.operands) fn(x);
+}
+template <class F>
+void each_matrix(GemmProblem& p, F&& fn) {
+  fn(p.a), fn(p.b);
+  each_result(p, fn);
+}
+
 void drop_batch_dim(GemmProblem& p, size_t d) {
   p.batch.erase(d);
-  for (Matrix* x : {&p.a, &p.b, &p.c}) x->batch.erase(d);
+  each_matrix(p, [&](Matrix& x) { x.batch.erase(d); });
 }
 
 /// Merges batch dims d, d + 1 where every operand walks both with one stride.
 bool merge_batch_dims(GemmProblem& p, size_t d) {
-  for (const Matrix* x : {&p.a, &p.b, &p.c})
-    if (x->batch[d] != x->batch[d + 1] * p.batch[d + 1]) return false;
+  bool one_stride = true;
+  each_matrix(p, [&](Matrix& x) { one_stride = one_stride && x.batch[d] == x.batch[d + 1] * p.batch[d + 1]; });
+  if (!one_stride) return false;
   p.batch[d + 1] *= p.batch[d];
   drop_batch_dim(p, d);
   return true;
@@ -83,8 +96,13 @@ bool merge_batch_dims(GemmProblem& p, size_t d) {
 /// Folds batch dim d into the rows where b is shared and the rows of a and c go on at one stride.
 bool fold_into_rows(GemmProblem& p, size_t d) {
   if (p.b.batch[d] != 0 || p.bias_row != 0) return false;
-  if (p.m != 1 && (p.a.batch[d] != p.m * p.a.row || p.c.batch[d] != p.m * p.c.row)) return false;
-  if (p.m == 1) p.a.row = p.a.batch[d], p.c.row = p.c.batch[d];
+  bool goes_on = p.m == 1 || p.a.batch[d] == p.m * p.a.row;
+  each_result(p, [&](Matrix& x) { goes_on = goes_on && (p.m == 1 || x.batch[d] == p.m * x.row); });
+  if (!goes_on) return false;
+  if (p.m == 1) {
+    p.a.row = p.a.batch[d];
+    each_result(p, [&](Matrix& x) { x.row = x.batch[d]; });
+  }
   p.m *= p.batch[d];
   drop_batch_dim(p, d);
   return true;
@@ -109,7 +127,7 @@ GemmProblem transposed(GemmProblem p) {
   std::swap(p.a, p.b);
   std::swap(p.m, p.n);
   std::swap(p.bias_row, p.bias_col);
-  for (Matrix* x : {&p.a, &p.b, &p.c}) std::swap(x->row, x->col);
+  each_matrix(p, [](Matrix& x) { std::swap(x.row, x.col); });
   return p;
 }
 
@@ -117,12 +135,13 @@ void for_each_part(const GemmProblem& p, size_t dims, const std::function<void(c
   if (p.batch.size() <= dims) return fn(p);
   const size_t d = static_cast<size_t>(std::min_element(p.batch.begin(), p.batch.end()) - p.batch.begin());
   GemmProblem part = p;
+  Dims steps;
+  each_matrix(part, [&](Matrix& x) { steps.push_back(x.batch[d]); });
   drop_batch_dim(part, d);
   for (int64_t i = 0; i < p.batch[d]; ++i) {
     for_each_part(part, dims, fn);
-    part.a.data += p.a.batch[d] * static_cast<int64_t>(item_size(p.a.dtype));
-    part.b.data += p.b.batch[d] * static_cast<int64_t>(item_size(p.b.dtype));
-    part.c.data += p.c.batch[d] * static_cast<int64_t>(item_size(p.c.dtype));
+    size_t at = 0;
+    each_matrix(part, [&](Matrix& x) { x.data += steps[at++] * static_cast<int64_t>(item_size(x.dtype)); });
   }
 }
 

@@ -33,6 +33,7 @@ struct GemmProblem {
   int64_t bias_row = 0, bias_col = 0;
   Device device = {};            ///< where the matrices are; of traced shapes, the described device's candidates speak
   bool batch_invariant = false;  ///< each output's bits may depend on its row, its column and k alone
+  std::vector<Matrix> operands = {};  ///< of an epilogue (epilogue.h): [m, n], a stride of 0 where one repeats
 };
 
 using GemmCandidate = core::Candidate<GemmProblem>;

@@ -6,6 +6,7 @@
 
 #include "src/core/backend.h"
 #include "src/core/compute_capability.h"
+#include "src/ops/contract/epilogue.h"
 #include "src/ops/contract/gemm_cuda.h"
 #include "src/ops/contract/gemm_kernels.h"
 
@@ -94,6 +95,24 @@ bool cuda_tiles_streams(const GemmProblem& p) {
   constexpr int64_t kLeastColumns = 6144;
   return p.a.dtype != DType::kFloat32 && p.n * product(p.batch) >= kLeastColumns && p.b.row == 1 &&
          lies_well(turned(p.b), p.n, p.k) && cuda_tiles_why_not(p).empty();
+}
+
+std::string cuda_epilogue_why_not(const GemmProblem& p, const Epilogue& epilogue) {
+  constexpr int64_t kStreamed = 64;  // rows or columns that a kernel without takes, at the memory's pace
+  if (std::string why = cuda_tiles_why_not(p); !why.empty()) return why;
+  if (p.c.dtype != p.a.dtype) return "on CUDA it stores the operands' dtype";
+  if (std::min(p.m, p.n) <= kStreamed) return "few rows or columns run at the memory's pace by a kernel without";
+  if (p.operands.size() > kEpilogueOperands || epilogue.steps.size() > kEpilogueSteps)
+    return "on CUDA it has at most 6 steps and 3 arrays";
+  for (const Matrix& x : p.operands)
+    if (x.dtype != p.a.dtype && x.dtype != DType::kFloat32) return "an array has another dtype than the operands";
+  for (const EpilogueStep& step : epilogue.steps) {
+    using elementwise::Op;
+    const bool divides = step.op == Op::kDiv && (step.reversed || step.operand >= 0);
+    if (divides || step.op == Op::kMaximum || step.op == Op::kMinimum)
+      return "on CUDA it divides by numbers only, and has no maximum and minimum";
+  }
+  return {};
 }
 
 void cuda_tiles_state_copies(const GemmProblem& problem, std::vector<core::Copy>& copies) {

@@ -6,6 +6,8 @@
 
 namespace tenor::contract {
 
+struct Epilogue;
+
 // gemm_integer.cpp: integers and bool, modulo 2^bits, on register tiles.
 std::string integer_why_not(const GemmProblem& p);
 void integer_run(const GemmProblem& p);
@@ -43,6 +45,8 @@ std::string cuda_tiles_why_not(const GemmProblem& p);
 void cuda_tiles_run(const GemmProblem& p);
 /// Of few rows: whether it reads b where it lies, and at the memory's speed.
 bool cuda_tiles_streams(const GemmProblem& p);
+/// Why it takes no such epilogue of p.operands (epilogue.h).
+std::string cuda_epilogue_why_not(const GemmProblem& p, const Epilogue& epilogue);
 /// States the copies that cuda_tiles_run makes.
 void cuda_tiles_state_copies(const GemmProblem& p, std::vector<core::Copy>& copies);
 

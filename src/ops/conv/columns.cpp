@@ -106,6 +106,8 @@ Tensor bias_backward(const char* op, const Tensor& grad_output, const ConvBiasBa
     Step s{op, OpClass::kReduction, {grad_output}, {out.target()}, grad_output.numel()};
     for (int d = 0; d < grad_output.ndim(); ++d)
       if (d != channel) s.reduced.push_back(d);
+    s.recipe = core::recipe(
+        [op, layout](const auto& in, const auto& outs) { bias_backward(op, in[0], {.out = outs[0]}, layout); });
     return s;
   });
   if (step.shape_only(out.target())) return out.target();
@@ -135,7 +137,13 @@ Tensor im2col(const Tensor& x, const Dims& kernel_size, const Im2colOptions& o) 
   check_product(kOp, "the result", {x.shape(0), x.shape(1), product(kernel), product(w.outputs())});
   const Dims shape = {x.shape(0), x.shape(1) * product(kernel), product(w.outputs())};
   Output out(kOp, o.out, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return step_of(kOp, x, out.target(), 0); });
+  core::StepScope step([&] {
+    return step_of(kOp, x, out.target(), 0).with(core::recipe([kernel_size, o](const auto& in, const auto& outs) {
+      Im2colOptions again = o;
+      again.out = outs[0];
+      im2col(in[0], kernel_size, again);
+    }));
+  });
   if (step.shape_only(out.target())) return out.target();
   if (out.target().numel() == 0) return out.finish();
   const Columns columns = columns_of(x, unfolded(out.target(), w, x.shape(1)), w);
@@ -167,7 +175,14 @@ Tensor col2im(const Tensor& x, const Dims& output_size, const Dims& kernel_size,
   for (const int64_t s : size) shape.push_back(s);
   check_product(kOp, "the result", {shape[0], shape[1], product(size)});
   Output out(kOp, o.out, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
-  core::StepScope step([&] { return step_of(kOp, x, out.target(), x.numel()); });
+  core::StepScope step([&] {
+    return step_of(kOp, x, out.target(), x.numel())
+        .with(core::recipe([output_size, kernel_size, o](const auto& in, const auto& outs) {
+          Im2colOptions again = o;
+          again.out = outs[0];
+          col2im(in[0], output_size, kernel_size, again);
+        }));
+  });
   if (step.shape_only(out.target())) return out.target();
   const Tensor& to = out.target();
   const DType wide = is_float(x.dtype()) ? compute_dtype(x.dtype()) : x.dtype();

@@ -185,7 +185,12 @@ Tensor deform_conv2d(const Tensor& input, const Tensor& offset, const Tensor& we
     std::vector<Tensor> inputs{input, offset, weight};
     for (const Tensor* t : {&mask, &bias})
       if (t->defined()) inputs.push_back(*t);
-    return step_of(x, d, std::move(inputs), {out.target()}, 1);
+    return step_of(x, d, std::move(inputs), {out.target()}, 1)
+        .with(core::recipe([masked = mask.defined(), biased = bias.defined(), o](const auto& in, const auto& outs) {
+          DeformConvOptions again = o;
+          again.out = outs[0];
+          deform_conv2d(in[0], in[1], in[2], masked ? in[3] : Tensor(), biased ? in[3 + masked] : Tensor(), again);
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   if (out.target().numel() == 0) return out.finish();
@@ -225,7 +230,13 @@ DeformConvGrads deform_conv2d_backward(const Tensor& grad_output, const Tensor& 
     std::vector<Tensor> inputs{grad_output, input, offset, weight}, outputs{gx->target(), go->target(), gw->target()};
     if (gm) inputs.push_back(mask), outputs.push_back(gm->target());
     if (gb) inputs.push_back(bias), outputs.push_back(gb->target());
-    return step_of(x, d, std::move(inputs), std::move(outputs), 2);
+    return step_of(x, d, std::move(inputs), std::move(outputs), 2)
+        .with(core::recipe([masked = mask.defined(), biased = bias.defined(), o](const auto& in, const auto& outs) {
+          DeformConvBackwardOptions again = o;
+          again.out = {outs[0], outs[1], outs[2], masked ? outs[3] : Tensor(), biased ? outs[3 + masked] : Tensor()};
+          deform_conv2d_backward(in[0], in[1], in[2], in[3], masked ? in[4] : Tensor(),
+                                 biased ? in[4 + masked] : Tensor(), again);
+        }));
   });
   if (step.shape_only(gx->target())) return {gx->target(), go->target(), gw->target(), target(gm), target(gb)};
   if (gb) sum(grad_output, {.dim = Dims{0, 2, 3}, .out = gb->target()});

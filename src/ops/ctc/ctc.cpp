@@ -154,6 +154,11 @@ void run(const Arguments& a, const Tensor& upstream, const Tensor& loss, const T
   if (loss.defined()) host->write_loss(loss);
 }
 
+/// Lengths as they were given: numbers, or another array of them.
+CtcLengths lengths_of(const std::optional<std::vector<int64_t>>& numbers, const Tensor& array) {
+  return numbers ? CtcLengths(*numbers) : CtcLengths(array);
+}
+
 core::Step step_of(const Arguments& a, std::vector<Tensor> inputs, std::vector<Tensor> outputs, bool all_classes) {
   const int64_t frames = core::count_product(a.log_probs.shape(0), a.samples());
   const int64_t labels = a.flat() ? a.most_labels() / std::max<int64_t>(a.samples(), 1) : a.most_labels();
@@ -192,7 +197,13 @@ CtcLossResult ctc_loss(const Tensor& log_probs, const Tensor& targets, const Ctc
     std::vector<Tensor> outputs = {loss.target()};
     if (gradient) outputs.push_back(written);
     return step_of(a, {log_probs, targets, input_lengths.array, target_lengths.array}, std::move(outputs),
-                   o.return_grad);
+                   o.return_grad)
+        .with(core::recipe(
+            [frames = input_lengths.numbers, labels = target_lengths.numbers, o](const auto& in, const auto& outs) {
+              CtcLossOptions again = o;
+              again.out = {outs[0], o.return_grad ? outs[1] : Tensor()};
+              ctc_loss(in[0], in[1], lengths_of(frames, in[2]), lengths_of(labels, in[3]), again);
+            }));
   });
   check_numbers(a);
   if (step.shape_only(loss.target())) return {loss.target(), written};
@@ -221,7 +232,13 @@ Tensor ctc_loss_backward(const Tensor& grad_output, const Tensor& log_probs, con
              {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     return step_of(a, {log_probs, grad_output, targets, input_lengths.array, target_lengths.array}, {out.target()},
-                   true);
+                   true)
+        .with(core::recipe(
+            [frames = input_lengths.numbers, labels = target_lengths.numbers, o](const auto& in, const auto& outs) {
+              CtcLossBackwardOptions again = o;
+              again.out = outs[0];
+              ctc_loss_backward(in[1], in[0], in[2], lengths_of(frames, in[3]), lengths_of(labels, in[4]), again);
+            }));
   });
   check_numbers(a);
   if (step.shape_only(out.target())) return out.target();

@@ -41,7 +41,7 @@ struct Decode {
   const Tensor& log_probs;
   const CtcLengths& input_lengths;
   int64_t blank, width;  ///< width 0: greedy
-  const CtcDecodeResult& out;
+  CtcDecodeResult out;
 };
 
 bool has_lengths(const Decode& d) { return d.input_lengths.array.defined() || d.input_lengths.numbers; }
@@ -75,7 +75,12 @@ CtcDecodeResult decode(const Decode& d) {
                       OpClass::kReduction,
                       {d.log_probs, d.input_lengths.array},
                       {ids.target(), lengths.target()},
-                      d.log_probs.numel()};
+                      d.log_probs.numel()}
+        .with(core::recipe([op = d.op, numbers = d.input_lengths.numbers, blank = d.blank, width = d.width](
+                               const auto& in, const auto& outs) {
+          const CtcLengths frames = numbers ? CtcLengths(*numbers) : CtcLengths(in[1]);
+          decode({op, in[0], frames, blank, width, {outs[0], outs[1]}});
+        }));
   });
   std::vector<int64_t> frames(static_cast<size_t>(N), T);
   if (d.input_lengths.numbers) frames = ctc::read_lengths(d.op, "input_lengths", d.input_lengths, T);

@@ -118,6 +118,25 @@ Step stated(const Problem& p, const Tensor& first, const Tensor& last, std::stri
   return step;
 }
 
+GatedDeltaResult call(const std::vector<Tensor>& in, const GatedDeltaOptions& o) {
+  return gated_delta_rule(in[0], in[1], in[2], in[3], in[4], o);
+}
+GatedDeltaResult call(const std::vector<Tensor>& in, const ChunkGatedDeltaOptions& o) {
+  return chunk_gated_delta_rule(in[0], in[1], in[2], in[3], in[4], o);
+}
+
+/// The call on other tensors, in the order of stated().
+template <class Options>
+std::shared_ptr<const core::Recipe> again(const Options& o, bool pool) {
+  return core::recipe([o, pool](const auto& in, const auto& outs) {
+    Options now = o;
+    (pool ? now.state : now.initial_state) = in[5];
+    now.cu_seqlens = in[6], now.state_indices = in[7], now.has_initial_state = in[8];
+    now.out = {outs[0], pool ? Tensor() : outs[1]};
+    call(in, now);
+  });
+}
+
 /// Fills in what both forms share, makes the results, states the step and runs.
 template <class Options, class Run>
 GatedDeltaResult run(const char* op, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& beta,
@@ -154,7 +173,7 @@ GatedDeltaResult run(const char* op, const Tensor& query, const Tensor& key, con
   p.output = output.target();
   p.first = pool ? o.state : o.initial_state;
   p.last = pool ? o.state : last->target();
-  core::StepScope step([&] { return stated(p, p.first, p.last, strategy); });
+  core::StepScope step([&] { return stated(p, p.first, p.last, strategy).with(again(o, pool)); });
   if (step.shape_only(p.output)) return {p.output, p.last};
   if (pool)
     for (Tensor* x : {&p.query, &p.key, &p.value, &p.beta, &p.decay, &p.cu_seqlens, &p.state_indices, &p.has_initial})

@@ -54,7 +54,10 @@ Tensor gated_delta_gate(const Tensor& a, const Tensor& A_log, const Tensor& dt_b
     fail<ValueError>("{}: lower_bound must be finite and < 0, got {}", kOp, *o.lower_bound);
   Output out(kOp, o.out, a.shape(), float32, a, {&a, &A_log, &dt_bias}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
-    return Step{kOp, OpClass::kElementwise, {a, A_log, dt_bias}, {out.target()}, a.numel()};
+    return Step{kOp, OpClass::kElementwise, {a, A_log, dt_bias}, {out.target()}, a.numel()}.with(
+        core::recipe([bound = o.lower_bound](const auto& in, const auto& outs) {
+          gated_delta_gate(in[0], in[1], in[2], {.lower_bound = bound, .out = outs[0]});
+        }));
   });
   if (step.shape_only(out.target())) return out.target();
   const delta::Gate gate{a, A_log, dt_bias, out.target(), o.lower_bound.has_value(), o.lower_bound.value_or(0)};
@@ -123,6 +126,17 @@ CausalConvResult causal_conv1d(const Tensor& x, const Tensor& weight, const Caus
               flops};
     const int64_t named = core::count_product(c.sequences, C * (W - 1));
     if (pool) made.reads = {-1, -1, -1, named, -1, -1, -1}, made.writes = {c.y.numel(), named};
+    made.recipe = core::recipe([activation = o.activation, pool](const auto& in, const auto& outs) {
+      causal_conv1d(in[0], in[1],
+                    {.bias = in[2],
+                     .initial_state = pool ? Tensor() : in[3],
+                     .activation = activation,
+                     .cu_seqlens = in[4],
+                     .state = pool ? outs[1] : Tensor(),
+                     .state_indices = in[5],
+                     .has_initial_state = in[6],
+                     .out = {outs[0], pool ? Tensor() : outs[1]}});
+    });
     return made;
   });
   if (step.shape_only(c.y)) return {c.y, c.last};
@@ -151,7 +165,12 @@ Tensor gated_rms_norm(const Tensor& x, const Tensor& gate, const Tensor& gamma, 
   check_vector(kOp, {"gamma", gamma}, x, x.shape(-1));
   core::check_positive(kOp, "epsilon", o.epsilon);
   Output out(kOp, o.out, x.shape(), x.dtype(), x, {&x, &gate, &gamma}, {.elementwise = true, .cuda = core::kHasCuda});
-  core::StepScope step([&] { return Step{kOp, OpClass::kReduction, {x, gate, gamma}, {out.target()}, 2 * x.numel()}; });
+  core::StepScope step([&] {
+    return Step{kOp, OpClass::kReduction, {x, gate, gamma}, {out.target()}, 2 * x.numel()}.with(
+        core::recipe([epsilon = o.epsilon](const auto& in, const auto& outs) {
+          gated_rms_norm(in[0], in[1], in[2], {.epsilon = epsilon, .out = outs[0]});
+        }));
+  });
   if (step.shape_only(out.target())) return out.target();
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(x)) {

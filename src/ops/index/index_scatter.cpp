@@ -60,9 +60,9 @@ Tensor source_of(const char* op, const Tensor& x, const Tensor& at, const Operan
   const Tensor& given = src.tensor();
   if (!src.is_tensor() || (given.ndim() == 0 && at.ndim() > 0 && given.dtype() != x.dtype())) {
     const bool meta = x.device().type == DeviceType::kMeta;
-    const Tensor one = meta              ? Tensor::empty({}, x.dtype(), x.device())
-                       : src.is_tensor() ? given.to(x.dtype())
-                                         : core::scalar_tensor(op, "src", src.scalar(), x.dtype(), x.device());
+    const Tensor one = !src.is_tensor() ? core::scalar_tensor(op, "src", src.scalar(), x.dtype(), x.device())
+                       : meta           ? Tensor::empty({}, x.dtype(), x.device())
+                                        : given.to(x.dtype());
     return one.with_layout(at.shape(), Dims(at.shape().size(), 0), one.offset());
   }
   core::check_same_device(op, {{"x", x}, {"src", given}});

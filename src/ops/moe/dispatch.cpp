@@ -87,6 +87,9 @@ DispatchedTokens RoutingPlan::dispatch(const Tensor& x, const DispatchOptions& o
   core::StepScope step([&] {
     Step s{kOp, OpClass::kIndex, {x, state_->rows}, {out.target()}};
     state_dense_rows(s, "x", x);
+    s.recipe = core::recipe([experts = state_->experts](const auto& in, const auto& outs) {
+      dispatch_into({.experts = experts, .ids = in[1], .weights = {}, .offsets = {}, .rows = in[1]}, in[0], outs[0]);
+    });
     return s;
   });
   if (step.shape_only(out.target())) return {*this, out.target()};
@@ -111,6 +114,10 @@ Tensor DispatchedTokens::combine(const Tensor& y, const CombineOptions& options)
     Step s{kOp, OpClass::kIndex, {y, plan.weights, plan.rows, options.shared}, {out.target()}};
     state_dense_rows(s, "y", y);
     if (options.shared.defined()) state_dense_rows(s, "shared", options.shared);
+    s.recipe = core::recipe([experts = plan.experts](const auto& in, const auto& outs) {
+      const RoutingPlan::State again{.experts = experts, .ids = in[2], .weights = in[1], .offsets = {}, .rows = in[2]};
+      write_dense(outs[0], [&](const Tensor& to) { combine_into(again, in[0], in[3], to); });
+    });
     return s;
   });
   if (step.shape_only(out.target())) return out.target();

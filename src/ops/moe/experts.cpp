@@ -161,7 +161,17 @@ struct Forward {
   const Tensor &x, &shared;
   std::string_view strategy;
   const Tensor& out;
+  std::shared_ptr<const core::Recipe> recipe;
 };
+
+/// Made only where somebody listens.
+template <class F>
+std::shared_ptr<const core::Recipe> traced_recipe(const F& again) {
+  return core::current_tracer ? core::recipe(again) : nullptr;
+}
+
+/// The experts of a step, as stated() lists them.
+SwiGluExperts experts_of(const std::vector<Tensor>& in) { return SwiGluExperts(in[1], in[2], in[3]); }
 
 /// `plan()` makes the plan once everything else is checked; `read` are its inputs.
 template <class F>
@@ -177,6 +187,7 @@ Tensor forward_with(const Forward& f, int64_t top_k, std::vector<Tensor> read, F
     core::Step made = stated(f.op, f.experts, f.x, core::count_product(shape[0], top_k), std::move(read), out.target(),
                              strategy_text(described, taken));
     if (f.shared.defined()) state_dense_rows(made, "shared", f.shared);
+    made.recipe = f.recipe;
     return made;
   });
   const RoutingPlan routed = plan();
@@ -203,7 +214,10 @@ Tensor SwiGluExperts::forward(const Tensor& x, const Tensor& logits, int64_t top
   constexpr const char* kOp = "moe.forward";
   check_rows(kOp, *this, {"x", x});
   check_logits_of(kOp, logits, x, gate_.shape(0));
-  return forward_with({kOp, *this, x, {}, "auto", o.out}, top_k, {logits},
+  const auto again = traced_recipe([top_k, renormalize = o.renormalize](const auto& in, const auto& outs) {
+    experts_of(in).forward(in[0], in[4], top_k, {.renormalize = renormalize, .out = outs[0]});
+  });
+  return forward_with({kOp, *this, x, {}, "auto", o.out, again}, top_k, {logits},
                       [&] { return route(logits, top_k, {.renormalize = o.renormalize}); });
 }
 
@@ -212,7 +226,12 @@ Tensor SwiGluExperts::forward_sigmoid_grouped(const Tensor& x, const Tensor& log
   constexpr const char* kOp = "moe.forward_sigmoid_grouped";
   check_rows(kOp, *this, {"x", x});
   check_logits_of(kOp, logits, x, gate_.shape(0));
-  return forward_with({kOp, *this, x, {}, o.strategy, o.out}, o.routing.top_k, {logits, bias},
+  const auto again =
+      traced_recipe([routing = o.routing, strategy = std::string(o.strategy)](const auto& in, const auto& outs) {
+        experts_of(in).forward_sigmoid_grouped(in[0], in[4], in[5],
+                                               {.routing = routing, .strategy = strategy, .out = outs[0]});
+      });
+  return forward_with({kOp, *this, x, {}, o.strategy, o.out, again}, o.routing.top_k, {logits, bias},
                       [&] { return route_sigmoid_grouped(logits, bias, o.routing); });
 }
 
@@ -223,8 +242,20 @@ Tensor SwiGluExperts::forward_routed(const Tensor& x, const RoutingPlan& plan, c
   if (x.shape(0) != plan.tokens())
     fail<ShapeError>("{}: x has {} tokens, but the plan {}", kOp, x.shape(0), plan.tokens());
   check_plan_device(kOp, plan, {"x", x});
-  return forward_with({kOp, *this, x, o.shared, o.strategy, o.out}, plan.top_k(), {plan.weights(), plan.state().rows},
-                      [&] { return plan; });
+  const RoutingPlan::State& state = plan.state();
+  // A single token's plan by a router has memory that this step does not list.
+  const auto again =
+      x.shape(0) == 1
+          ? nullptr
+          : traced_recipe([experts = state.experts, strategy = std::string(o.strategy), shared = o.shared.defined()](
+                              const auto& in, const auto& outs) {
+              const RoutingPlan routed(
+                  std::make_shared<const RoutingPlan::State>(RoutingPlan::State{experts, in[6], in[4], in[7], in[5]}));
+              experts_of(in).forward_routed(
+                  in[0], routed, {.shared = shared ? in[8] : Tensor(), .strategy = strategy, .out = outs[0]});
+            });
+  return forward_with({kOp, *this, x, o.shared, o.strategy, o.out, again}, plan.top_k(),
+                      {state.weights, state.rows, state.ids, state.offsets}, [&] { return plan; });
 }
 
 Tensor SwiGluExperts::forward_dispatched(const DispatchedTokens& d, const ForwardDispatchedOptions& o) const {
@@ -235,8 +266,20 @@ Tensor SwiGluExperts::forward_dispatched(const DispatchedTokens& d, const Forwar
   Output out(kOp, o.out, x.shape(), x.dtype(), x, {&x, &gate_, &up_, &down_}, {.cuda = core::kHasCuda});
   const ExpertRows described = rows_described(kOp, *this, x);
   const ExpertCandidate& taken = core::choose<ExpertRows>(kOp, kCandidates, described, o.strategy);
-  core::StepScope step(
-      [&] { return stated(kOp, *this, x, x.shape(0), {d.offsets()}, out.target(), strategy_text(described, taken)); });
+  core::StepScope step([&] {
+    return stated(kOp, *this, x, x.shape(0), {d.offsets()}, out.target(), strategy_text(described, taken))
+        .with(core::recipe([strategy = std::string(o.strategy)](const auto& in, const auto& outs) {
+          const int64_t rows = in[0].shape(0);
+          // Of the plan only the offsets are read.
+          const RoutingPlan::State state{.experts = in[4].shape(0) - 1,
+                                         .ids = Tensor::empty({rows, 0}, int32, in[0].device()),
+                                         .weights = {},
+                                         .offsets = in[4],
+                                         .rows = {}};
+          const DispatchedTokens tokens(RoutingPlan(std::make_shared<const RoutingPlan::State>(state)), in[0]);
+          experts_of(in).forward_dispatched(tokens, {.strategy = strategy, .out = outs[0]});
+        }));
+  });
   if (step.shape_only(out.target())) return out.target();
   write_dense(out.target(), [&](const Tensor& y) {
     run_experts(taken, rows_of(kOp, *this, x, d.offsets(), y));

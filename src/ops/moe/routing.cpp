@@ -58,28 +58,6 @@ RoutingPlan::State new_plan(const Tensor& like, int64_t tokens, int64_t top_k, i
   return plan;
 }
 
-RoutingPlan run(Routing& r, int64_t top_k) {
-  const int64_t tokens = r.logits.shape(0), experts = r.logits.shape(1);
-  check_slots(r.op, tokens, top_k);
-  check_cuda(r.op, r.logits, experts);
-  r.plan = new_plan(r.logits, tokens, top_k, experts, r.logits.dtype());
-  if (core::on_cuda(r.logits) && tokens == 1) r.plan.arrivals = Tensor::empty({kArrivals}, int32, r.logits.device());
-  core::StepScope step([&] {
-    return Step{r.op, OpClass::kReduction, {r.logits, r.bias}, {r.plan.ids, r.plan.weights}, r.logits.numel()};
-  });
-  const auto finished = [&] { return RoutingPlan(std::make_shared<const RoutingPlan::State>(r.plan)); };
-  if (step.shape_only(r.plan.weights)) return finished();
-  if constexpr (core::kHasCuda) {
-    if (core::on_cuda(r.logits)) {
-      cuda::route_tokens(r);
-      return finished();
-    }
-  }
-  route_cpu(r);
-  arrange_cpu(r.plan);
-  return finished();
-}
-
 /// The ids as int32, those out of range refused.
 void read_ids(const char* op, const Tensor& ids, int64_t experts, const Tensor& to) {
   const Tensor wide = ids.to(int64).contiguous();
@@ -89,6 +67,59 @@ void read_ids(const char* op, const Tensor& ids, int64_t experts, const Tensor& 
       fail<IndexError>("{}: expert_indices[{}, {}] is {}, expected -1 to {}", op, i / ids.shape(1), i % ids.shape(1),
                        x[i], experts - 1);
   core::copy_into(wide, to);
+}
+
+/// Fills the plan, which has memory.
+void fill_plan(Routing& r) {
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(r.logits)) {
+      if (r.logits.shape(0) == 1) r.plan.arrivals = Tensor::empty({kArrivals}, int32, r.logits.device());
+      return cuda::route_tokens(r);
+    }
+  }
+  route_cpu(r);
+  arrange_cpu(r.plan);
+}
+
+/// The same of another router's choice.
+void fill_plan(const Tensor& expert_indices, const Tensor& weights, const RoutingPlan::State& plan) {
+  constexpr const char* kOp = "moe.RoutingPlan";
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(weights)) cuda::read_expert_ids(kOp, expert_indices, plan.experts, plan.ids);
+  }
+  if (!core::on_cuda(weights)) read_ids(kOp, expert_indices, plan.experts, plan.ids);
+  core::copy_into(weights, plan.weights);  // the caller may change theirs
+  if constexpr (core::kHasCuda) {
+    if (core::on_cuda(weights)) return cuda::arrange(kOp, plan);
+  }
+  arrange_cpu(plan);
+}
+
+/// What a step lists of a plan, and the plan of what it lists.
+std::vector<Tensor> parts_of(const RoutingPlan::State& plan) {
+  return {plan.ids, plan.weights, plan.offsets, plan.rows};
+}
+RoutingPlan::State plan_of(const std::vector<Tensor>& parts, int64_t experts) {
+  return {experts, parts[0], parts[1], parts[2], parts[3]};
+}
+
+RoutingPlan run(Routing& r, int64_t top_k) {
+  const int64_t tokens = r.logits.shape(0), experts = r.logits.shape(1);
+  check_slots(r.op, tokens, top_k);
+  check_cuda(r.op, r.logits, experts);
+  r.plan = new_plan(r.logits, tokens, top_k, experts, r.logits.dtype());
+  core::StepScope step([&] {
+    return Step{r.op, OpClass::kReduction, {r.logits, r.bias}, parts_of(r.plan), r.logits.numel()}.with(
+        core::recipe([traced = r, experts](const auto& in, const auto& outs) {
+          Routing again = traced;
+          again.logits = in[0], again.bias = in[1], again.plan = plan_of(outs, experts);
+          fill_plan(again);
+        }));
+  });
+  const auto finished = [&] { return RoutingPlan(std::make_shared<const RoutingPlan::State>(r.plan)); };
+  if (step.shape_only(r.plan.weights)) return finished();
+  fill_plan(r);
+  return finished();
 }
 
 }  // namespace
@@ -146,18 +177,11 @@ RoutingPlan::RoutingPlan(const Tensor& expert_indices, const Tensor& weights, in
   check_slots(kOp, tokens, top_k);
   check_cuda(kOp, weights, experts);
   State plan = new_plan(weights, tokens, top_k, experts, weights.dtype());
-  core::StepScope step([&] { return Step{kOp, OpClass::kIndex, {expert_indices, weights}, {plan.ids, plan.weights}}; });
-  if (!step.shape_only(plan.weights)) {
-    if constexpr (core::kHasCuda) {
-      if (core::on_cuda(weights)) cuda::read_expert_ids(kOp, expert_indices, experts, plan.ids);
-    }
-    if (!core::on_cuda(weights)) read_ids(kOp, expert_indices, experts, plan.ids);
-    core::copy_into(weights, plan.weights);  // the caller may change theirs
-    if constexpr (core::kHasCuda) {
-      if (core::on_cuda(weights)) cuda::arrange(kOp, plan);
-    }
-    if (!core::on_cuda(weights)) arrange_cpu(plan);
-  }
+  core::StepScope step([&] {
+    return Step{kOp, OpClass::kIndex, {expert_indices, weights}, parts_of(plan)}.with(
+        core::recipe([experts](const auto& in, const auto& outs) { fill_plan(in[0], in[1], plan_of(outs, experts)); }));
+  });
+  if (!step.shape_only(plan.weights)) fill_plan(expert_indices, weights, plan);
   state_ = std::make_shared<const State>(std::move(plan));
 }
 

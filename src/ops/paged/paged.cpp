@@ -142,9 +142,18 @@ Step stated(const Call& c, std::vector<Tensor> inputs, const char* strategy) {
   return step;
 }
 
+/// A call that runs again with the plan, whose schedule is what it was updated to last. Made only where somebody
+/// listens, and not of a workspace that is traced, which the step does not list.
+template <class Options, class F>
+std::shared_ptr<const core::Recipe> traced_recipe(const Options& o, const F& again) {
+  if (!core::current_tracer) return nullptr;
+  const Tensor& splits = o.split_workspace ? o.split_workspace->memory() : o.workspace;
+  return splits.defined() && core::StepScope::shape_only(splits) ? nullptr : core::recipe(again);
+}
+
 /// Makes the results, states the step and runs.
 AttentionResult run(Call& c, const std::string& strategy, const Tensor& out_given, const Tensor& lse_given,
-                    bool with_lse, std::vector<Tensor> inputs) {
+                    bool with_lse, std::vector<Tensor> inputs, const std::shared_ptr<const core::Recipe>& again) {
   const char* op = c.op;
   const auto& candidate = core::choose<Call>(op, kCandidates, c, strategy);
   if (lse_given.defined() && !with_lse) fail<ValueError>("{}: out has an lse, but return_lse is off", op);
@@ -159,7 +168,7 @@ AttentionResult run(Call& c, const std::string& strategy, const Tensor& out_give
     lse.emplace(op, lse_given, Dims{rows, c.heads}, float32, c.q, read, core::OutputRules{.cuda = core::kHasCuda});
   c.out = out.target();
   if (lse) c.lse = lse->target();
-  core::StepScope step([&] { return stated(c, std::move(inputs), candidate.name); });
+  core::StepScope step([&] { return stated(c, std::move(inputs), candidate.name).with(again); });
   if (step.shape_only(c.out)) return {c.out, c.lse};
   candidate.run(c);
   AttentionResult result{out.finish(), {}};
@@ -223,7 +232,12 @@ AttentionResult DevicePlan::attention(const Tensor& q, const Tensor& k, const Te
       fail<DTypeError>("{}: sinks must be float32 or q's {}, got {}", kOp, q.dtype(), o.sinks.dtype());
   }
   take_workspace(kOp, *this, o.split_workspace, o.workspace, c);
-  return run(c, o.strategy, o.out, o.out_lse, o.return_lse, {q, k, v, o.sinks});
+  const auto again = traced_recipe(o, [plan = *this, o](const auto& in, const auto& outs) {
+    AttentionOptions now = o;
+    now.sinks = in[3], now.out = outs[0], now.out_lse = outs[1];
+    plan.attention(in[0], in[1], in[2], now);
+  });
+  return run(c, o.strategy, o.out, o.out_lse, o.return_lse, {q, k, v, o.sinks}, again);
 }
 
 AttentionResult DevicePlan::mla(const Tensor& q, const Tensor& qp, const Tensor& latent, const Tensor& kp, double scale,
@@ -249,7 +263,12 @@ AttentionResult DevicePlan::mla(const Tensor& q, const Tensor& qp, const Tensor&
   c.heads = H, c.kv_heads = 1, c.dim = R + P, c.value_dim = R, c.scale = attn::scale_within(q.dtype(), scale),
   c.causal = causal;
   take_workspace(kOp, *this, o.split_workspace, o.workspace, c);
-  return run(c, o.strategy, o.out, o.out_lse, o.return_lse, {q, qp, latent, kp});
+  const auto again = traced_recipe(o, [plan = *this, scale, causal, o](const auto& in, const auto& outs) {
+    MlaOptions now = o;
+    now.out = outs[0], now.out_lse = outs[1];
+    plan.mla(in[0], in[1], in[2], in[3], scale, causal, now);
+  });
+  return run(c, o.strategy, o.out, o.out_lse, o.return_lse, {q, qp, latent, kp}, again);
 }
 
 int64_t DevicePlan::workspace_size(std::string_view op, int64_t heads, int64_t value_dim) const {

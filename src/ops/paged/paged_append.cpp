@@ -88,8 +88,14 @@ Tensor on_device(const std::vector<int64_t>& list, Device device) {
 
 }  // namespace
 
+std::shared_ptr<const core::Recipe> append_recipe(const DevicePlan& plan) {
+  if (!core::current_tracer) return nullptr;
+  return core::recipe([plan](const auto& in, const auto& outs) { plan.append_(in[0], in[1], outs[0], outs[1]); });
+}
+
 Caches append_to(const DevicePlan::State& plan, const char* op, const Tensor& k, const Tensor& v,
-                 const Tensor& key_cache, const Tensor& value_cache, bool copy_key, bool copy_value) {
+                 const Tensor& key_cache, const Tensor& value_cache, bool copy_key, bool copy_value,
+                 const std::shared_ptr<const core::Recipe>& again) {
   check_rows(op, {"k", k}, {"key_cache", key_cache}, plan.size);
   check_rows(op, {"v", v}, {"value_cache", value_cache}, plan.size);
   core::check_same_dtype(op, {"key_cache", key_cache}, {"value_cache", value_cache});
@@ -107,6 +113,7 @@ Caches append_to(const DevicePlan::State& plan, const char* op, const Tensor& k,
   core::StepScope step([&] {
     Step s{op, OpClass::kIndex, {k, v}, {key_cache, value_cache}};
     s.writes = {k.numel(), v.numel()};
+    if (!copy_key && !copy_value) s.recipe = again;
     return s;
   });
   if (step.shape_only(key_cache)) return {key_cache, value_cache};
@@ -131,7 +138,7 @@ Caches DevicePlan::append(const Tensor& k, const Tensor& v, const Tensor& key_ca
 }
 
 void DevicePlan::append_(const Tensor& k, const Tensor& v, const Tensor& key_cache, const Tensor& value_cache) const {
-  append_to(*state_, "paged.append_", k, v, key_cache, value_cache, false, false);
+  append_to(*state_, "paged.append_", k, v, key_cache, value_cache, false, false, append_recipe(*this));
 }
 
 Tensor copy_pages_of(const char* op, const Tensor& cache, const std::vector<int64_t>& src,

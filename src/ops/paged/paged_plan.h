@@ -1,7 +1,13 @@
 // What a DevicePlan holds.
 #pragma once
 
+#include <memory>
+
 #include "tenor/paged.h"
+
+namespace tenor::core {
+class Recipe;
+}
 
 namespace tenor::paged {
 
@@ -53,9 +59,12 @@ void run_cpu(const Call& call);
 
 /// Whether two Tensors or more hold x's storage, where the caller itself has `handles` of them.
 inline bool is_shared(const Tensor& x, long handles) { return x.storage().use_count() > handles; }
+/// How a step of append_ runs again, where somebody listens; else null.
+std::shared_ptr<const core::Recipe> append_recipe(const DevicePlan& plan);
 /// append and append_: each cache copied first or not.
 Caches append_to(const DevicePlan::State& plan, const char* op, const Tensor& k, const Tensor& v,
-                 const Tensor& key_cache, const Tensor& value_cache, bool copy_key, bool copy_value);
+                 const Tensor& key_cache, const Tensor& value_cache, bool copy_key, bool copy_value,
+                 const std::shared_ptr<const core::Recipe>& again = {});
 Tensor copy_pages_of(const char* op, const Tensor& cache, const std::vector<int64_t>& src,
                      const std::vector<int64_t>& dst, bool copy);
 

@@ -48,7 +48,10 @@ Tensor max_backward(Function f, const Tensor& grad, const Tensor& indices, const
   return pool::one_result(
       f, o.out, input_shape, grad, {&grad, &indices},
       [&](const Tensor& dx) {
-        return Step{f.op, OpClass::kIndex, {grad, indices}, {dx}, 0};
+        return Step{f.op, OpClass::kIndex, {grad, indices}, {dx}, 0}.with(
+            core::recipe([f, input_shape](const auto& in, const auto& outs) {
+              max_backward(f, in[0], in[1], input_shape, {.out = outs[0]});
+            }));
       },
       [&](const Tensor& dx) {
         run_max_backward(pool::problem_of(f, {}, dx, grad, indices), grad, indices, dx, !o.out.defined());
@@ -68,7 +71,10 @@ Tensor avg_backward(Function f, const Tensor& grad, const Dims& input_shape, con
   return pool::one_result(
       f, given, input_shape, grad, {&grad},
       [&](const Tensor& dx) {
-        return Step{f.op, OpClass::kReduction, {grad}, {dx}, pool::flops_of(space, dx, grad)};
+        return Step{f.op, OpClass::kReduction, {grad}, {dx}, pool::flops_of(space, dx, grad)}.with(
+            core::recipe([f, input_shape, space, divisor](const auto& in, const auto& outs) {
+              avg_backward(f, in[0], input_shape, space, divisor, outs[0]);
+            }));
       },
       [&](const Tensor& dx) { run_avg_backward(pool::problem_of(f, space, dx, grad), divisor, grad, dx); });
 }

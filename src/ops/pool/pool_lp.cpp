@@ -48,7 +48,13 @@ Tensor lp_pool(Function f, const Tensor& x, double norm_type, const Dims& kernel
       f, o.out, pool::pooled_shape(f, x.shape(), space), x, {&x},
       [&](const Tensor& y) {
         const int64_t flops = pool::flops_of(space, x, y);
-        return Step{f.op, OpClass::kReduction, {x}, {y}, flops}.with(work_of(norm_type, flops, y));
+        return Step{f.op, OpClass::kReduction, {x}, {y}, flops}
+            .with(work_of(norm_type, flops, y))
+            .with(core::recipe([f, norm_type, kernel_size, o](const auto& in, const auto& outs) {
+              LpPoolOptions again = o;
+              again.out = outs[0];
+              lp_pool(f, in[0], norm_type, kernel_size, again);
+            }));
       },
       [&](const Tensor& y) { run_lp(pool::problem_of(f, space, x, y), norm_type, x, y, {}); });
 }
@@ -72,7 +78,13 @@ Tensor lp_pool_backward(Function f, const Tensor& grad, const Tensor& x, double 
       f, o.out, x.shape(), grad, {&grad, &x},
       [&](const Tensor& dx) {
         const int64_t flops = core::count_product(2, pool::flops_of(space, x, grad));
-        return Step{f.op, OpClass::kReduction, {grad, x}, {dx}, flops}.with(work_of(norm_type, flops, grad));
+        return Step{f.op, OpClass::kReduction, {grad, x}, {dx}, flops}
+            .with(work_of(norm_type, flops, grad))
+            .with(core::recipe([f, norm_type, kernel_size, o](const auto& in, const auto& outs) {
+              LpPoolOptions again = o;
+              again.out = outs[0];
+              lp_pool_backward(f, in[0], in[1], norm_type, kernel_size, again);
+            }));
       },
       [&](const Tensor& dx) {
         const Tensor norms = Tensor::empty(grad.shape(), compute_dtype(x.dtype()), x.device());

@@ -37,6 +37,10 @@ Tensor filter(const char* op, core::Named x, RowKind kind, const RowValues& valu
   const Tensor rows = x.tensor.shape(1) <= 1 || x.tensor.stride(1) == 1 ? x.tensor : Tensor();
   core::StepScope step([&] {
     core::Step made{op, OpClass::kReduction, {x.tensor}, {out.target()}};
+    for (const Tensor& option : values.arrays()) made.inputs.push_back(option);
+    made.recipe = core::recipe([op, name = x.name, kind, values](const auto& in, const auto& outs) {
+      filter(op, {name, in[0]}, kind, values.with_arrays(in, 1), outs[0]);
+    });
     if (!rows.defined())
       made.copies.push_back({x.name, x.tensor.numel() * static_cast<int64_t>(item_size(x.tensor.dtype())),
                              "a row's tokens are read side by side"});

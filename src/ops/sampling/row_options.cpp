@@ -76,6 +76,20 @@ void RowValues::set_seed(const char* op, const std::optional<Operand>& given, co
   set_integer(op, position, where, x, batch);
 }
 
+std::vector<Tensor> RowValues::arrays() const {
+  std::vector<Tensor> all;
+  for (const RowValue* option : {&temperature, &top_k, &top_p, &min_p, &seed, &position})
+    if (option->rows.defined()) all.push_back(option->rows);
+  return all;
+}
+
+RowValues RowValues::with_arrays(const std::vector<Tensor>& all, size_t first) const {
+  RowValues made = *this;
+  for (RowValue* option : {&made.temperature, &made.top_k, &made.top_p, &made.min_p, &made.seed, &made.position})
+    if (option->rows.defined()) option->rows = all[first++];
+  return made;
+}
+
 std::vector<cpu::RowOptions> RowValues::on_host(const char* op, int64_t batch) const {
   for (const RowValue* option : {&temperature, &top_p, &min_p}) {
     if (!option->rows.defined()) continue;

@@ -19,6 +19,7 @@ struct RowValue {
   double real = 0;
   int64_t integer = 0;
 
+  Operand operand() const { return rows.defined() ? Operand(rows) : Operand(integer); }  ///< of an integer option
   double real_at(int64_t r) const;
   int64_t integer_at(int64_t r) const;
 };
@@ -35,6 +36,10 @@ struct RowValues {
                 int64_t batch);
   /// Those of every row, on the CPU. @throws ValueError naming the option, its value and its row
   std::vector<cpu::RowOptions> on_host(const char* op, int64_t batch) const;
+  /// Those that are tensors, in a fixed order: further inputs of a step.
+  std::vector<Tensor> arrays() const;
+  /// The same with these in their place, from `all[first]` on.
+  RowValues with_arrays(const std::vector<Tensor>& all, size_t first) const;
   /// For kernels that read them on the device, and drop rows whose options are out of range.
   cuda::RowOptionSet on_device() const;
 };

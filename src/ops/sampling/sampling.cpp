@@ -47,7 +47,7 @@ struct DrawArguments {
   RowKind kind;
   Tag tag;
   bool joint, return_valid;
-  const SampleResult& out;
+  SampleResult out;
 };
 
 void draw_rows(const char* op, const DrawArguments& a, const RowValues& values, const Tensor& ids,
@@ -99,13 +99,46 @@ SampleResult draw(const char* op, const DrawArguments& a, const RowValues& value
   const Tensor flags = valid ? valid->target() : Tensor();
   core::StepScope step([&] {
     core::Step made{op, OpClass::kReduction, {x}, {ids.target()}};
+    for (const Tensor& rows : values.arrays()) made.inputs.push_back(rows);
     if (valid) made.outputs.push_back(flags);
+    made.recipe = core::recipe([op, name = a.x.name, kind = a.kind, tag = a.tag, joint = a.joint,
+                                return_valid = a.return_valid, values](const auto& in, const auto& outs) {
+      draw(op, {{name, in[0]}, kind, tag, joint, return_valid, {outs[0], return_valid ? outs[1] : Tensor()}},
+           values.with_arrays(in, 1));
+    });
     state_copy(made, a.x.name, x, dense_rows(x));
     return made;
   });
   if (step.shape_only(ids.target())) return {ids.target(), flags};
   if (batch > 0) draw_rows(op, a, values, ids.target(), flags);
   return {ids.finish(), valid ? valid->finish() : Tensor()};
+}
+
+/// multinomial once all is checked.
+Tensor draw_several(const Tensor& probs, int64_t num_samples, bool replacement, const RowValues& values,
+                    const Tensor& given) {
+  const auto op = "multinomial";
+  const bool one = probs.ndim() == 1;
+  const Tensor x =
+      one ? probs.with_layout({1, probs.shape(0)}, {probs.shape(0), probs.stride(0)}, probs.offset()) : probs;
+  const int64_t batch = x.shape(0);
+  Output out(op, given, one ? Dims{num_samples} : Dims{batch, num_samples}, int64, probs, {&probs},
+             {.contiguous = core::on_cuda(probs), .cuda = core::kHasCuda});
+  core::StepScope step([&] {
+    core::Step made{op, OpClass::kReduction, {probs}, {out.target()}};
+    for (const Tensor& rows : values.arrays()) made.inputs.push_back(rows);
+    made.recipe = core::recipe([num_samples, replacement, values](const auto& in, const auto& outs) {
+      draw_several(in[0], num_samples, replacement, values.with_arrays(in, 1), outs[0]);
+    });
+    state_copy(made, "probs", x, dense_rows(x));
+    return made;
+  });
+  const Tensor& target = out.target();
+  if (step.shape_only(target)) return target;
+  const Tensor ids =
+      one ? target.with_layout({1, num_samples}, {num_samples, target.stride(0)}, target.offset()) : target;
+  if (batch > 0) multinomial_rows(dense_rows(x), replacement, values, ids);
+  return out.finish();
 }
 
 }  // namespace
@@ -151,19 +184,7 @@ Tensor multinomial(const Tensor& probs, int64_t num_samples, const MultinomialOp
     fail<ValueError>("{}: num_samples must be <= {}, the tokens, without replacement, got {}", op, tokens, num_samples);
   RowValues values;
   values.set_seed(op, o.seed, o.position, {"probs", x}, batch);
-  Output out(op, o.out, one ? Dims{num_samples} : Dims{batch, num_samples}, int64, probs, {&probs},
-             {.contiguous = core::on_cuda(probs), .cuda = core::kHasCuda});
-  core::StepScope step([&] {
-    core::Step made{op, OpClass::kReduction, {probs}, {out.target()}};
-    state_copy(made, "probs", x, dense_rows(x));
-    return made;
-  });
-  const Tensor& target = out.target();
-  if (step.shape_only(target)) return target;
-  const Tensor ids =
-      one ? target.with_layout({1, num_samples}, {num_samples, target.stride(0)}, target.offset()) : target;
-  if (batch > 0) multinomial_rows(dense_rows(x), o.replacement, values, ids);
-  return out.finish();
+  return draw_several(probs, num_samples, o.replacement, values, o.out);
 }
 
 }  // namespace tenor

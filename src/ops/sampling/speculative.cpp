@@ -78,6 +78,13 @@ SpeculativeResult speculative_accept(const Tensor& target_probs, const Tensor& d
   core::StepScope step([&] {
     core::Step made{
         kOp, OpClass::kReduction, {target_probs, draft_probs, draft_ids}, {ids.target(), accepted.target()}};
+    for (const Tensor& rows : values.arrays()) made.inputs.push_back(rows);
+    made.recipe = core::recipe([values](const auto& in, const auto& outs) {
+      const RowValues again = values.with_arrays(in, 3);
+      speculative_accept(
+          in[0], in[1], in[2],
+          {.seed = again.seed.operand(), .position = again.position.operand(), .out = {outs[0], outs[1]}});
+    });
     for (const auto& [name, x] : {std::pair{"target_probs", target_probs}, std::pair{"draft_probs", draft_probs}})
       if (dense(x).defined() && dense(x).raw() != x.raw())
         made.copies.push_back(

@@ -25,6 +25,12 @@ __device__ __forceinline__ int64_t exchanged(int64_t value, int mask) {
   return __shfl_xor_sync(~0u, static_cast<long long>(value), mask);
 }
 
+/// The value of the first of `lanes` neighbouring lanes, in all of them.
+template <class T>
+__device__ __forceinline__ T leading(T value, int lanes) {
+  return __shfl_sync(~0u, value, 0, lanes);
+}
+
 /// Lane 0's value.
 template <class T>
 __device__ __forceinline__ T first_lane(T value) {
@@ -77,6 +83,64 @@ struct ExtremeOf {
     }
   }
 };
+
+/// Count, mean and sum of squared deviations of some elements, as pairs of groups meet (Chan, Golub and LeVeque, 1983).
+template <class C>
+struct Moment {
+  C count, mean, squares;
+};
+template <class C>
+__device__ __forceinline__ Moment<C> exchanged(Moment<C> m, int mask) {
+  return {exchanged(m.count, mask), exchanged(m.mean, mask), exchanged(m.squares, mask)};
+}
+template <class C>
+__device__ __forceinline__ Moment<C> leading(Moment<C> m, int lanes) {
+  return {leading(m.count, lanes), leading(m.mean, lanes), leading(m.squares, lanes)};
+}
+template <class C>
+__device__ __forceinline__ Moment<C> first_lane(Moment<C> m) {
+  return leading(m, 32);
+}
+template <class C>
+struct MomentsOf {
+  using Acc = Moment<C>;
+  static __device__ Acc identity() { return {0, 0, 0}; }
+  static __device__ Acc merge(Acc a, Acc b) {
+    if (b.count == 0) return a;
+    const C count = a.count + b.count, share = a.count == b.count ? C(0.5) : b.count / count, apart = b.mean - a.mean;
+    return {count, a.mean + apart * share, a.squares + b.squares + apart * apart * (a.count * share)};
+  }
+  /// One element more of a leaf, which has fewer than four.
+  static __device__ Acc with(Acc a, C value) {
+    constexpr C kShares[] = {C(1), C(1) / 2, C(1) / 3, C(1) / 4};
+    const C share = a.count == 0 ? kShares[0] : a.count == 1 ? kShares[1] : a.count == 2 ? kShares[2] : kShares[3];
+    const C apart = value - a.mean;
+    a.mean += apart * share;
+    a.squares += apart * (value - a.mean);
+    a.count += 1;
+    return a;
+  }
+  /// A leaf of four, in two passes.
+  static __device__ Acc four(const C (&x)[4]) {
+    const C mean = ((x[0] + x[1]) + (x[2] + x[3])) * C(0.25);
+    const C apart[] = {x[0] - mean, x[1] - mean, x[2] - mean, x[3] - mean};
+    return {C(4), mean, (apart[0] * apart[0] + apart[1] * apart[1]) + (apart[2] * apart[2] + apart[3] * apart[3])};
+  }
+  static __device__ Acc leaf(const C (&x)[4], int n) {
+    if (n == 4) return four(x);
+    Acc a = identity();
+#pragma unroll
+    for (int c = 0; c < 3; ++c)
+      if (c < n) a = with(a, x[c]);
+    return a;
+  }
+};
+/// squares / freedom, or its root.
+template <bool kRoot, class C>
+__device__ __forceinline__ C deviation(const Moment<C>& m, C freedom) {
+  const C v = freedom > 0 ? m.squares / freedom : std::numeric_limits<C>::quiet_NaN();
+  return kRoot ? static_cast<C>(sqrt(v)) : v;
+}
 
 /// How an element becomes an accumulator, widened to float where it is of 16 or 8 bits. A: what integers' sums are
 /// formed in.
@@ -138,6 +202,35 @@ struct Leaves {
   }
   __device__ __forceinline__ Acc tree(int lanes) {
     return cuda::lane_tree<V>(Core(), leaf, lanes, [](Acc a, int mask) { return exchanged(a, mask); });
+  }
+};
+
+/// Likewise of moments about a value of the row's, whose leaves are formed once their elements are all there.
+template <class C, int V>
+struct MomentLeaves {
+  C shift, x[kSlots][kChain];
+  int count[kSlots];
+  __device__ __forceinline__ explicit MomentLeaves(C about) : shift(about) {
+#pragma unroll
+    for (int& n : count) n = 0;
+  }
+  template <class S, int N>
+  __device__ __forceinline__ void fold(int k, const Pack<S, N>& pack) {
+    C wide[V];
+    widen_into(pack, wide);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const int slot = k % (kSlots / V) * V + v;
+      x[slot][k / (kSlots / V)] = wide[v] - shift;
+      ++count[slot];
+    }
+  }
+  __device__ __forceinline__ Moment<C> tree(int lanes) {
+    Moment<C> leaf[kSlots];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) leaf[s] = MomentsOf<C>::leaf(x[s], count[s]);
+    const auto exchange = [](Moment<C> m, int mask) { return exchanged(m, mask); };
+    return leading(cuda::lane_tree<V>(MomentsOf<C>(), leaf, lanes, exchange), lanes);  // their merge does not commute
   }
 };
 

@@ -1,0 +1,10 @@
+#include "src/cuda/gemm/sm90_gemm_epilogue.cuh"
+
+namespace tenor::cuda::gemm {
+
+cudaError_t launch_chain_bfloat16(bool outer, int tile, const GemmLaunch& launch, const Chain& chain) {
+  return outer ? launch_chain_tile<__nv_bfloat16, true>(tile, launch, chain)
+               : launch_chain_tile<__nv_bfloat16, false>(tile, launch, chain);
+}
+
+}  // namespace tenor::cuda::gemm

@@ -1,0 +1,54 @@
+// fast=True on CUDA: the Hopper GEMM's epilogues.
+#include "src/cuda/capture_testing.h"
+#include "src/fusion/fuse_fast_testing.h"
+
+namespace tenor {
+namespace {
+
+using fast_testing::Case;
+using fast_testing::Shape;
+using testing::Draw;
+
+class FuseFastCudaTest : public testing::CudaTest {};
+
+/// In [-1, 1].
+Tensor random(const Dims& shape, DType dtype, uint32_t seed) {
+  return clamp(mul(Draw(seed).dense(shape, float32), 0.4), -1.0, 1.0).to(dtype);
+}
+
+TEST_F(FuseFastCudaTest, EpiloguesRoundOnce) {
+  for (DType dtype : {bfloat16, float16})
+    for (const Shape& s : {Shape{{}, 100, 300, 200}, Shape{{}, 257, 77, 64}, Shape{{3}, 130, 264, 136},
+                           Shape{{2, 3}, 65, 72, 96}, Shape{{}, 1000, 2000, 72}})
+      for (const Case& c : fast_testing::cases()) {
+        if (!c.on_cuda) continue;
+        const std::vector<Tensor> in = fast_testing::inputs_of(s, dtype, random);
+        std::vector<Tensor> there, wide;
+        for (const Tensor& x : in) there.push_back(testing::on_gpu(x)), wide.push_back(x.to(float64));
+        const FusedFunction fused([&](const std::vector<Tensor>& x) { return std::vector<Tensor>{c.fn(x)}; },
+                                  {.fast = true});
+        ASSERT_EQ(fused.kernels(there), 1) << c.name << ": " << fused.why_not(there);
+        const Tensor got = testing::on_cpu(fused(there)[0]);
+        const auto errors = fast_testing::errors_of(got, c.fn(wide), s.k);
+        EXPECT_LE(errors.worst, 1) << c.name << " " << name(dtype) << " m=" << s.m;
+        EXPECT_GE(errors.exact, dtype == bfloat16 ? 0.97 : 0.75) << c.name << " " << name(dtype) << " m=" << s.m;
+      }
+}
+
+TEST_F(FuseFastCudaTest, OuterAndUnalignedOperands) {
+  const auto fn = [](Tensor x, Tensor w, Tensor r) { return add(silu(matmul(x, w)), r); };
+  const auto fused = fuse(fn, {.fast = true});
+  const auto check = [&](const Tensor& x, const Tensor& w, const Tensor& r) {
+    ASSERT_EQ(fused.function().kernels({testing::on_gpu(x), testing::on_gpu(w), testing::on_gpu(r)}), 1);
+    const Tensor got = testing::on_cpu(fused(testing::on_gpu(x), testing::on_gpu(w), testing::on_gpu(r)));
+    EXPECT_LE(fast_testing::errors_of(got, fn(x.to(float64), w.to(float64), r.to(float64)), x.shape(-1)).worst, 1)
+        << describe(x) << describe(w) << describe(r);
+  };
+  check(random({200, 128}, bfloat16, 1), random({128, 320}, bfloat16, 2), random({200, 320}, bfloat16, 3));
+  check(random({200, 131}, bfloat16, 1), random({131, 325}, bfloat16, 2), random({200, 325}, float32, 3).to(bfloat16));
+  check(random({2, 96, 128}, float16, 1), random({2, 128, 96}, float16, 2),
+        transpose(random({96, 96}, float16, 3), 0, 1));
+}
+
+}  // namespace
+}  // namespace tenor
