@@ -16,6 +16,9 @@ A family lists its cases in src/ops/<family>/<family>_bench.py as `CASES`, each 
 Each round times both libraries in turn; the medians over the rounds are compared, so that a slow moment of the machine
 meets both. On the CPU a clock times single calls; on CUDA events do, the L2 cache flushed before each. A share is of what the
 machine does in the same run: a copy of as many bytes, the vendor's matrix product.
+
+On CUDA PyTorch's convolutions of float32 are in TF32 unless told otherwise, ours never without allow_tf32(True): the peer is
+told to do as this library does, and a record of float32 says which it was (`peer_tf32`).
 """
 import datetime
 import glob
@@ -68,6 +71,7 @@ def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled
     """One record, in the form of bench/results. `torch` is None for no peer, `limits` None where they are not known;
     `compiled`: torch.compile of the peer's call is timed too."""
     ours, theirs = _calls(case, torch, device)
+    tf32 = theirs is not None and device != "cpu" and as_exact(torch)
     refused = _refusal(theirs)
     theirs = None if refused else theirs
     runs = [ours] + ([theirs] if theirs else [])
@@ -88,9 +92,19 @@ def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled
         record.update(peer=f"torch {torch.__version__}", peer_ms=round(times[1] * 1e3, 5), ratio=round(times[1] / times[0], 3))
         if work:
             record["peer_value"] = round(work / times[1] / 1e9, 3)
+        if device != "cpu" and case["dtype"] == "float32":
+            record["peer_tf32"] = tf32
     if len(times) > 2:
         record.update(compiled_ms=round(times[2] * 1e3, 5), compiled_ratio=round(times[2] / times[0], 3))
     return record
+
+
+def as_exact(torch):
+    """Lets PyTorch multiply float32 in TF32 where this library would, and nowhere else. Returns whether it may now."""
+    allowed = tenor.allow_tf32(False)
+    tenor.allow_tf32(allowed)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = allowed
+    return allowed
 
 
 def _refusal(call):

@@ -254,6 +254,19 @@ def test_what_the_peer_has_not_got_is_no_failure_of_ours(monkeypatch):
     assert "torch: NotImplementedError" in show(record)
 
 
+def test_the_peer_multiplies_float32_as_exactly_as_this_library():
+    """PyTorch's convolutions are in TF32 by default, which is no measure of exact ones."""
+    from types import SimpleNamespace as Some
+    torch = Some(backends=Some(cudnn=Some(allow_tf32=True), cuda=Some(matmul=Some(allow_tf32=True))))
+    assert bench.as_exact(torch) is False and not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+    before = tenor.allow_tf32(True)
+    try:
+        assert bench.as_exact(torch) and torch.backends.cudnn.allow_tf32 and torch.backends.cuda.matmul.allow_tf32
+        assert tenor.allow_tf32(True)
+    finally:
+        tenor.allow_tf32(before)
+
+
 def test_a_budget_of_none_and_of_little():
     assert bench.Budget(1, 10).next(5, 0.08, 2)[1] < 0.01 and bench.Budget(None, 1).next(5, 0.08, 2) == (5, 0.08)
 
