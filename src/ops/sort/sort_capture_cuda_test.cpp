@@ -9,7 +9,7 @@ using OrderCudaCapture = testing::CudaCaptureTest;
 
 TEST_F(OrderCudaCapture, SortsAndSelections) {
   for (DType dtype : {float32, bfloat16, int64})
-    for (int64_t n : {30, 200, 3000, 9000, 170001}) {
+    for (int64_t n : {30, 200, 3000, 9000, 20000, 170001}) {
       const Dims shape{2, n};
       const Tensor x = is_float(dtype) ? normal(shape, dtype) : integers(shape, 1000, dtype),
                    values = result(shape, dtype), places = result(shape, int64), first = result({2, 20}, dtype),
@@ -29,6 +29,9 @@ TEST_F(OrderCudaCapture, Searches) {
   const Tensor sorted = testing::on_gpu(testing::filled({100}, float32, [](int64_t i) { return i / 10.0 - 5; })),
                wanted = normal({3, 40}), places = result({3, 40}, int64);
   expect_replays("searchsorted", {places}, [&] { searchsorted(sorted, wanted, {.out = places}); });
+  const Tensor longer = testing::on_gpu(testing::filled({40000}, float32, [](int64_t i) { return i / 5e3 - 4; })),
+               many = normal({20000}), all = result({20000}, int64);
+  expect_replays("searchsorted of many", {all}, [&] { searchsorted(longer, many, {.out = all}); });
 }
 
 TEST_F(OrderCudaCapture, SizesThatDependOnDataAreRefused) {

@@ -18,16 +18,26 @@ struct OrderRows {
   int64_t* indices = nullptr;
 };
 
-/// Rows that one warp or block sorts at once.
+/// Rows that are sorted at once even where few of their elements are wanted.
 inline constexpr int64_t kShortRow = 4096;
 /// Elements of results that topk_selected can put in order.
-inline constexpr int64_t kMostSelected = 1024;
+inline constexpr int64_t kMostSelected = 2048;
 
 /// Rows of which a warp selects the first few, and how many those are at most; elements of up to 32 bits.
 inline constexpr int kTinyRow = 256, kMostOfTiny = 64;
 
+/// What is written of a sorted row: elements first to first + count - 1 of the order, or the first NaN.
+struct Wanted {
+  int first, count;
+  bool nan_wins;
+};
+/// A block a row; n <= longest_block_row().
+void sort_blocks(const OrderRows& rows, const Wanted& wanted);
+
 void topk_tiny(const OrderRows& rows, int64_t k);
-/// The first k of every row's order; n <= kShortRow.
+/// The longest rows that one block sorts.
+inline int64_t longest_block_row(DType dtype) { return item_size(dtype) <= 2 ? 32768 : 16384; }
+/// The first k of every row's order; n <= longest_block_row().
 void sort_short(const OrderRows& rows, int64_t k);
 /// Element k of the order of every row; with nan_wins the first NaN where there is one.
 void pick_short(const OrderRows& rows, int64_t k, bool nan_wins);
@@ -57,13 +67,20 @@ void count_bins(const Tensor& x, const Tensor& counts);
 /// sums [bins] float64 of the weights (float64, contiguous), in index order; `order` is x's argsort.
 void weigh_bins(const Tensor& x, const Tensor& order, const Tensor& weights, const Tensor& sums);
 
-/// Slices in order: order[p] comes p-th, numbers[p] groups of equals start up to place p.
+/// Slices in order: order[p] comes p-th, numbers[p] groups of equals start up to place p. Or integers in bins: bins[b]
+/// elements are low + b, numbers[b] bins up to b hold any.
 struct Groups {
-  Tensor order, numbers;
+  Tensor order, numbers, bins = {};
+  uint64_t low = 0;  ///< the bits of a 64-bit integer
   int64_t count = 0;
 };
 /// Groups `count` slices of `length` elements, contiguous; waits for their number.
 Groups group_slices(const Tensor& data, int64_t count, int64_t length);
+/// Of integers that lie close together (as IntegerBins::of): their bins; waits for their range. False for others.
+bool bin_integers(const Tensor& data, Groups& groups);
+/// As write_groups, of bins.
+void write_bins(const Tensor& data, const Groups& groups, const Tensor& values, const Tensor& inverse,
+                const Tensor& counts);
 /// The first slice of each group [groups, length], every slice's group, the groups' sizes; contiguous, undefined where
 /// not wanted.
 void write_groups(const Tensor& data, int64_t length, const Groups& groups, const Tensor& values, const Tensor& inverse,

@@ -129,6 +129,39 @@ TEST_F(OrderCuda, AnyDimStrideAndOut) {
   EXPECT_EQ(all_bits(on_cpu(mine)), all_bits(testing::tensor_of<float>({3}, float32, {1, 2, 3})));
 }
 
+/// Keys of 64 bits of which a block's radix sort sees the first 32 that differ: rows in which few, many or all agree in
+/// those; every shape of block.
+TEST_F(OrderCuda, KeysThatAgreeInTheirLeadingBits) {
+  std::mt19937_64 rng(13);
+  for (int64_t n : {65, 128, 129, 256, 300, 512, 1000, 2048, 2049, 4096, 5000, 8192, 10000, 16384, 16385})
+    for (int kind = 0; kind < 4; ++kind) {
+      const Tensor x = Tensor::empty({2, n}, kind % 2 ? int64 : float64);
+      for (int64_t i = 0; i < 2 * n; ++i) {
+        const uint64_t leading = kind == 0 ? rng() % 3 : kind == 1 ? rng() % static_cast<uint64_t>(n / 10 + 1) : rng();
+        x.data<uint64_t>()[i] = leading << (kind < 2 ? 50 : 34) | (rng() & (kind == 3 ? 3 : 0xFFFFFF));
+      }
+      const bool descending = rng() % 2;
+      expect_same(sort(on_gpu(x), {.descending = descending}), sort(x, {.descending = descending}),
+                  text(x, kind, descending));
+      const int64_t k = 1 + static_cast<int64_t>(rng() % static_cast<uint64_t>(n));
+      expect_same(kthvalue(on_gpu(x), k), kthvalue(x, k), text(x, k, false));
+    }
+}
+
+/// The lengths at which another kernel takes over.
+TEST_F(OrderCuda, EveryShapeOfBlock) {
+  std::mt19937_64 rng(14);
+  for (DType dtype : {float32, float16, uint8, float64})
+    for (int64_t n : {511, 513, 1025, 2047, 2049, 8191, 8193, 16383, 16384, 16385, 32768, 32769}) {
+      const Tensor x = draw({2, n}, dtype, rng, rng() % 2);
+      const bool descending = rng() % 2;
+      expect_same(sort(on_gpu(x), {.descending = descending}), sort(x, {.descending = descending}),
+                  text(x, n, descending));
+      for (int64_t k : {1100, 2048, 2049})
+        if (k <= n) expect_same(topk(on_gpu(x), k), topk(x, k), text(x, k, true));
+    }
+}
+
 TEST_F(OrderCuda, ManyRowsAtOnce) {
   std::mt19937_64 rng(5);
   const Tensor x = draw({70000, 5}, float32, rng, true);
@@ -167,6 +200,16 @@ TEST_F(OrderCuda, UniqueLikeTheCpu) {
     for (int64_t dim : {0, 1, 2}) compare(draw({5, 30, 2}, dtype, rng, true), dim);
     compare(draw({40, 3}, dtype, rng, true), {});
   }
+  for (DType dtype : {int16, int64, uint32}) {  // bins: more than a block's, and too many
+    for (int64_t span : {9000, 60000, 100001}) {
+      const Tensor x = Tensor::empty({100000}, dtype);
+      core::visit_integer(dtype, [&]<class T>() {
+        for (int64_t i = 0; i < x.numel(); ++i)
+          x.data<T>()[i] = static_cast<T>(static_cast<int64_t>(rng() % static_cast<uint64_t>(span)) - 30000);
+      });
+      compare(x, {});
+    }
+  }
   EXPECT_EQ(unique(Tensor::empty({3, 0}, float32, testing::kGpu), {.dim = 0}).values.shape(), (Dims{1, 0}));
 }
 
@@ -193,6 +236,23 @@ TEST_F(OrderCuda, SearchesLikeTheCpu) {
   EXPECT_EQ(on_cpu(searchsorted(on_gpu(bytes), 300)).item_int(), 4);
   EXPECT_EQ(ints(on_cpu(searchsorted(on_gpu(bytes), on_gpu(testing::tensor_of<float>({2}, float32, {4.5f, 300.f}))))),
             (std::vector<int64_t>{1, 4}));
+}
+
+/// Many values in one sequence, of which samples stand in shared memory.
+TEST_F(OrderCuda, SearchesManyValues) {
+  std::mt19937_64 rng(15);
+  for (DType dtype : {float32, int64, uint8, bfloat16})
+    for (int64_t n : {0, 1, 3, 1000, 8192, 16384, 16385, 100000, 300001}) {
+      const Tensor sequence = sort(draw({n}, dtype, rng, rng() % 2)).values,
+                   values = draw({20001}, dtype, rng, rng() % 2);
+      for (bool right : {false, true})
+        EXPECT_EQ(ints(on_cpu(searchsorted(on_gpu(sequence), on_gpu(values), {.right = right}))),
+                  ints(searchsorted(sequence, values, {.right = right})))
+            << name(dtype) << " " << n << " " << right;
+    }
+  const Tensor ends = testing::tensor_of<uint8_t>({3}, uint8, {0, 255, 255}), all = testing::poisoned({20000}, uint8);
+  EXPECT_EQ(ints(on_cpu(searchsorted(on_gpu(ends), on_gpu(all), {.right = true}))), std::vector<int64_t>(20000, 3));
+  EXPECT_EQ(ints(on_cpu(searchsorted(on_gpu(ends), on_gpu(all)))), std::vector<int64_t>(20000, 1));
 }
 
 TEST_F(OrderCuda, CountsLikeTheCpu) {

@@ -87,6 +87,7 @@ void order_rows(const char* op, const Tensor& x, int dim, core::KeyCode code, in
     if (tiny) return topk_tiny(rows, k);
     if (rows.n <= kShortRow) return sort_short(rows, k);
     if (k <= kMostSelected && fits_selection(rows)) return topk_selected(rows, k);
+    if (rows.n <= longest_block_row(rows.dtype)) return sort_short(rows, k);
     sort_long(rows, k);
   });
 }

@@ -1,45 +1,33 @@
-// Rows that fit the registers of a warp or a block: sorted by a bitonic network. A warp takes rows of up to 256
-// elements.
+// Rows that fit the registers of a warp, or of a few, sorted by a bitonic network; longer ones by radix
+// (sort_block.cu).
 #include "src/core/visit.h"
 #include "src/cuda/bitonic.cuh"
 #include "src/cuda/launch.h"
 #include "src/ops/sort/sort_cuda.h"
+#include "src/ops/sort/sort_wanted.cuh"
 
 namespace tenor::cuda {
 namespace {
 
-constexpr int kBlock = 256;  // threads of a block whose warps sort a row each
+constexpr int kBlock = 256;  // threads of a block whose warps sort a row each, and the most of any
 
-/// What is written of a sorted row: elements first to first + count - 1, or the first NaN.
-struct Wanted {
-  int first, count;
-  bool nan_wins;
+/// Elements of rows for which a network is faster than a radix sort; of 64 bits it takes too many registers, and of 16
+/// bits a radix sort few passes.
+int64_t longest_network_row(DType dtype) {
+  const size_t width = item_size(dtype);
+  return width == 8 ? 64 : width == 4 ? 1024 : 256;
+}
+
+/// What the network has put in order.
+template <class K>
+struct Sorted {
+  const Packed<K>* items;
+  __device__ K key(int i) const { return key_of<K>(items[i]); }
+  __device__ uint32_t index(int i) const { return index_of(items[i]); }
 };
 
-/// Whether sorted element i is what is wanted, where one is. NaN stand at the end.
-template <class K>
-__device__ bool is_picked(const Packed<K>* sorted, int n, int i, const Wanted& wanted, core::KeyCode code) {
-  const K nan = core::nan_key<K>(code);
-  if (!wanted.nan_wins || key_of<K>(sorted[n - 1]) != nan) return i == wanted.first;
-  return key_of<K>(sorted[i]) == nan && (i == 0 || key_of<K>(sorted[i - 1]) != nan);
-}
-
-template <class K>
-__device__ void write_row(const K* x, const Packed<K>* sorted, int n, const Wanted& wanted, core::KeyCode code,
-                          K* values, int64_t* indices) {
-  const bool one = wanted.count == 1;
-  for (int i = one ? threadIdx.x : wanted.first + threadIdx.x; i < (one ? n : wanted.first + wanted.count);
-       i += blockDim.x) {
-    if (one && !is_picked<K>(sorted, n, i, wanted, code)) continue;
-    const uint32_t index = index_of(sorted[i]);
-    const int at = one ? 0 : i - wanted.first;
-    if (values) values[at] = x[index];
-    if (indices) indices[at] = index;
-  }
-}
-
 template <class K, int E>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(kBlock)
     sort_kernel(const K* __restrict__ x, int64_t rows, int n, int64_t stride, int size, core::KeyCode code,
                 Wanted wanted, K* values, int64_t* indices) {
   extern __shared__ __align__(16) char memory[];
@@ -62,8 +50,8 @@ __global__ void __launch_bounds__(1024)
     __syncthreads();
   else
     __syncwarp();
-  write_row(from, mine, n, wanted, code, values ? values + row * wanted.count : nullptr,
-            indices ? indices + row * wanted.count : nullptr);
+  write_wanted(from, Sorted<K>{mine}, n, wanted, code, values ? values + row * wanted.count : nullptr,
+               indices ? indices + row * wanted.count : nullptr);
 }
 
 template <class K, int E>
@@ -78,6 +66,7 @@ void launch_sort(const OrderRows& p, int size, const Wanted& wanted) {
 void run(const OrderRows& p, const Wanted& wanted) {
   if (p.rows == 0 || wanted.count == 0) return;
   const DeviceGuard guard(p.device);
+  if (p.n > longest_network_row(p.dtype)) return sort_blocks(p, wanted);
   int size = 2;
   while (size < p.n) size *= 2;
   core::visit_size(p.dtype, [&]<class K>() {

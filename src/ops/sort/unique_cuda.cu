@@ -126,9 +126,11 @@ Tensor order_of(const Tensor& data, int64_t count, int64_t length) {
 
 Groups group_slices(const Tensor& data, int64_t count, int64_t length) {
   backend().check_may_wait(kOp, data.device());
-  if (count == 0) return {};
+  Groups groups;
+  if (count == 0 || (length == 1 && bin_integers(data, groups))) return groups;
   const Device device = data.device();
-  Groups groups{order_of(data, count, length), Tensor::empty({count}, int64, device), 0};
+  groups.order = order_of(data, count, length);
+  groups.numbers = Tensor::empty({count}, int64, device);
   const DeviceGuard guard(device);
   int64_t* numbers = groups.numbers.data<int64_t>();
   core::visit_size(data.dtype(), [&]<class K>() {
@@ -145,6 +147,7 @@ Groups group_slices(const Tensor& data, int64_t count, int64_t length) {
 void write_groups(const Tensor& data, int64_t length, const Groups& groups, const Tensor& values, const Tensor& inverse,
                   const Tensor& counts) {
   if (groups.count == 0) return;
+  if (groups.bins.defined()) return write_bins(data, groups, values, inverse, counts);
   const Device device = data.device();
   const int64_t count = groups.order.numel();
   const Tensor starts = counts.defined() ? Tensor::empty({groups.count}, int64, device) : Tensor();
