@@ -39,7 +39,7 @@ struct ChunkGatedDeltaOptions {
   Tensor state_indices = {};
   Tensor has_initial_state = {};
   bool qk_normalize = false;
-  std::string strategy = "auto";  ///< "tensorcore" (bfloat16 on Hopper), "general"
+  std::string strategy = "auto";  ///< "tensorcore" (Hopper, 16-bit and float32 operands), "general"
   GatedDeltaResult out = {};
 };
 
@@ -58,12 +58,15 @@ GatedDeltaResult gated_delta_rule(const Tensor& query, const Tensor& key, const 
 /// exp(G_i - G_j) k_i . k_j below the diagonal and R = V - exp(G) K S,
 ///     N = (I + L)^-1 beta R;   O = scale (exp(G) Q S + tril(exp(G_i - G_j) Q K^T) N);
 ///     S = exp(G_C) S + (exp(G_C - G) K)^T N.
-/// Every exponent that is not masked is a sum of log decays, so that no decay, however strong, overflows. bfloat16 on
-/// Hopper rounds factors of products to bfloat16, R and N in the triangular ones to two of them (root mean square
-/// error below 2^-8 over 16384 steps). There a long sequence of few heads is cut into segments, on whose number bits
-/// depend, but not under batch_invariant(). Cost as stated: that of the rule.
-/// @throws as gated_delta_rule; ValueError for chunk_size < 1 or an unknown strategy; UnsupportedError for a strategy that cannot do it, and on CUDA where the triangular workspace
-/// of 4 (chunk_size^2 + chunk_size) bytes exceeds a block's shared memory
+/// Every exponent that is not masked is a sum of log decays, so that no decay, however strong, overflows. "tensorcore"
+/// computes 64 steps at once whatever chunk_size is, which explain() says; "general" computes chunk_size. On Hopper's
+/// tensor cores bfloat16 rounds factors of products to bfloat16, R and N in the triangular ones to two of them (root
+/// mean square error below 2^-8 over 16384 steps), float16 to eleven bits with float32's range, float32 to two parts of
+/// eleven bits. There a long bfloat16 sequence of few heads is cut into segments, on whose number bits depend, but not
+/// under batch_invariant(). Cost as stated: that of the rule.
+/// @throws as gated_delta_rule; ValueError for chunk_size < 1 or an unknown strategy; UnsupportedError for a strategy
+/// that cannot do it, and on CUDA where the triangular workspace of 4 (chunk_size^2 + chunk_size) bytes exceeds a
+/// block's shared memory
 GatedDeltaResult chunk_gated_delta_rule(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& beta,
                                         const Tensor& log_decay, const ChunkGatedDeltaOptions& options = {});
 
@@ -102,7 +105,8 @@ struct GatedRmsNormOptions {
   Tensor out = {};
 };
 /// x / sqrt(mean(x^2) + epsilon) * gamma * silu(gate) over the last axis; one rounding. gate has x's shape and dtype;
-/// gamma [H], float32 or x's dtype. Cost: 2 FLOPs an element. Source: arXiv 2412.06464. @throws ShapeError, DTypeError, DeviceError; ValueError unless epsilon is finite, >
+/// gamma [H], float32 or x's dtype. Cost: 2 FLOPs an element. Source: arXiv 2412.06464. @throws ShapeError, DTypeError,
+/// DeviceError; ValueError unless epsilon is finite, >
 /// 0
 Tensor gated_rms_norm(const Tensor& x, const Tensor& gate, const Tensor& gamma,
                       const GatedRmsNormOptions& options = {});

@@ -99,9 +99,9 @@ void bind_rules(nb::module_& m) {
       "gated_delta_rule, chunk_size steps at once (prefill): the same arguments and results by the chunked algorithm, "
       "any T. "
       "strategy:\n"
-      "'tensorcore' (Hopper, bfloat16, chunks of 64), 'general'. ValueError for chunk_size < 1; UnsupportedError on "
-      "CUDA where the "
-      "triangular\n"
+      "'tensorcore' (Hopper, 16-bit and float32 operands; 64 steps at once whatever chunk_size is, which explain "
+      "says),\n"
+      "'general' (chunk_size steps). ValueError for chunk_size < 1; UnsupportedError on CUDA where the triangular\n"
       "workspace of 4 * (chunk_size^2 + chunk_size) bytes exceeds a block's shared memory.");
 }
 
@@ -122,7 +122,8 @@ void bind_gated_delta(nb::module_& m) {
       "0) "
       "lower_bound *\n"
       "sigmoid(exp(A_log) * (a + dt_bias)). A_log [Hv]; dt_bias [Hv], or [Hv,K] where a has K; float32 or a's dtype.\n"
-      "Source: arXiv 2412.06464, 2510.26692. Raises ShapeError, DTypeError, DeviceError, ValueError for a lower_bound that is not "
+      "Source: arXiv 2412.06464, 2510.26692. Raises ShapeError, DTypeError, DeviceError, ValueError for a lower_bound "
+      "that is not "
       "finite and < 0.");
   const nb::object type = named_tuple("CausalConvResult", {"y", "final_state"});
   m.def(
@@ -155,7 +156,8 @@ void bind_gated_delta(nb::module_& m) {
       "[C] (float32 or x's\n"
       "dtype), initial_state [B,C,W-1] (x's dtype; None is zeros), activation None or 'silu'. cu_seqlens, state, "
       "state_indices and\n"
-      "has_initial_state as for gated_delta_rule, states being of x's dtype. Raises ShapeError, DTypeError, DeviceError,\n"
+      "has_initial_state as for gated_delta_rule, states being of x's dtype. Raises ShapeError, DTypeError, "
+      "DeviceError,\n"
       "IndexError for a slot out of range, ValueError for another activation, a slot named twice, other cu_seqlens.");
   m.def(
       "gated_rms_norm",

@@ -424,9 +424,9 @@ __global__ void __launch_bounds__(kChannelThreads, 2)
   chunk.write_corner(corner, w, warp >= kBlocks);
   chunk.write_diagonal(by_key, by_query, w, from);
   __syncthreads();
-  if (warp < kBlocks) invert_diagonal(shared.lower);
+  if (warp < kBlocks) invert_diagonal<false>(shared.lower);
   __syncthreads();
-  if (warp < kBlocks) join_blocks(shared.lower, shared.made.solve, shared.beta, shared.good);
+  if (warp < kBlocks) make_solve(shared.lower, shared.made.solve, shared.beta, shared.good);
   ptx::fence_async_proxy();
   __syncthreads();
   if (threadIdx.x != 0) return;

@@ -35,16 +35,16 @@ struct PrepareShared {
 };
 
 /// Running sums of a chunk's log decays by the first warp, beta by the next two; steps from `valid` on change nothing.
-template <int kKeyDim>
-__device__ __forceinline__ void load_gates(PrepareShared<kKeyDim>& shared, const DeviceProblem& p,
-                                           const DeviceSequence& s, int64_t head, int64_t step, int valid) {
+template <class T, class Shared>
+__device__ __forceinline__ void load_gates(Shared& shared, const DeviceProblem& p, const DeviceSequence& s,
+                                           int64_t head, int64_t step, int valid) {
   const int t = threadIdx.x;
   if (t >= 32 && t < 96) {
     const int i = t - 32;
     float beta = 0;
     if (i < valid)
       beta = p.beta_float ? row_of<float>(p.beta, s, head, step + i)[0]
-                          : cuda::convert<float>(row_of<BFloat16>(p.beta, s, head, step + i)[0]);
+                          : cuda::convert<float>(row_of<T>(p.beta, s, head, step + i)[0]);
     shared.beta[i] = beta;
   }
   if (t >= 32) return;
@@ -88,8 +88,8 @@ __device__ __forceinline__ void load_norms(PrepareShared<kKeyDim>& shared) {
 }
 
 /// Takes notice of a key that is no number: the diagonal of K K^T shows it.
-template <int kKeyDim>
-__device__ __forceinline__ void check_keys(PrepareShared<kKeyDim>& shared, const float (&by_key)[2][4], int valid) {
+template <class Shared>
+__device__ __forceinline__ void check_keys(Shared& shared, const float (&by_key)[2][4], int valid) {
   const int lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
 #pragma unroll
   for (int h = 0; h < 2; ++h)
@@ -101,8 +101,8 @@ __device__ __forceinline__ void check_keys(PrepareShared<kKeyDim>& shared, const
 }
 
 /// What decays a pair of steps, and what the second kernel weighs steps by: 64 threads, a step each.
-template <int kKeyDim>
-__device__ __forceinline__ void make_weights(PrepareShared<kKeyDim>& shared, bool normalize, float scale, int valid,
+template <class Shared>
+__device__ __forceinline__ void make_weights(Shared& shared, bool normalize, float scale, int valid,
                                              float (&weights)[4]) {
   const int i = threadIdx.x;
   const float key_norm = normalize ? shared.key_norm[i] : 1.0f, query_norm = normalize ? shared.query_norm[i] : 1.0f;
@@ -152,9 +152,9 @@ __device__ __forceinline__ float to_tf32(float x) {
   return __uint_as_float(y);
 }
 
-/// Block n of a warp's rows, decayed and weighed: L, to TF32 left of the diagonal's block, and Q K^T to bfloat16.
-template <bool kDiagonal, int kKeyDim>
-__device__ __forceinline__ void weigh_block(PrepareShared<kKeyDim>& shared, int n, int valid, float (&by_key)[2][4],
+/// Block n of a warp's rows, decayed and weighed: L, to TF32 left of the diagonal's block but where kFine, and Q K^T.
+template <bool kDiagonal, bool kFine, class Shared>
+__device__ __forceinline__ void weigh_block(Shared& shared, int n, int valid, float (&by_key)[2][4],
                                             float (&by_query)[2][4]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
@@ -176,17 +176,21 @@ __device__ __forceinline__ void weigh_block(PrepareShared<kKeyDim>& shared, int 
         lower[c] = key_weight * decay[c] * key, query = query_weight * decay[c] * query;
         if (i >= valid || (kDiagonal && j + c > i)) query = 0;  // whatever the decay is above the diagonal
         if (i >= valid || (kDiagonal && j + c >= i)) lower[c] = 0;
-        if (!kDiagonal) lower[c] = to_tf32(lower[c]);
+        if (!kDiagonal && !kFine) lower[c] = to_tf32(lower[c]);
       }
       *reinterpret_cast<float2*>(&shared.squares.lower[i][j]) = make_float2(lower[0], lower[1]);
     }
   }
-  asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-          ptx::shared_address(shared.squares.made.attend) + tile_offset(16 * warp + lane % 16, 2 * n + lane / 16)),
-      "r"(pack_bf16(by_query[0][0], by_query[0][1])), "r"(pack_bf16(by_query[0][2], by_query[0][3])),
-      "r"(pack_bf16(by_query[1][0], by_query[1][1])), "r"(pack_bf16(by_query[1][2], by_query[1][3]))
-      : "memory");
+}
+
+/// Block n of a warp's rows to a tile, rounded.
+__device__ __forceinline__ void store_block(unsigned char* tile, int n, const float (&x)[2][4]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   ptx::shared_address(tile) + tile_offset(16 * warp + lane % 16, 2 * n + lane / 16)),
+               "r"(pack_bf16(x[0][0], x[0][1])), "r"(pack_bf16(x[0][2], x[0][3])), "r"(pack_bf16(x[1][0], x[1][1])),
+               "r"(pack_bf16(x[1][2], x[1][3]))
+               : "memory");
 }
 
 /// Zeros in a 16 x 16 block of a tile.
@@ -195,7 +199,8 @@ __device__ __forceinline__ void clear_block(unsigned char* tile, int row, int co
   *reinterpret_cast<uint4*>(tile + tile_offset(16 * row + lane / 2, 2 * column + lane % 2)) = make_uint4(0, 0, 0, 0);
 }
 
-/// The inverse of I + L within diagonal block `warp`, in place, to TF32: a lane solves a column.
+/// The inverse of I + L within diagonal block `warp`, in place, to TF32 but where kFine: a lane solves a column.
+template <bool kFine>
 __device__ __forceinline__ void invert_diagonal(float (&lower)[kChunk][kPad]) {
   const int column = threadIdx.x % 16, block = threadIdx.x / 32;
   float x[16];
@@ -216,7 +221,7 @@ __device__ __forceinline__ void invert_diagonal(float (&lower)[kChunk][kPad]) {
   __syncwarp();  // all have read
   if (threadIdx.x % 32 < 16)
 #pragma unroll
-    for (int i = 0; i < 16; ++i) lower[16 * block + i][16 * block + column] = to_tf32(x[i]);
+    for (int i = 0; i < 16; ++i) lower[16 * block + i][16 * block + column] = kFine ? x[i] : to_tf32(x[i]);
 }
 
 /// d[16 x 8] += a[16 x 8] * b[8 x 8], all TF32. Columns of a and rows of b are taken in the order 0, 2, 4, 6, 1, 3, 5,
@@ -229,52 +234,94 @@ __device__ __forceinline__ void mma_tf32(float (&d)[4], const float (&a)[4], flo
         "r"(__float_as_uint(b.x)), "r"(__float_as_uint(b.y)));
 }
 
-/// to += x * y^T for 16 x 16 blocks, x in accumulators, y in rows of kPad floats.
+/// A factor of TF32 products. Where kFine, with what the tensor cores cut off float32 numbers: three products then
+/// leave 2^-20 of one at most. (Rounding to the nearest takes five instructions a number on Hopper, cutting off two.)
+template <bool kFine, int kCount>
+struct Tf32Factor {
+  float high[kCount], rest[kFine ? kCount : 1];
+  Tf32Factor() = default;
+  __device__ __forceinline__ explicit Tf32Factor(const float (&x)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      high[i] = kFine ? x[i] : to_tf32(x[i]);
+      if constexpr (kFine) rest[i] = x[i] - __uint_as_float(__float_as_uint(x[i]) & 0xffffe000u);
+    }
+  }
+};
+template <bool kFine>
+__device__ __forceinline__ void multiply_tf32(float (&d)[4], const Tf32Factor<kFine, 4>& a,
+                                              const Tf32Factor<kFine, 2>& b) {
+  const float2 high = make_float2(b.high[0], b.high[1]);
+  if constexpr (kFine) {
+    mma_tf32(d, a.rest, high);
+    mma_tf32(d, a.high, make_float2(b.rest[0], b.rest[1]));
+  }
+  mma_tf32(d, a.high, high);
+}
+
+/// to += x * y^T for 16 x 16 blocks, x in accumulators, y in rows of kPad floats; both rounded already unless kFine.
+template <bool kFine>
 __device__ __forceinline__ void add_block_product(float (&to)[2][4], const float (&x)[2][4], const float* y) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < 2; ++k)
 #pragma unroll
-    for (int n = 0; n < 2; ++n)
-      mma_tf32(to[n], x[k], *reinterpret_cast<const float2*>(y + (8 * n + lane / 4) * kPad + 8 * k + lane % 4 * 2));
+    for (int n = 0; n < 2; ++n) {
+      const float2 b = *reinterpret_cast<const float2*>(y + (8 * n + lane / 4) * kPad + 8 * k + lane % 4 * 2);
+      if constexpr (kFine)
+        multiply_tf32(to[n], Tf32Factor<true, 4>(x[k]), Tf32Factor<true, 2>({b.x, b.y}));
+      else
+        mma_tf32(to[n], x[k], b);
+    }
 }
 
-/// Column `warp` of blocks of (I + L)^-1, transposed: X_ij^T = -(sum_m X_mj^T L_im^T) X_ii^T; rounded, columns scaled
-/// by beta, to `solve`. Steps from `good` on take no part.
-__device__ __forceinline__ void join_blocks(const float (&lower)[kChunk][kPad], unsigned char* solve,
-                                            const float (&betas)[kChunk], int good) {
+/// Column `warp` of blocks of (I + L)^-1, transposed: X_ij^T = -(sum_m X_mj^T L_im^T) X_ii^T, its columns scaled by
+/// beta, is given to `give` with i. Steps from `good` on take no part.
+template <bool kFine, class Give>
+__device__ __forceinline__ void join_blocks(const float (&lower)[kChunk][kPad], const float (&betas)[kChunk], int good,
+                                            Give&& give) {
   const int lane = threadIdx.x % 32, j = threadIdx.x / 32;
   const auto beta_of = [&](int i) { return i < good ? betas[i] : 0.0f; };
   const float beta[2] = {beta_of(16 * j + lane / 4), beta_of(16 * j + lane / 4 + 8)};
+  const auto rounded = [](float v) { return kFine ? v : to_tf32(v); };
   float x[4][2][4];
 #pragma unroll
   for (int n = 0; n < 2; ++n)
 #pragma unroll
     for (int c = 0; c < 4; ++c)
       x[0][n][c] = lower[16 * j + 8 * n + lane % 4 * 2 + c % 2][16 * j + lane / 4 + c / 2 * 8];
-  for (int row = 0; row < j; ++row) clear_block(solve, row, j);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {  // block row j + i
     if (j + i >= 4) continue;
     if (i > 0) {
       float sum[2][4] = {};
 #pragma unroll
-      for (int m = 0; m < i; ++m) add_block_product(sum, x[m], &lower[16 * (j + i)][16 * (j + m)]);
+      for (int m = 0; m < i; ++m) add_block_product<kFine>(sum, x[m], &lower[16 * (j + i)][16 * (j + m)]);
 #pragma unroll
       for (int n = 0; n < 2; ++n)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) sum[n][c] = to_tf32(-sum[n][c]), x[i][n][c] = 0;
-      add_block_product(x[i], sum, &lower[16 * (j + i)][16 * (j + i)]);
+        for (int c = 0; c < 4; ++c) sum[n][c] = rounded(-sum[n][c]), x[i][n][c] = 0;
+      add_block_product<kFine>(x[i], sum, &lower[16 * (j + i)][16 * (j + i)]);
     }
     float scaled[2][4];
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) scaled[n][c] = x[i][n][c] * beta[c / 2], x[i][n][c] = to_tf32(x[i][n][c]);
-    TurnedBlock block;
-    block.round(scaled[0], scaled[1]);
-    block.store(solve, 16 * (j + i), 2 * j);
+      for (int c = 0; c < 4; ++c) scaled[n][c] = x[i][n][c] * beta[c / 2], x[i][n][c] = rounded(x[i][n][c]);
+    give(j + i, scaled);
   }
+}
+
+/// The inverse's column `warp` of blocks, rounded, to a tile.
+__device__ __forceinline__ void make_solve(const float (&lower)[kChunk][kPad], unsigned char* solve,
+                                           const float (&betas)[kChunk], int good) {
+  const int warp = threadIdx.x / 32;
+  for (int row = 0; row < warp; ++row) clear_block(solve, row, warp);
+  join_blocks<false>(lower, betas, good, [&](int row, const float(&x)[2][4]) {
+    TurnedBlock block;
+    block.round(x[0], x[1]);
+    block.store(solve, 16 * row, 2 * warp);
+  });
 }
 
 /// Blocks: value heads fastest, then slots of the slice's chunks.
@@ -304,7 +351,7 @@ __global__ void __launch_bounds__(kPrepareThreads, 5)
       ptx::tma_load_4d(shared.tiles.query[h], &maps.query, 64 * h, at, key_head, batch, &shared.barrier);
     }
   }
-  load_gates(shared, p, s, head, step, valid);
+  load_gates<BFloat16>(shared, p, s, head, step, valid);
   __syncthreads();
   ptx::mbarrier_wait(&shared.barrier, 0);
   float by_key[4][2][4] = {}, by_query[4][2][4] = {}, weights[4];
@@ -325,14 +372,17 @@ __global__ void __launch_bounds__(kPrepareThreads, 5)
           good < valid && (i == 3 || (threadIdx.x >= good && threadIdx.x < valid)) ? NAN : weights[i];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    if (i < warp) weigh_block<false>(shared, i, good, by_key[i], by_query[i]);
-    if (i == warp) weigh_block<true>(shared, i, good, by_key[i], by_query[i]);
-    if (i > warp) clear_block(made.attend, warp, i);
+    if (i < warp) weigh_block<false, false>(shared, i, good, by_key[i], by_query[i]);
+    if (i == warp) weigh_block<true, false>(shared, i, good, by_key[i], by_query[i]);
+    if (i > warp)
+      clear_block(made.attend, warp, i);
+    else
+      store_block(made.attend, i, by_query[i]);
   }
   __syncwarp();
-  invert_diagonal(shared.squares.lower);
+  invert_diagonal<false>(shared.squares.lower);
   __syncthreads();
-  join_blocks(shared.squares.lower, made.solve, shared.beta, shared.good);
+  make_solve(shared.squares.lower, made.solve, shared.beta, shared.good);
   ptx::fence_async_proxy();
   __syncthreads();
   if (threadIdx.x != 0) return;

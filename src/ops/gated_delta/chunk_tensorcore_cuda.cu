@@ -11,11 +11,6 @@
 namespace tenor::delta {
 namespace {
 
-Tensor aligned_rows(const Tensor& x) {
-  if (has_aligned_rows(x)) return x;
-  return x.is_contiguous() ? x.clone() : x.contiguous();  // dense, but at an odd address
-}
-
 void make_map(CUtensorMap& map, const char* op, const Tensor& x) {
   const cuda::MapTensor as{
       x.raw(), true, {x.shape(3), x.shape(2), x.shape(1), x.shape(0)}, {x.stride(2), x.stride(1), x.stride(0)}};

@@ -51,16 +51,9 @@ void run_recurrent(const Problem& p) {
   cpu::delta_recurrent(p);
 }
 
-std::string general_why_not(const Problem& p) {
-  if (core::runs_on(p.device) != DeviceType::kCuda || delta::triangle_bytes(p.chunk) <= delta::kSharedOfABlock)
-    return {};
-  return "the triangular workspace of " + std::to_string(delta::triangle_bytes(p.chunk)) +
-         " bytes exceeds a block's shared memory of " + std::to_string(delta::kSharedOfABlock);
-}
-
 constexpr core::Candidate<Problem> kCandidates[] = {
     {"tensorcore", &delta::tensorcore_why_not, &run_chunked<true>},
-    {"general", &general_why_not, &run_chunked<false>, 1},
+    {"general", &delta::chunk_why_not, &run_chunked<false>, 1},
 };
 
 void check_operands(const char* op, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& beta,
@@ -105,11 +98,15 @@ Step stated(const Problem& p, const Tensor& first, const Tensor& last, std::stri
             {p.output, last},
             core::count_product(core::count_product(steps, state), 7),
             std::move(strategy)};
-  if (step.strategy.starts_with("tensorcore"))
-    for (const Named& x :
-         {Named{"query", p.query}, Named{"key", p.key}, Named{"value", p.value}, Named{"out", p.output}})
+  if (step.strategy.starts_with("tensorcore")) {
+    std::vector<Named> moved{{"query", p.query}, {"key", p.key}};
+    if (p.query.dtype() == bfloat16) moved.push_back({"value", p.value}), moved.push_back({"out", p.output});
+    for (const Named& x : moved)
       if (!delta::has_aligned_rows(x.tensor))
         step.copies.push_back({x.name, 2 * x.tensor.numel(), "rows are moved dense, at multiples of 16 bytes"});
+    if (p.chunk != delta::kTensorcoreSteps)
+      step.note = core::text("{} steps at once, for chunk_size {}", delta::kTensorcoreSteps, p.chunk);
+  }
   if (p.state_indices.defined()) {
     const int64_t named = core::count_product(p.sequences, state);
     step.reads = {-1, -1, -1, -1, -1, named, -1, -1, -1};

@@ -24,6 +24,8 @@ struct Conv {
   int64_t batch, channels, steps, taps, sequences;
   bool silu;
   std::vector<Sequence> on_cpu;  // on CUDA none
+
+  bool packed() const { return cu_seqlens.defined(); }
 };
 
 }  // namespace tenor::delta

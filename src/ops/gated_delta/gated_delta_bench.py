@@ -37,11 +37,11 @@ def peer(name, device):
     return transformers if TRANSFORMERS else None
 
 
-def chunk_case(b, h, t, dtype="bfloat16", device=None):
+def chunk_case(b, h, t, dtype="bfloat16", device=None, chunk=64):
     shape = (b, h, t, 128)
-    target = f"gated_delta_chunk/B{b}-T{t}-H{h}-K128-V128-bf16"
-    case = dict(target=target if device else None, op="chunk_gated_delta_rule", case=f"B{b} H{h} T{t} K128 V128", dtype=dtype,
-                make=operands(dtype, b, h, t, 128, 128), run=lambda tn, *x: rule(tn, tn.chunk_gated_delta_rule, *x),
+    target = f"gated_delta_chunk/B{b}-T{t}-H{h}-K128-V128-bf16" if device and dtype == "bfloat16" and chunk == 64 else None
+    case = dict(target=target, op="chunk_gated_delta_rule", case=f"B{b} H{h} T{t} K128 V128{'' if chunk == 64 else f' chunk {chunk}'}", dtype=dtype,
+                make=operands(dtype, b, h, t, 128, 128), run=lambda tn, *x: rule(tn, lambda *y: tn.chunk_gated_delta_rule(*y, chunk_size=chunk), *x),
                 peer=peer("chunk_gated_delta_rule", device), bytes=bytes_of(dtype, shape, shape, shape, shape), flops=7 * b * h * t * 128 * 128)
     return dict(case, device=device) if device else case
 
@@ -63,6 +63,14 @@ def conv_case(b, c, t, device=None):
     return dict(case, device=device) if device else case
 
 
+def conv_last_case(b, c, t):
+    """Channels side by side, as a projection leaves them."""
+    return conv_case(b, c, t, "cuda") | dict(
+        case=f"B{b} C{c} T{t} W4 silu channels last", make=lambda rng: normal(rng, "bfloat16", (b, t, c), (c, 4)),
+        run=lambda tn, x, w: tn.causal_conv1d(tn.swapdims(x, 1, 2), w, activation="silu"),
+        peer=lambda torch, x, w: torch.nn.functional.silu(torch.nn.functional.conv1d(x.transpose(1, 2), w[:, None], padding=3, groups=c)[..., :t]))
+
+
 def norm_case(rows, h, device=None):
     case = dict(target=None, op="gated_rms_norm", case=f"{rows}x{h}", dtype="bfloat16", make=lambda rng: normal(rng, "bfloat16", (rows, h), (rows, h), (h,)),
                 run=lambda tn, x, z, w: tn.gated_rms_norm(x, z, w),
@@ -75,6 +83,7 @@ CASES = [
     *(chunk_case(1, 8, 512, dtype) for dtype in ("float32", "bfloat16")), *(decode_case(4, 16, 1, dtype) for dtype in ("float32", "bfloat16")),
     conv_case(1, 1024, 512), norm_case(4096, 128),
     chunk_case(1, 32, 8192, device="cuda"), chunk_case(8, 16, 4096, device="cuda"), chunk_case(1, 16, 65536, device="cuda"), chunk_case(1, 32, 2048, device="cuda"),
+    *(chunk_case(1, 32, 2048, dtype, device="cuda") for dtype in ("float32", "float16")), chunk_case(1, 32, 2048, device="cuda", chunk=16),
     *(decode_case(b, 32, device="cuda") for b in (1, 64, 256)), decode_case(64, 32, 4, device="cuda"),
-    conv_case(1, 8192, 8192, device="cuda"), norm_case(262144, 128, device="cuda"),
+    conv_case(1, 8192, 8192, device="cuda"), conv_last_case(1, 8192, 8192), norm_case(262144, 128, device="cuda"),
 ]

@@ -5,10 +5,6 @@
 namespace tenor::delta {
 namespace {
 
-Rows rows_of(const Tensor& x) {
-  return {x.numel() ? x.raw() : nullptr, x.stride(0), x.stride(1), x.stride(2), x.ndim() == 4 ? x.stride(3) : 0};
-}
-
 /// Blocks: `a_row` for each sequence, of which the last is what lies behind all of them.
 __global__ void zero_kernel(const __grid_constant__ DeviceSequences s, Rows out, int item, int64_t heads, int64_t width,
                             unsigned a_row) {
@@ -33,6 +29,15 @@ __global__ void zero_kernel(const __grid_constant__ DeviceSequences s, Rows out,
 }
 
 }  // namespace
+
+Rows rows_of(const Tensor& x) {
+  return {x.numel() ? x.raw() : nullptr, x.stride(0), x.stride(1), x.stride(2), x.ndim() == 4 ? x.stride(3) : 0};
+}
+
+Tensor aligned_rows(const Tensor& x) {
+  if (has_aligned_rows(x)) return x;
+  return x.is_contiguous() ? x.clone() : x.contiguous();  // dense, but at an odd address
+}
 
 DeviceSequences device_sequences(const char* op, const Tensor& x, int64_t sequences, int64_t steps,
                                  const Tensor& cu_seqlens, const Tensor& state_indices, const Tensor& has_initial,
@@ -96,7 +101,8 @@ void run_general_cuda(const Problem& problem) {
 
 void run_tensorcore_cuda(const Problem& problem) {
   const cuda::DeviceGuard guard(problem.output.device());
-  launch_tensorcore(problem, device_problem(problem));
+  const DeviceProblem p = device_problem(problem);
+  problem.query.dtype() == bfloat16 ? launch_tensorcore(problem, p) : launch_tf32(problem, p);
 }
 
 }  // namespace tenor::delta

@@ -17,6 +17,10 @@ DeviceSequences device_sequences(const char* op, const Tensor& x, int64_t sequen
                                  const Tensor& cu_seqlens, const Tensor& state_indices, const Tensor& has_initial,
                                  int64_t places, bool first);
 DeviceProblem device_problem(const Problem& problem);
+/// An operand or the result, as kernels see it.
+Rows rows_of(const Tensor& x);
+/// x, or a copy of it whose rows lie as has_aligned_rows says.
+Tensor aligned_rows(const Tensor& x);
 
 /// Zeros in out [B, H, T, n] where the steps are of no sequence, or of a skipped one; looks at cu_seqlens as well,
 /// which raises the flag for bad ones. Does nothing where there are neither packed sequences nor slots.
@@ -42,5 +46,7 @@ void launch_general_chunk(const Problem& problem, const DeviceProblem& p);
 /// Step by step for 16-bit and float32 operands of usual sizes; false where they are not.
 bool launch_recurrent(const Problem& problem, const DeviceProblem& p);
 void launch_tensorcore(const Problem& problem, const DeviceProblem& p);
+/// The same for float32 and float16, by TF32 products.
+void launch_tf32(const Problem& problem, const DeviceProblem& p);
 
 }  // namespace tenor::delta

@@ -1,5 +1,5 @@
+#include "src/ops/gated_delta/decode_cuda.cuh"
 #include "src/ops/gated_delta/gated_delta_launch.h"
-#include "src/ops/gated_delta/recurrent_cuda.cuh"
 
 namespace tenor::delta {
 namespace {
@@ -16,6 +16,26 @@ bool has_wide_elements(const Rows& x, size_t item) {
          x.head * item % 16 == 0 && x.step * item % 16 == 0;
 }
 
+/// Whether p is one step of each sequence with everything as decode_kernel takes it.
+bool is_decoding(const DeviceProblem& p, bool wide) {
+  const auto dense = [&](const States& x) { return !x.data || (x.row == p.value_dim && x.column == 1); };
+  constexpr int64_t kMostBlocks = 65535;  // of a grid's second and third dims
+  return p.value_heads <= kMostBlocks && p.sequences.count <= kMostBlocks && wide && p.sequences.steps == 1 &&
+         !p.sequences.starts.data && p.value_dim % kDecodeColumns == 0 && dense(p.first) && dense(p.last);
+}
+
+template <class T, int kKeyDim, bool kByChannel>
+void launch_decode(const Problem& problem, const DeviceProblem& p) {
+  const Device device = problem.output.device();
+  const dim3 grid(blocks_of(problem.op, p.value_dim / kDecodeColumns, 1, 1), static_cast<unsigned>(p.value_heads),
+                  static_cast<unsigned>(p.sequences.count));
+  // Three quarters of what is resident: less takes longer than none, all of it a third longer.
+  const int ahead = p.sequences.has_first ? cuda::multiprocessors(device) * kDecodeBlocks * 3 / 4 : 0;
+  if (grid.x > 0 && grid.y > 0 && grid.z > 0)
+    cuda::launch(problem.op, decode_kernel<T, kKeyDim, kByChannel>, {grid, dim3(kDecodeThreads)}, device, p,
+                 static_cast<unsigned>(ahead));
+}
+
 template <class T, int kKeyDim, bool kByChannel, bool kMany>
 void launch_for(const Problem& problem, const DeviceProblem& p) {
   // On a multiprocessor: more of them are bound by registers, fewer leave the memory idle.
@@ -24,6 +44,8 @@ void launch_for(const Problem& problem, const DeviceProblem& p) {
   const unsigned blocks = blocks_of(problem.op, column_blocks, p.value_heads, p.sequences.count);
   const bool wide = has_wide_elements(p.query, sizeof(T)) && has_wide_elements(p.key, sizeof(T)) &&
                     has_wide_elements(p.value, sizeof(T)) && (!kByChannel || has_wide_elements(p.decay, sizeof(float)));
+  if constexpr (!kMany && kKeyDim <= 128)
+    if (is_decoding(p, wide)) return launch_decode<T, kKeyDim, kByChannel>(problem, p);
   if (blocks > 0)
     cuda::launch(problem.op, recurrent_kernel<T, kKeyDim, kByChannel, kMany, kBlocks>,
                  {dim3(blocks), dim3(kRecurrentThreads)}, problem.output.device(), p,

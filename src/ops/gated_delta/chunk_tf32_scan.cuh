@@ -1,0 +1,314 @@
+// The second kernel of the chunk form by TF32 products. As in chunk_scan.cuh the state passes through a sequence's
+// chunks and every product is computed transposed; here a warp holds S^T of 16 value columns in registers and
+// multiplies by mma.sync, whose accumulators are left factors as they stand. The warps of a block share the chunks that
+// another one brings.
+#pragma once
+
+#include "src/ops/gated_delta/chunk_scan.cuh"
+#include "src/ops/gated_delta/chunk_tf32_tiles.cuh"
+
+namespace tenor::delta {
+
+inline constexpr int kTf32Columns = 16, kTf32Stages = 2;  // of a warp; of a block
+
+template <class T, int kKeyDim>
+struct Tf32Shared {
+  struct Stage {
+    alignas(128) ChunkRows<T, kKeyDim> key, query;
+    alignas(128) Tf32Factors factors;
+  };
+  Stage stages[kTf32Stages];
+  uint64_t full[kTf32Stages], empty[kTf32Stages];
+};
+
+/// The loading warp.
+template <class T, int kKeyDim>
+__device__ __forceinline__ void load_chunks(Tf32Shared<T, kKeyDim>& shared, const DeviceProblem& p,
+                                            const Tf32Factors* factors, const ScanTask& t) {
+  const int lane = threadIdx.x % 32;
+  const T *key = row_of<T>(p.key, t.s, t.head / p.group, 0), *query = row_of<T>(p.query, t.s, t.head / p.group, 0);
+  ptx::wait_for_previous();  // for what the first kernel makes
+  for (int64_t c = 0; c < t.chunks; ++c) {
+    const int i = static_cast<int>(c % kTf32Stages);
+    auto& stage = shared.stages[i];
+    if (c >= kTf32Stages) ptx::mbarrier_wait(&shared.empty[i], (c / kTf32Stages - 1) & 1);
+    const int valid = static_cast<int>(min(t.s.length - c * kChunk, int64_t{kChunk}));
+    clear_rows<T, kKeyDim>(stage.key, valid, lane, 32), clear_rows<T, kKeyDim>(stage.query, valid, lane, 32);
+    if (lane == 0)
+      ptx::mbarrier_arrive_expect(&shared.full[i], 2 * row_bytes<T, kKeyDim>(valid) + sizeof(Tf32Factors));
+    else
+      ptx::mbarrier_arrive(&shared.full[i]);  // every lane, for what it has cleared
+    __syncwarp();
+    copy_rows<T, kKeyDim>(stage.key, key + c * kChunk * p.key.step, p.key.step, valid, lane, 32, &shared.full[i]);
+    copy_rows<T, kKeyDim>(stage.query, query + c * kChunk * p.query.step, p.query.step, valid, lane, 32,
+                          &shared.full[i]);
+    if (lane == 0)
+      ptx::bulk_load(&stage.factors, factors + (t.slot + c) * p.value_heads + t.head, sizeof(Tf32Factors),
+                     &shared.full[i]);
+  }
+}
+
+/// The warp's columns of V^T at a chunk's steps, zeros behind the last one.
+template <class T>
+__device__ __forceinline__ void load_values(Steps& to, const T* from, const Rows& x, int valid) {
+  const int lane = threadIdx.x % 32, left = valid - lane % 4 * 2;
+  const int64_t next = x.step, right = 8 * x.dim;
+  from += lane % 4 * 2 * x.step + lane / 4 * x.dim;
+#pragma unroll
+  for (int n = 0; n < kChunk / 8; ++n, from += 8 * x.step)
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      to[n][c] = 8 * n + c % 2 < left ? cuda::widen(from[c % 2 * next + c / 2 * right]) : 0.0f;
+}
+template <class T>
+__device__ __forceinline__ void store_columns(const Steps& x, T* to, const Rows& y, int valid) {
+  const int lane = threadIdx.x % 32, left = valid - lane % 4 * 2;
+  const int64_t next = y.step, right = 8 * y.dim;
+  to += lane % 4 * 2 * y.step + lane / 4 * y.dim;
+#pragma unroll
+  for (int n = 0; n < kChunk / 8; ++n, to += 8 * y.step)
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      if (8 * n + c % 2 < left) to[c % 2 * next + c / 2 * right] = cuda::convert<T>(x[n][c]);
+}
+
+/// Clears a column's steps from the first on that is no number; says which one, of this lane's two columns.
+__device__ __forceinline__ void clear_bad_steps(Steps& x, int (&first)[2]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    first[half] = kChunk;
+#pragma unroll
+    for (int at = kChunk / 4 - 1; at >= 0; --at)
+      if (!(x[at / 2][2 * half + at % 2] * 0.0f == 0.0f)) first[half] = 8 * (at / 2) + lane % 4 * 2 + at % 2;
+#pragma unroll
+    for (int mask = 1; mask < 4; mask *= 2) first[half] = min(first[half], __shfl_xor_sync(~0u, first[half], mask));
+#pragma unroll
+    for (int at = 0; at < kChunk / 4; ++at)
+      if (8 * (at / 2) + lane % 4 * 2 + at % 2 >= first[half]) x[at / 2][2 * half + at % 2] = 0;
+  }
+}
+__device__ __forceinline__ bool has_bad_step(const Steps& x) {
+  float sum = 0;
+#pragma unroll
+  for (int n = 0; n < kChunk / 8; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) sum = fmaf(x[n][c], 0.0f, sum);
+  return __any_sync(~0u, !(sum == 0.0f));
+}
+
+/// A power of two for each half of an accumulator's rows that makes float16 numbers of them, and its inverse: the
+/// largest becomes about 2^14. `most`: the largest of the lane's own numbers.
+struct HalfScale {
+  float scale[2], inverse[2];
+  __device__ __forceinline__ explicit HalfScale(const float (&most)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float all = most[half];
+#pragma unroll
+      for (int mask = 1; mask < 4; mask *= 2) all = fmaxf(all, __shfl_xor_sync(~0u, all, mask));
+      // Exponents beyond the scale's own range are those of numbers that are none, or too small to be told from zero.
+      const int exponent = min(max(static_cast<int>(__float_as_uint(all) >> 23), 30), 240);
+      scale[half] = __uint_as_float(static_cast<uint32_t>(127 + 127 + 14 - exponent) << 23);
+      inverse[half] = __uint_as_float(static_cast<uint32_t>(exponent - 14) << 23);
+    }
+  }
+};
+template <int kTiles>
+__device__ __forceinline__ HalfScale half_scale(const float (&x)[kTiles][4]) {
+  float most[2] = {0, 0};
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) most[c / 2] = fmaxf(most[c / 2], fabsf(x[n][c]));
+  return HalfScale(most);
+}
+/// Sixteen columns of accumulators as a left factor of float16.
+__device__ __forceinline__ void half_factor(uint32_t (&to)[4], const float (&x0)[4], const float (&x1)[4],
+                                            const HalfScale& by) {
+  const auto pack = [](float low, float high) {
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  };
+  to[0] = pack(x0[0] * by.scale[0], x0[1] * by.scale[0]), to[1] = pack(x0[2] * by.scale[1], x0[3] * by.scale[1]);
+  to[2] = pack(x1[0] * by.scale[0], x1[1] * by.scale[0]), to[3] = pack(x1[2] * by.scale[1], x1[3] * by.scale[1]);
+}
+
+/// by_key = S^T K^T, by_query = S^T Q^T; float16's are to be multiplied by the inverse scale.
+template <class T, int kKeyDim>
+__device__ __forceinline__ void multiply_state(Steps& by_key, Steps& by_query, const float (&state)[kKeyDim / 8][4],
+                                               const ChunkRows<T, kKeyDim>& key, const ChunkRows<T, kKeyDim>& query,
+                                               const HalfScale& by) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (kIsFine<T>) {
+    const int row = lane / 4, column = lane % 4 * 2;
+#pragma unroll
+    for (int k = 0; k < kKeyDim / 8; ++k) {
+      const Tf32Factor<true, 4> a(state[k]);
+#pragma unroll
+      for (int n = 0; n < kChunk / 8; ++n) {
+        multiply_tf32<true>(by_key[n], a, exact_factor<true>(two_of(&key[8 * n + row][8 * k + column])));
+        multiply_tf32<true>(by_query[n], a, exact_factor<true>(two_of(&query[8 * n + row][8 * k + column])));
+      }
+    }
+  } else {
+    const int row = lane % 8 + lane / 16 * 8, column = lane / 8 % 2 * 8;
+#pragma unroll
+    for (int k = 0; k < kKeyDim / 16; ++k) {
+      uint32_t a[4], b[4];
+      half_factor(a, state[2 * k], state[2 * k + 1], by);
+#pragma unroll
+      for (int n = 0; n < kChunk / 8; n += 2) {
+        ptx::ldmatrix_x4(b, ptx::shared_address(&key[8 * n + row][16 * k + column]));
+        ptx::mma_m16n8k16<T>(by_key[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+        ptx::mma_m16n8k16<T>(by_key[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+        ptx::ldmatrix_x4(b, ptx::shared_address(&query[8 * n + row][16 * k + column]));
+        ptx::mma_m16n8k16<T>(by_query[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+        ptx::mma_m16n8k16<T>(by_query[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// to += x m^T for a lower triangle m.
+template <bool kFine>
+__device__ __forceinline__ void multiply_triangle(Steps& to, const Steps& x, const float (&m)[kChunk][kSquarePitch]) {
+  const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int k = 0; k < kChunk / 8; ++k) {
+    const Tf32Factor<kFine, 4> a(x[k]);
+#pragma unroll
+    for (int n = k; n < kChunk / 8; ++n)
+      multiply_tf32<kFine>(to[n], a, exact_factor<kFine>(two_of(&m[8 * n + row][8 * k + column])));
+  }
+}
+
+/// sum += x K for tiles of eight channels from `first` on; float16's is to be multiplied by the inverse scale.
+template <class T, int kKeyDim, int kTiles>
+__device__ __forceinline__ void multiply_steps(float (&sum)[kTiles][4], const Steps& x,
+                                               const ChunkRows<T, kKeyDim>& key, int first, const HalfScale& by) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (kIsFine<T>) {
+    const int column = lane / 4, row = lane % 4 * 2;
+#pragma unroll
+    for (int k = 0; k < kChunk / 8; ++k) {
+      const Tf32Factor<true, 4> a(x[k]);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const T* at = &key[8 * k + row][8 * (first + n) + column];
+        multiply_tf32<true>(sum[n], a, exact_factor<true, 2>({at[0], at[kKeyDim + 8]}));
+      }
+    }
+  } else {
+    const int row = lane % 16, column = lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < kChunk / 16; ++k) {
+      uint32_t a[4], b[4];
+      half_factor(a, x[2 * k], x[2 * k + 1], by);
+#pragma unroll
+      for (int n = 0; n < kTiles; n += 2) {
+        ptx::ldmatrix_x4_transposed(b, ptx::shared_address(&key[16 * k + row][8 * (first + n) + column]));
+        ptx::mma_m16n8k16<T>(sum[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+        ptx::mma_m16n8k16<T>(sum[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// state = decay state + x K. A chunk's sum is added to the state at once, by an addition that rounds to the nearest:
+/// tensor cores cut off what does not fit, which over thousands of steps would add up.
+template <class T, int kKeyDim>
+__device__ __forceinline__ void update_state(float (&state)[kKeyDim / 8][4], float decay, const Steps& x,
+                                             const ChunkRows<T, kKeyDim>& key) {
+  constexpr int kTogether = 8;  // tiles whose sums are under way
+  const HalfScale by = kIsFine<T> ? HalfScale({0, 0}) : half_scale(x);
+#pragma unroll
+  for (int first = 0; first < kKeyDim / 8; first += kTogether) {
+    float sum[kTogether][4] = {};
+    multiply_steps<T, kKeyDim>(sum, x, key, first, by);
+#pragma unroll
+    for (int n = 0; n < kTogether; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c)
+        state[first + n][c] = fmaf(state[first + n][c], decay, kIsFine<T> ? sum[n][c] : sum[n][c] * by.inverse[c / 2]);
+  }
+}
+
+/// A warp's pass over a task's chunks.
+template <class T, int kKeyDim>
+__device__ __forceinline__ void scan_chunks(float (&state)[kKeyDim / 8][4], Tf32Shared<T, kKeyDim>& shared,
+                                            const DeviceProblem& p, const ScanTask& t) {
+  constexpr bool kFine = kIsFine<T>;
+  const int64_t column = t.first + kTf32Columns * (threadIdx.x / 32);
+  const int lane = threadIdx.x % 32;
+  for (int64_t c = 0; c < t.chunks; ++c) {
+    const int i = static_cast<int>(c % kTf32Stages),
+              valid = static_cast<int>(min(t.s.length - c * kChunk, int64_t{kChunk}));
+    const auto& stage = shared.stages[i];
+    Steps work = {}, output = {}, error = {};
+    load_values(error, row_of<T>(p.value, t.s, t.head, c * kChunk) + column * p.value.dim, p.value, valid);
+    const HalfScale by = kFine ? HalfScale({0, 0}) : half_scale(state);
+    ptx::mbarrier_wait(&shared.full[i], (c / kTf32Stages) & 1);
+    multiply_state<T, kKeyDim>(work, output, state, stage.key, stage.query, by);
+#pragma unroll
+    for (int n = 0; n < kChunk / 8; ++n) {
+      const float2 w = *reinterpret_cast<const float2*>(&stage.factors.weights[0][8 * n + lane % 4 * 2]);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if constexpr (!kFine) work[n][j] *= by.inverse[j / 2], output[n][j] *= by.inverse[j / 2];
+        work[n][j] = fmaf(j % 2 ? -w.y : -w.x, work[n][j], error[n][j]);
+        error[n][j] = 0;
+      }
+    }
+    weigh_steps(output, stage.factors.weights[1]);
+    // What is no number must not reach the steps before it, whose weights for it are zeros.
+    int first_bad[2];
+    const bool has_bad = has_bad_step(work);
+    if (has_bad) clear_bad_steps(work, first_bad);
+    multiply_triangle<kFine>(error, work, stage.factors.solve);
+    multiply_triangle<kFine>(output, error, stage.factors.attend);
+    if (has_bad) poison(output, first_bad);
+    store_columns(output, place_in<T>(p.output, t.s, t.head, c * kChunk) + column * p.output.dim, p.output, valid);
+    weigh_steps(error, stage.factors.weights[2]);
+    update_state<T, kKeyDim>(state, stage.factors.weights[3][0], error, stage.key);
+    if (has_bad) {
+      const int whole[2] = {first_bad[0] < kChunk ? 0 : kKeyDim, first_bad[1] < kChunk ? 0 : kKeyDim};
+      poison(state, whole);
+    }
+    ptx::mbarrier_arrive(&shared.empty[i]);
+  }
+}
+
+/// Blocks: column blocks fastest, then value heads, then sequences; all warps but the last one compute, kWarps at most.
+/// Dynamic shared memory: Tf32Shared.
+template <class T, int kKeyDim, int kWarps>
+__global__ void __launch_bounds__(32 * (kWarps + 1), 1)
+    scan_tf32_kernel(const __grid_constant__ DeviceProblem p, const Tf32Factors* factors, unsigned column_blocks) {
+  if constexpr (!ptx::kIsHopper) return;
+  extern __shared__ __align__(1024) unsigned char scan_memory[];
+  auto& shared = *reinterpret_cast<Tf32Shared<T, kKeyDim>*>(scan_memory);
+  const unsigned rest = blockIdx.x / column_blocks;
+  const int64_t n = rest / static_cast<unsigned>(p.value_heads);
+  ScanTask t{DeviceSequence(p.sequences, n), n, place_of(p.sequences, n), rest % static_cast<unsigned>(p.value_heads)};
+  if (t.place < 0) return ptx::wait_for_previous();
+  t.slot = first_slot(p.sequences, n);
+  t.chunks = (t.s.length + kChunk - 1) / kChunk;
+  const int warps = static_cast<int>(blockDim.x / 32) - 1, warp = threadIdx.x / 32;
+  t.first = int64_t{blockIdx.x % column_blocks} * warps * kTf32Columns;
+  const int computing = static_cast<int>(min(int64_t{warps}, (p.value_dim - t.first) / kTf32Columns));
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kTf32Stages; ++i)
+      ptx::mbarrier_init(&shared.full[i], 32), ptx::mbarrier_init(&shared.empty[i], 32 * computing);
+    ptx::mbarrier_init_fence();
+  }
+  __syncthreads();
+  if (warp == warps) return load_chunks<T, kKeyDim>(shared, p, factors, t);
+  if (warp >= computing) return;
+  float state[kKeyDim / 8][4];
+  read_state<kKeyDim>(state, starts_from_state(p.sequences, n) ? warp_columns(columns_of(p.first, t)) : Columns{});
+  scan_chunks<T, kKeyDim>(state, shared, p, t);
+  write_state<kKeyDim>(state, warp_columns(columns_of(p.last, t)));
+}
+
+}  // namespace tenor::delta
