@@ -51,13 +51,18 @@ bool rows_aligned(const Matrix& x, int64_t rows, int64_t cols) {
 
 std::string cuda_rows_why_not(const GemmProblem& problem) {
   if (problem.batch_invariant) return "its order over k is not that of many rows";
-  if (problem.compute != DType::kFloat32) return "takes float32, bfloat16 and float16";
+  if (problem.compute != DType::kFloat32 && problem.compute != DType::kFloat64)
+    return "takes float32, float64, bfloat16 and float16";
   if (problem.a.dtype != problem.b.dtype) return "the operands' dtypes differ";
+  if (problem.compute == DType::kFloat64 && (problem.a.dtype != DType::kFloat64 || problem.c.dtype != DType::kFloat64))
+    return "takes float64 operands alone to a float64 result";
   const GemmProblem p = with_few_rows(problem);
-  const int64_t most = p.a.dtype != DType::kFloat32 ? kFewRowsTensor
-                       : p.b.row == 1               ? kFewRowsFloatDots
-                                                    : kFewRowsFloatSums;
-  if (p.m > most) return "takes at most 16 rows or columns, of float32 4 or 8";
+  const FewRows few = few_rows_of(p.a.dtype);
+  int64_t most = p.b.row == 1 ? few.dots : few.sums;
+  if (p.b.row == 1 && cuda_tiles_streams(p)) most = kMostStreamed;
+  if (p.m > most)
+    return "takes at most 16 rows or columns, 8 of them against fewer than 6144 contiguous ones, of float32 4 or 8, of "
+           "float64 1";
   if (p.k < kLeastInner) return "k is below 256: too short a sum to be split";
   return p.b.row == 1 || p.b.col == 1 ? "" : "the matrix has no dim of unit stride";
 }
