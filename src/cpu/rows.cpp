@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kBlockBytes = 128 << 10;  // work of one kernel call, where rows are short
 // Bytes of all elements, widened, for which a team of threads is woken, some 5 us of one thread's work (waking 16 takes
 // 4), and the least that one of a woken team is given.
-constexpr int64_t kTeamBytes = 128 << 10, kThreadBytes = 8 << 10;
+constexpr int64_t kTeamBytes = 96 << 10, kThreadBytes = 8 << 10;
 constexpr int64_t kGatherBytes = 1 << 20;   // of strided rows gathered at a time, where that is more than a cache line
 constexpr int64_t kScratchBytes = 4 << 20;  // the most that strided rows gather at a time, beyond one row
 constexpr int64_t kCutElements = 16384;     // a piece of a row that may be cut
