@@ -55,8 +55,8 @@ struct AttentionResult {
 /// attend gives 0 and lse -inf. lse [B, Hq, Sq] float32 is the natural logarithm of the sum of exp(s_j), without the sink.
 /// A row's bits depend on its own query, keys and values only: not on the batch, the other rows or the thread count.
 /// flash_tensorcore (CUDA) rounds the weights of 16-bit operands to their dtype, multiplies float32 by split TF32 (errors of about
-/// float32's own, but 2^-19 of values below 1e-34), and unless batch_invariant() is in force its bits also
-/// depend on how many queries the sequence has (few: its keys are added up in parts), and "auto" on what autotuning measured.
+/// float32's own, but 2^-19 of values below 1e-34), and unless batch_invariant() is in force its bits also depend on how many
+/// queries and sequences there are (few: keys are added up in parts), and "auto" on what autotuning measured.
 /// Cost: 2 (D + Dv) FLOPs a visible pair; workspace O(threads * Sk + B * Hkv * Sk * (D + Dv)), never Sq * Sk;
 /// on CUDA none but copies of operands whose strides the matrix unit cannot walk, and 64 partial results a row of few queries.
 /// @throws ShapeError, DTypeError, DeviceError, ValueError, UnsupportedError for a strategy that this device lacks.

@@ -149,6 +149,25 @@ TEST_P(AttentionCudaOf, BitsOfARowDependOnItselfAlone) {
   }
 }
 
+// Alone a sequence has tiles of few rows, in a batch of many wide ones.
+TEST_P(AttentionCudaOf, TilesOfFewRowsHaveTheBitsOfWideOnes) {
+  AttentionDraw random(17);
+  for (const int64_t D : {32, 64, 128, 256}) {
+    const Operands x = draw(random, dtype(), 1, 4, 2, 192, 192, D, D);
+    const Tensor q = on_gpu(x.q), k = on_gpu(x.k), v = on_gpu(x.v);
+    const auto many = [&](const Tensor& t) { return expand(t, {80, t.shape(1), t.shape(2), t.shape(3)}); };
+    const BatchInvariantGuard invariant;
+    for (const std::string& strategy : strategies_for(x))
+      for (const bool causal : {false, true}) {
+        AttentionOptions o{.strategy = strategy};
+        if (causal) o.causal = true, o.window = {100, -1};
+        const Tensor alone = on_cpu(attention(q, k, v, o).out), batched = attention(many(q), many(k), many(v), o).out;
+        for (const int64_t b : {0, 79})
+          EXPECT_TRUE(same_bits(on_cpu(narrow(batched, 0, b, 1)), alone)) << strategy << " D " << D << " " << causal;
+      }
+  }
+}
+
 TEST_P(AttentionCudaOf, HiddenKeysNeverReachAResult) {
   AttentionDraw random(8);
   for (const int64_t D : {8, 32, 64, 128, 256})

@@ -12,6 +12,7 @@ struct FlashSm80Config {
   static constexpr int kDim = kDim_;           ///< columns of q, k and v, as they lie in shared memory
   static constexpr int kKeys = 64;             ///< of a tile
   static constexpr int kGroups = kGroups_;     ///< times 64 rows
+  static constexpr int kStreams = 1;           ///< of tiles of keys, each four warps'
   static constexpr bool kGeneral = kGeneral_;  ///< mask, bias or softcap
   static constexpr bool kScaled = kGeneral;    ///< scores come to the softmax with their scale
   static constexpr bool kBiasTiles = false;
@@ -44,6 +45,8 @@ class FlashSm80 {
 
   explicit __device__ FlashSm80(Shared& shared) : shared_(shared) {}
   __device__ __forceinline__ Shared& shared() { return shared_; }
+  __device__ __forceinline__ auto& keys() { return shared_.k; }
+  __device__ __forceinline__ auto& values_there() { return shared_.v; }
 
   /// Starts copying `kLines` lines; line i lies at row(i), nullptr for one of zeros. Columns from `columns` on are
   /// zeros.
@@ -61,7 +64,10 @@ class FlashSm80 {
       }
     }
   }
-  __device__ __forceinline__ void meet_keys(bool) const { __syncthreads(); }
+  template <class Meet>
+  __device__ __forceinline__ void meet_keys(bool, Meet) const {
+    __syncthreads();
+  }
 
   /// s = q times the tile of keys.
   __device__ __forceinline__ void scores(float (&s)[kGroups][kKeys / 2]) const {
@@ -75,11 +81,13 @@ class FlashSm80 {
       const int b = step / 4, piece = step % 4 * 2;
       uint32_t q[kGroups][4];
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) ptx::ldmatrix_x4(q[g], ptx::shared_address(shared_.q[b] + place(g * 64 + first, piece + lane / 16)));
+      for (int g = 0; g < kGroups; ++g)
+        ptx::ldmatrix_x4(q[g], ptx::shared_address(shared_.q[b] + place(g * 64 + first, piece + lane / 16)));
 #pragma unroll
       for (int j = 0; j < kKeys / 8; j += 2) {
         uint32_t k[4];
-        ptx::ldmatrix_x4(k, ptx::shared_address(shared_.k[b] + place(j * 8 + lane / 16 * 8 + lane % 8, piece + lane / 8 % 2)));
+        ptx::ldmatrix_x4(
+            k, ptx::shared_address(shared_.k[b] + place(j * 8 + lane / 16 * 8 + lane % 8, piece + lane / 8 % 2)));
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
           multiply(s[g] + 4 * j, q[g], k[0], k[1]);
@@ -102,7 +110,8 @@ class FlashSm80 {
 #pragma unroll
       for (int j = 0; j < Config::kDim / 8; j += 2) {
         uint32_t v[4];
-        ptx::ldmatrix_x4_transposed(v, ptx::shared_address(shared_.v[j / 8] + place(step * 16 + lane % 16, j % 8 + lane / 16)));
+        ptx::ldmatrix_x4_transposed(
+            v, ptx::shared_address(shared_.v[j / 8] + place(step * 16 + lane % 16, j % 8 + lane / 16)));
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
           const auto& p = reinterpret_cast<const uint32_t(&)[4]>(w.p[g][4 * step]);

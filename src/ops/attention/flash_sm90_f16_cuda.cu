@@ -3,10 +3,10 @@
 
 namespace tenor::attn {
 
-void launch_flash_float16(const FlashLaunch& l, int tiles, FlashOptions options) {
-  launch_flash<__half>(l, tiles, options);
+void launch_flash_float16(const FlashLaunch& l, int tiles, FlashOptions options, bool narrow) {
+  launch_flash<__half>(l, tiles, options, narrow);
 }
 
-std::vector<int> flash_spilled_bytes_float16() { return spilled_bytes<__half>(std::make_integer_sequence<int, 9>()); }
+std::vector<int> flash_spilled_bytes_float16() { return spilled_bytes<__half>(std::make_integer_sequence<int, 12>()); }
 
 }  // namespace tenor::attn

@@ -1,6 +1,7 @@
 // The computing warpgroups of the Hopper kernel, and the kernel.
 #pragma once
 
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/ops/attention/flash_sm90_scores.cuh"
 #include "src/ops/attention/flash_sm90_store.cuh"
 
@@ -286,15 +287,16 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     ptx::tma_prefetch_map(&maps.q), ptx::tma_prefetch_map(&maps.k), ptx::tma_prefetch_map(&maps.v);
   }
   check_offsets(shape.p);
+  if (shape.splits > 1) ptx::launch_dependents();  // the kernel that joins waits for the end of all blocks
   __syncthreads();
   if (threadIdx.x < 128) {
-    ptx::registers_decrease<Config::kServeRegisters>();
+    if constexpr (Config::kGroups > 1) ptx::registers_decrease<Config::kServeRegisters>();
     const int warp = threadIdx.x / 32;
     if (threadIdx.x == 0) FlashLoader<Config>(shared, shape, maps).run();
     if (threadIdx.x == 32) flash_plan<Config>(shared, shape);
     if (warp >= 2) flash_check<Config>(shared, warp - 2);
   } else {
-    ptx::registers_increase<Config::kComputeRegisters>();
+    if constexpr (Config::kGroups > 1) ptx::registers_increase<Config::kComputeRegisters>();
     FlashComputer<Config>(shared, shape, maps).run();
   }
 }

@@ -49,6 +49,18 @@ __device__ __forceinline__ void flash_softmax(float (&s)[kCount], FlashRows& row
   }
 }
 
+/// What sums over two sets of keys weigh once they are one: relative to the larger of their tops, as
+/// flash_softmax<true> has them relative to their own. Exactly 1 and 0 where one set is empty.
+__device__ __forceinline__ void flash_weigh_two(float top_a, float top_b, float scale_log2, float& a, float& b) {
+  const float top = fmaxf(top_a, top_b), known = top == -INFINITY ? 0.0f : top, base = __fmul_rn(known, scale_log2);
+  const auto weight = [&](float x) {
+    const float own = __fmul_rn(x, scale_log2);
+    const bool far = fabsf(base) == INFINITY || own == INFINITY;
+    return ptx::exp2_approximate(far ? __fmul_rn(__fadd_rn(x, -known), scale_log2) : __fadd_rn(own, -base));
+  };
+  a = weight(top_a), b = weight(top_b);
+}
+
 template <class T, int kCount>
 __device__ __forceinline__ void flash_pack(uint32_t (&p)[kCount / 2], const float (&s)[kCount]) {
 #pragma unroll

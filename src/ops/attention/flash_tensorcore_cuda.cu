@@ -99,13 +99,14 @@ int pack_of(const DeviceProblem& p, int rows) {
   return packed < apart ? static_cast<int>(group) : 1;
 }
 
-/// Tiles of keys a part where few queries would leave the keys to too few blocks. By the problem's sizes without the
-/// batch, so that it does not move a row's bits; under batch_invariant() never, so that other queries do not either.
-int split_of(const FlashShape& s, int rows, int keys) {
-  constexpr int64_t kMostParts = 64, kLeastKeys = 512;
+/// Tiles of keys a part where few queries would leave the keys to too few blocks: parts of 512 keys, of 256 where there
+/// is a multiprocessor for each of these. Under batch_invariant() never, so that no other row moves a row's bits.
+int split_of(const FlashShape& s, int rows, int keys, int64_t places) {
+  constexpr int64_t kKeys = 512;
   const DeviceProblem& p = s.p;
-  if (core::batch_invariant() || p.cu_q.data || p.queries * s.pack > rows || p.keys < 2 * kLeastKeys) return 0;
-  const int64_t part = std::max((p.keys + kMostParts - 1) / kMostParts, kLeastKeys);
+  if (core::batch_invariant() || p.cu_q.data || p.queries * s.pack > rows || p.keys < 2 * kKeys) return 0;
+  const int64_t tiles = p.sequences * p.kv_heads * p.group / s.pack, halves = 2 * ((p.keys + kKeys - 1) / kKeys);
+  const int64_t part = std::max((p.keys + kMostParts - 1) / kMostParts, tiles * halves <= places ? kKeys / 2 : kKeys);
   return static_cast<int>((part + keys - 1) / keys);
 }
 
@@ -123,6 +124,8 @@ struct Flash {
   int tiles = 0;  ///< which of the kernel's
   FlashTiles shape;
   bool general;
+  int groups;       ///< of 64 rows, of a tile
+  int streams = 1;  ///< of float32: of tiles of keys
   FlashShape s{};
   Tensor copies[3], partial, partial_lse;
 
@@ -136,12 +139,13 @@ struct Flash {
     s.p = device_problem(x);
     while (all[tiles].dim < std::max(x.dim, x.value_dim)) ++tiles;
     shape = all[tiles];
+    groups = shape.groups[general];
   }
-  int rows() const { return 64 * shape.groups[general]; }
+  int rows() const { return 64 * groups; }
   int keys() const { return shape.keys[general]; }
 
-  /// Operands that can be walked, and the cut into tasks.
-  void prepare() {
+  /// Operands that can be walked, and the cut into tasks. Without options there are kernels of 64 rows a tile as well.
+  void prepare(bool hopper) {
     copies[0] = walkable(q, problem.device), copies[1] = walkable(k, problem.device);
     copies[2] = walkable(v, problem.device);
     s.p.q = q.plane, s.p.k = k.plane, s.p.v = v.plane;
@@ -152,13 +156,35 @@ struct Flash {
     s.wide_out = wide_rows(s.p.out, s.p.value_dim);
     s.section = section_of(s, s.p.causal != Causal::kOff);
     split();
-    s.tasks = s.splits * static_cast<int>(slots_of(s.p, rows() / s.pack, 1) * problem.heads / s.pack);
+    if (!general && problem.q.dtype == float32)
+      choose_tf32();
+    else if (!general && hopper && s.pack <= 64 && cost_of(1) < cost_of(groups))
+      groups = 1;
+    s.tasks = static_cast<int>(tasks_of(groups));
   }
   void join() const {
     if (s.splits > 1) join_parts(problem, s.p, partial, partial_lse);
   }
 
  private:
+  int64_t tasks_of(int of) const { return s.splits * slots_of(s.p, 64 * of / s.pack, 1) * problem.heads / s.pack; }
+  /// About how long tiles of so many groups take: rounds over the multiprocessors, each a tenth of the time of a tile
+  /// of 64 rows. More rows share the tensor cores better.
+  int64_t cost_of(int of) const {
+    const int64_t places = cuda::multiprocessors(problem.device);
+    return (tasks_of(of) + places - 1) / places * (of == 1 ? 10 : of == 2 ? 13 : 17);
+  }
+  /// Tiles of 64 rows where that takes fewer rounds, two blocks a multiprocessor or one alone: the same bits. Where
+  /// each such tile has a multiprocessor to itself, two streams of keys share it.
+  void choose_tf32() {
+    if (s.pack > 64) return;
+    const int64_t places = cuda::multiprocessors(problem.device), few = tasks_of(1), wide = tasks_of(groups);
+    const bool room = cuda::capability(problem.device).shared >= kFlashStreamsShared;
+    if (room && few <= places && s.splits == 1 && !s.p.cu_q.data && !core::batch_invariant()) streams = 2;
+    const int64_t time_few = few <= places ? 90 : (few + 2 * places - 1) / (2 * places) * 120,
+                  time_wide = wide <= places ? 142 : (wide + 2 * places - 1) / (2 * places) * 190;
+    if (streams == 2 || time_few < time_wide) groups = 1;
+  }
   void set_scales() {
     constexpr double kLog2 = 1.4426950408889634;
     const bool scaled = general || problem.q.dtype == float32;  // scores come to the softmax with their scale
@@ -168,7 +194,7 @@ struct Flash {
     if (s.p.softcap > 0) s.cap_log2 = static_cast<float>(2 * kLog2 * s.p.scale / s.p.softcap);
   }
   void split() {
-    s.split = split_of(s, rows(), keys());
+    s.split = split_of(s, rows(), keys(), cuda::multiprocessors(problem.device));
     const int64_t part = int64_t{s.split} * keys();
     s.splits = s.split ? static_cast<int>((s.p.keys + part - 1) / part) : 1;
     if (s.splits == 1) return;
@@ -214,7 +240,8 @@ void run_sm90(Flash& f) {
   (f.problem.q.dtype == bfloat16 ? launch_flash_bfloat16 : launch_flash_float16)(l, f.tiles,
                                                                                  !f.general  ? FlashOptions::kNone
                                                                                  : only_bias ? FlashOptions::kBias
-                                                                                             : FlashOptions::kAny);
+                                                                                             : FlashOptions::kAny,
+                                                                                 f.groups < f.shape.groups[f.general]);
 }
 
 }  // namespace
@@ -228,13 +255,14 @@ void run_flash_tensorcore(const Problem& problem) {
   Flash f(problem, hopper ? kFlashSm90Tiles : dtype == float32 ? kFlashTf32Tiles : kFlashSm80Tiles);
   if (problem.queries == 0 || problem.heads == 0 || f.s.p.sequences == 0) return;
   const cuda::DeviceGuard guard(problem.device);
-  f.prepare();
+  f.prepare(hopper);
   if (hopper)
     run_sm90(f);
+  else if (dtype == float32)
+    launch_flash_tf32(f.s, problem.device, f.tiles, f.general, f.groups, f.streams);
   else
-    (dtype == float32    ? launch_flash_tf32
-     : dtype == bfloat16 ? launch_flash_sm80_bfloat16
-                         : launch_flash_sm80_float16)(f.s, problem.device, f.tiles, f.general);
+    (dtype == bfloat16 ? launch_flash_sm80_bfloat16 : launch_flash_sm80_float16)(f.s, problem.device, f.tiles,
+                                                                                 f.general);
   f.join();
 }
 

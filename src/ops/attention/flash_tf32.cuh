@@ -9,12 +9,13 @@
 namespace tenor::attn {
 
 /// Everything that a kernel is compiled for.
-template <int kDim_, int kGroups_, bool kGeneral_>
+template <int kDim_, int kGroups_, int kStreams_, bool kGeneral_>
 struct FlashTf32Config {
   using T = float;
   static constexpr int kDim = kDim_;                   ///< columns of q, k and v, as they lie in shared memory
-  static constexpr int kKeys = kDim_ == 64 ? 64 : 32;  ///< of a tile
+  static constexpr int kKeys = kDim_ <= 64 ? 64 : 32;  ///< of a tile
   static constexpr int kGroups = kGroups_;             ///< times 64 rows
+  static constexpr int kStreams = kStreams_;           ///< of tiles of keys, each four warps'
   static constexpr bool kGeneral = kGeneral_;          ///< mask, bias or softcap
   static constexpr bool kScaled = true;                ///< scores come to the softmax with their scale
   static constexpr bool kBiasTiles = false;
@@ -43,9 +44,12 @@ struct Tf32Lines {
 /// The shared memory of a block.
 template <class Config>
 struct alignas(128) FlashTf32Shared {
+  struct Stream {
+    Tf32Lines<Config, 16> k;
+    Tf32Lines<Config, 4> v;
+  };
   Tf32Queries<Config> q;
-  Tf32Lines<Config, 16> k;
-  Tf32Lines<Config, 4> v;
+  Stream stream[Config::kStreams];
   FlashScratch<Config> scratch;
 };
 
@@ -89,14 +93,23 @@ class FlashTf32 {
     float p[kGroups][kKeys / 2];
   };
 
-  explicit __device__ FlashTf32(Shared& shared) : shared_(shared) {}
+  explicit __device__ FlashTf32(Shared& shared)
+      : shared_(shared), mine_(shared.stream[Config::kStreams == 1 ? 0 : threadIdx.x / 128]) {}
   __device__ __forceinline__ Shared& shared() { return shared_; }
+  __device__ __forceinline__ auto& keys() { return mine_.k; }
+  __device__ __forceinline__ auto& values_there() { return mine_.v; }
+  /// Room for one stream's sums.
+  __device__ __forceinline__ float* spare() {
+    static_assert(sizeof(mine_) >= kGroups * (kDim / 2 + 4) * 128 * sizeof(float));
+    return reinterpret_cast<float*>(&shared_.stream[Config::kStreams - 1]);
+  }
 
   /// Starts copying `kLines` lines; line i lies at row(i), nullptr for one of zeros. Columns from `columns` on are
   /// zeros.
   template <int kLines, class Tile, class Row>
   static __device__ __forceinline__ void copy(Tile& to, int columns, const void* readable, Row row) {
-    each<kLines>(to, [&](auto& piece, int line, int column) {
+    constexpr int kThreads = std::is_same_v<Tile, Tf32Queries<Config>> ? 128 * Config::kStreams : 128;
+    each<kLines, kThreads>(to, [&](auto& piece, int line, int column) {
       constexpr int kWide = sizeof(piece) / 4;
       const float* from = row(line);
       const int count = from ? min(max(columns - column, 0), kWide) : 0;
@@ -106,11 +119,12 @@ class FlashTf32 {
         ptx::async_copy_4(&piece, count ? from + column : readable, count > 0);
     });
   }
-  /// All threads meet, and learn whether queries or keys hold what is not finite.
-  __device__ __forceinline__ void meet_keys(bool first) {
-    const bool odd = has_odd<kKeys>(shared_.k);
+  /// A stream's threads meet, and learn whether queries or keys hold what is not finite.
+  template <class Meet>
+  __device__ __forceinline__ void meet_keys(bool first, Meet meet) {
+    const bool odd = has_odd<kKeys>(mine_.k);
     if (first) odd_queries_ = has_odd<Config::kRows>(shared_.q);
-    odd_ = __syncthreads_or(odd | odd_queries_);
+    odd_ = meet(odd | odd_queries_);
   }
 
   /// s = q times the tile of keys.
@@ -127,14 +141,14 @@ class FlashTf32 {
       for (int g = 0; g < kGroups; ++g)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          const int product = ((g * 4 + threadIdx.x / 32) * (kDim / 16) + c) * 2 + i;
+          const int product = ((g * 4 + threadIdx.x % 128 / 32) * (kDim / 16) + c) * 2 + i;
           const float4 x = *reinterpret_cast<const float4*>(shared_.q.at + (product * 32 + lane) * 4);
           q[g][i].set(0, x.x), q[g][i].set(1, x.y), q[g][i].set(2, x.z), q[g][i].set(3, x.w);
         }
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j) {
-        const int place = shared_.k.place(j * 8 + lane / 4, c * 16 + lane % 4 * 4);
-        const float4 x = *reinterpret_cast<const float4*>(shared_.k.at + place);
+        const int place = mine_.k.place(j * 8 + lane / 4, c * 16 + lane % 4 * 4);
+        const float4 x = *reinterpret_cast<const float4*>(mine_.k.at + place);
         Tf32Columns k[2];
         k[0].set(0, x.x), k[0].set(1, x.y), k[1].set(0, x.z), k[1].set(1, x.w);
 #pragma unroll
@@ -143,7 +157,7 @@ class FlashTf32 {
     }
     if (odd_) {
       Weights copy = weights(s);  // only what a call takes by address leaves the registers
-      scores_one_by_one(shared_, copy);
+      scores_one_by_one(shared_, mine_, copy);
 #pragma unroll
       for (int g = 0; g < kGroups; ++g)
 #pragma unroll
@@ -162,16 +176,20 @@ class FlashTf32 {
   /// columns, each of four products takes every fourth.
   __device__ __forceinline__ void values(float (&o)[kGroups][kDim / 2], const Weights& w) const {
     const int lane = threadIdx.x % 32;
-#pragma unroll
+    Weights rest = w;
+#pragma unroll 1  // the code of all would not fit where instructions are held, and comes from memory at a first call
     for (int j = 0; j < kKeys / 8; j += 2) {
       Tf32Rows p[kGroups][2];
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g)
+      for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          const float* x = w.p[g] + 4 * (j + i);
+          const float* x = rest.p[g] + 4 * i;
           p[g][i].set(0, x[0]), p[g][i].set(1, x[2]), p[g][i].set(2, x[1]), p[g][i].set(3, x[3]);
         }
+#pragma unroll
+        for (int i = 0; i < kKeys / 2 - 8; ++i) rest.p[g][i] = rest.p[g][i + 8];
+      }
 #pragma unroll
       for (int c = 0; c < kDim / 32; ++c) {
         float v[2][2][4];
@@ -179,8 +197,8 @@ class FlashTf32 {
         for (int i = 0; i < 2; ++i)
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            const int place = shared_.v.place((j + i) * 8 + lane % 4 * 2 + r, c * 32 + lane / 4 * 4);
-            *reinterpret_cast<float4*>(v[i][r]) = *reinterpret_cast<const float4*>(shared_.v.at + place);
+            const int place = mine_.v.place((j + i) * 8 + lane % 4 * 2 + r, c * 32 + lane / 4 * 4);
+            *reinterpret_cast<float4*>(v[i][r]) = *reinterpret_cast<const float4*>(mine_.v.at + place);
           }
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
@@ -195,8 +213,8 @@ class FlashTf32 {
   }
   /// Of the values that this thread has copied, what is not finite gives way to 0. Returns whether there was any.
   __device__ __forceinline__ bool check_values() const {
-    if (!has_odd<kKeys>(shared_.v)) return false;
-    each<kKeys>(shared_.v, [](float4& x, int, int) {
+    if (!has_odd<kKeys>(mine_.v)) return false;
+    each<kKeys, 128>(mine_.v, [](float4& x, int, int) {
       for (float* at : {&x.x, &x.y, &x.z, &x.w}) *at = isfinite(*at) ? *at : 0.0f;
     });
     return true;
@@ -238,13 +256,13 @@ class FlashTf32 {
 
  private:
   /// visit(piece, line, column) for the pieces of a tile that are this thread's to copy: four neighbours of a line,
-  /// where they lie so, else one.
-  template <int kLines, class Tile, class F>
+  /// where they lie so, else one. `kThreads` share them.
+  template <int kLines, int kThreads, class Tile, class F>
   static __device__ __forceinline__ void each(Tile& tile, F visit) {
     using Piece = std::conditional_t<std::is_same_v<Tile, Tf32Queries<Config>>, float, float4>;
     constexpr int kWide = sizeof(Piece) / 4, kPieces = kDim / kWide;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < kLines * kPieces; i += 128) {
+    for (int i = threadIdx.x % kThreads; i < kLines * kPieces; i += kThreads) {
       const int line = i / kPieces, column = i % kPieces * kWide;
       visit(reinterpret_cast<Piece&>(tile.at[Tile::place(line, column)]), line, column);
     }
@@ -252,7 +270,7 @@ class FlashTf32 {
   template <int kLines, class Tile>
   static __device__ __forceinline__ bool has_odd(Tile& tile) {
     float odd = 0;
-    each<kLines>(tile, [&](const auto& x, int, int) {
+    each<kLines, 128>(tile, [&](const auto& x, int, int) {
       if constexpr (sizeof(x) == 16)
         odd = fmaf(x.x, 0.0f, fmaf(x.y, 0.0f, fmaf(x.z, 0.0f, fmaf(x.w, 0.0f, odd))));
       else
@@ -262,14 +280,15 @@ class FlashTf32 {
   }
   /// Scores of queries or keys that are not all finite, as float32 has them: an infinity is no sum of two numbers.
   /// Rare.
-  static __device__ __noinline__ void scores_one_by_one(const Shared& shared, Weights& s) {
-    const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+  static __device__ __noinline__ void scores_one_by_one(const Shared& shared, const typename Shared::Stream& mine,
+                                                        Weights& s) {
+    const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     for (int g = 0; g < kGroups; ++g)
       for (int i = 0; i < kKeys / 2; ++i) {
         const int query = g * 64 + row + i / 2 % 2 * 8, key = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
         float x = 0, odd = 0;
         for (int d = 0; d < kDim; ++d) {
-          const float q = shared.q.at[shared.q.place(query, d)], k = shared.k.at[shared.k.place(key, d)];
+          const float q = shared.q.at[shared.q.place(query, d)], k = mine.k.at[mine.k.place(key, d)];
           x = fmaf(q, k, x), odd = fmaf(q, 0.0f, fmaf(k, 0.0f, odd));
         }
         if (odd != 0) s.p[g][i] = x;  // NaN
@@ -277,6 +296,7 @@ class FlashTf32 {
   }
 
   Shared& shared_;
+  typename Shared::Stream& mine_;
   bool odd_ = false, odd_queries_ = false;
 };
 

@@ -14,6 +14,10 @@ inline constexpr FlashTiles kFlashSm90Tiles[] = {
     {64, {128, 128}, {3, 2}}, {128, {128, 128}, {2, 2}}, {256, {80, 64}, {2, 2}}};
 inline constexpr FlashTiles kFlashSm80Tiles[] = {
     {64, {64, 64}, {2, 1}}, {128, {64, 64}, {2, 1}}, {256, {64, 64}, {1, 1}}};
-inline constexpr FlashTiles kFlashTf32Tiles[] = {{64, {64, 64}, {2, 1}}, {128, {32, 32}, {1, 1}}};  ///< of float32
+inline constexpr FlashTiles kFlashTf32Tiles[] = {
+    {32, {64, 64}, {1, 1}}, {64, {64, 64}, {2, 1}}, {128, {32, 32}, {1, 1}}};  ///< of float32
+
+/// Bytes of shared memory that two streams of keys need at most.
+inline constexpr int kFlashStreamsShared = 102 << 10;
 
 }  // namespace tenor::attn

@@ -8,8 +8,10 @@
 
 #include "src/cuda/launch.h"
 #include "src/cuda/ptx/async_copy.cuh"
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mma.cuh"
 #include "src/ops/attention/flash_restore.cuh"
+#include "src/ops/attention/flash_tiles.h"
 
 namespace tenor::attn {
 
@@ -31,23 +33,39 @@ class FlashWalk : Products {
       for (float& x : o_[g]) x = 0;
     }
     bool poisoned = false;
+    // A stream's tiles have its number modulo kStreams, so that the cut moves no row's bits either.
+    const int last = t_.end - 1 - (t_.end - 1 - stream() + kStreams) % kStreams;
     if (!t_.empty()) {
       load_q();
-      load_keys(this->shared().k, shape_.p.k, shape_.p.dim, t_.end - 1);
+      if (last >= t_.begin) load_keys(this->keys(), shape_.p.k, shape_.p.dim, last);
       ptx::async_copy_commit();
+      if constexpr (kStreams > 1) {
+        ptx::async_copy_wait<0>();
+        __syncthreads();
+      }
     }
-    for (int n = t_.end - 1; n >= t_.begin; --n) poisoned |= tile(n);
+    for (int n = last; n >= t_.begin; n -= kStreams) poisoned |= tile(n, n == last);
+    if constexpr (kStreams > 1) {
+      poisoned = __syncthreads_or(poisoned);
+      if (!join()) return;
+    }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) store(g, poisoned);
   }
 
  private:
   using T = typename Config::T;
-  static constexpr int kGroups = Config::kGroups, kKeys = Config::kKeys;
+  static constexpr int kGroups = Config::kGroups, kKeys = Config::kKeys, kStreams = Config::kStreams;
 
+  static __device__ __forceinline__ int stream() { return kStreams == 1 ? 0 : threadIdx.x / 128; }
+  /// A stream's threads meet, and learn whether it is true for any.
+  static __device__ __forceinline__ bool meet(bool x) {
+    if constexpr (kStreams == 1) return __syncthreads_or(x);
+    return flash_any(stream(), x);
+  }
   /// This thread's first row in group g; the other is eight below.
   static __device__ __forceinline__ int first_row(int g) {
-    return g * 64 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    return g * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   }
   __device__ __forceinline__ void load_q() {
     const Plane& x = shape_.p.q;
@@ -68,10 +86,11 @@ class FlashWalk : Products {
   }
 
   /// All of a tile of keys, whose copy is under way. Returns whether its values hold what is not finite.
-  __device__ __forceinline__ bool tile(int n) {
+  __device__ __forceinline__ bool tile(int n, bool first) {
     ptx::async_copy_wait<0>();
-    this->meet_keys(n == t_.end - 1);  // they are there, and the values before have been read
-    load_keys(this->shared().v, shape_.p.v, shape_.p.value_dim, n);
+    // They are there, and the values before have been read.
+    this->meet_keys(first, [](bool x) { return meet(x); });
+    load_keys(this->values_there(), shape_.p.v, shape_.p.value_dim, n);
     ptx::async_copy_commit();
     float s[kGroups][kKeys / 2];
     this->scores(s);
@@ -83,8 +102,8 @@ class FlashWalk : Products {
     const auto p = Products::weights(s);
     ptx::async_copy_wait<0>();
     const bool odd = (Products::kChecksAll || t_.template hides<Config>(n)) && this->check_values();
-    const bool poisoned = __syncthreads_or(odd);  // values are there, and the keys have been read
-    if (n > t_.begin) load_keys(this->shared().k, shape_.p.k, shape_.p.dim, n - 1);
+    const bool poisoned = meet(odd);  // values are there, and the keys have been read
+    if (n - kStreams >= t_.begin) load_keys(this->keys(), shape_.p.k, shape_.p.dim, n - kStreams);
     ptx::async_copy_commit();
 #pragma unroll
     for (int g = 0; g < kGroups; ++g)
@@ -105,10 +124,47 @@ class FlashWalk : Products {
     if (t_.hides_by_place(n)) flash_hide<Config>(s, shape_, t_, first_row(g), n);
   }
 
+  /// The sums of the second stream join those of the first, whose threads store them: true for these. All have met
+  /// after their last tile, so that the second's keys and values give way to its sums.
+  __device__ __forceinline__ bool join() {
+    static_assert(kStreams <= 2);
+    constexpr int kEach = Config::kDim / 2 + 4;
+    float* place = this->spare() + threadIdx.x % 128;
+    if (stream() == 1)
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+        for (int i = 0; i < Config::kDim / 2; ++i) place[(g * kEach + i) * 128] = o_[g][i];
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          place[(g * kEach + Config::kDim / 2 + r) * 128] = rows_[g].top[r],
+                                                     place[(g * kEach + Config::kDim / 2 + 2 + r) * 128] =
+                                                         rows_[g].sum[r];
+      }
+    __syncthreads();
+    if (stream() == 1) return false;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      float mine[2], other[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float top = place[(g * kEach + Config::kDim / 2 + r) * 128],
+                    sum = place[(g * kEach + Config::kDim / 2 + 2 + r) * 128];
+        flash_weigh_two(rows_[g].top[r], top, shape_.scale_log2, mine[r], other[r]);
+        rows_[g].top[r] = fmaxf(rows_[g].top[r], top);
+        rows_[g].sum[r] = rows_[g].sum[r] * mine[r] + sum * other[r];
+      }
+#pragma unroll
+      for (int i = 0; i < Config::kDim / 2; ++i)
+        o_[g][i] = o_[g][i] * mine[i >> 1 & 1] + place[(g * kEach + i) * 128] * other[i >> 1 & 1];
+    }
+    return true;
+  }
+
   __device__ __forceinline__ void store(int g, bool poisoned) {
     const float2 inverse = flash_sums<Config>(rows_[g], this->shared().scratch.lse, shape_, t_, first_row(g));
     const bool odd = Products::store(o_[g], inverse, shape_, t_, first_row(g));
-    if (__syncthreads_or(poisoned | odd)) {
+    if (meet(poisoned | odd)) {
       const FlashTask copy = t_;  // only what a call takes by address leaves the registers
       flash_restore<Config>(this->shared().scratch, shape_, copy, g);
     }
@@ -122,11 +178,13 @@ class FlashWalk : Products {
 
 /// A block a task.
 template <class Products>
-__global__ void __launch_bounds__(128, 2) flash_walk(const __grid_constant__ FlashShape shape) {
+__global__ void __launch_bounds__(128 * Products::Config::kStreams, 2 / Products::Config::kStreams)
+    flash_walk(const __grid_constant__ FlashShape shape) {
   using Config = typename Products::Config;
   extern __shared__ __align__(128) unsigned char raw[];
   auto& shared = *reinterpret_cast<typename Products::Shared*>(raw);
   check_offsets(shape.p);
+  if (shape.splits > 1) ptx::launch_dependents();  // the kernel that joins waits for the end of all blocks
   FlashTask t;
   if (t.find<Config>(shape, static_cast<int>(blockIdx.x))) FlashWalk<Products>(shared, shape, t).run();
 }
@@ -135,8 +193,11 @@ __global__ void __launch_bounds__(128, 2) flash_walk(const __grid_constant__ Fla
 template <class Products, int kKeys>
 void launch_walk(const FlashShape& shape, Device device) {
   static_assert(Products::Config::kKeys == kKeys);
-  static_assert(sizeof(typename Products::Shared) <= 99 << 10);  // what devices of 8.6 and 8.9 have
-  const cuda::Grid grid{dim3(static_cast<unsigned>(shape.tasks)), dim3(128), sizeof(typename Products::Shared)};
+  // What devices of 8.6 and 8.9 have, or what asks for room first.
+  static_assert(sizeof(typename Products::Shared) <=
+                (Products::Config::kStreams == 1 ? 99 << 10 : kFlashStreamsShared));
+  const cuda::Grid grid{dim3(static_cast<unsigned>(shape.tasks)), dim3(128 * Products::Config::kStreams),
+                        sizeof(typename Products::Shared)};
   cuda::launch("attention", flash_walk<Products>, grid, device, shape);
 }
 

@@ -146,10 +146,7 @@ void run_unit(const Call& c, General& p, int64_t each, Rows rows) {
   p.sinks = static_cast<const float*>(p.sink);
   for (int64_t first = rows.begin; first < rows.end; first += each) {
     const General part = rows_from(p, c.q.dtype(), first, std::min(each, rows.end - first));
-    const int64_t pairs = int64_t{part.rows} * part.heads;
-    const auto slots =
-        static_cast<int>(std::clamp<int64_t>(16 * multiprocessors(c.q.device()) / pairs, 1, p.most_splits));
-    paged::launch_general(c.op, part, c.q.dtype(), slots, c.q.device());
+    paged::launch_general(c.op, part, c.q.dtype(), c.q.device());
     if (p.most_splits > 1) paged::launch_merge(c.op, part, c.q.dtype(), c.q.device());
   }
 }
@@ -224,6 +221,7 @@ void run(const Call& c, Kernel kernel, Rows rows) {
   float* memory = parts.defined() && parts.numel() > 0 ? parts.data<float>() : nullptr;
   General p = problem_of(c, kernel, sinks, splits, memory, std::min(each, plan.size.queries));
   p.length = length;
+  p.even = kernel == Kernel::kDecode && c.splits == 0 && !core::batch_invariant();
   if (kernel == Kernel::kDecode && c.splits == 0)
     p.long_splits = paged::long_splits(p.kv_heads * p.chunks, multiprocessors(c.q.device()));
   if (kernel == Kernel::kLatent) return run_latent(c, p, each, rows);

@@ -7,6 +7,7 @@
 #include "src/cuda/testing.h"
 #include "src/ops/paged/paged_testing.h"
 #include "tenor/create.h"
+#include "tenor/modes.h"
 #include "tenor/paged.h"
 
 namespace tenor {
@@ -145,6 +146,88 @@ TEST_F(PagedCuda, LongSequencesAreAddedUpInGroups) {
   }
 }
 
+/// One query a sequence, two of the first, at the end of each; pages in no order.
+HostPlan decode_step(const std::vector<int64_t>& lengths) {
+  std::vector<std::vector<int64_t>> tables;
+  std::vector<int64_t> ids, positions;
+  int64_t pages = 0;
+  for (const int64_t length : lengths) pages += (length + 63) / 64;
+  while (pages % 37 == 0) ++pages;
+  int64_t next = 0;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    tables.emplace_back();
+    for (int64_t at = 0; at < lengths[s]; at += 64) tables[s].push_back(next++ * 37 % pages);
+    for (int64_t i = s == 0 ? 2 : 1; i > 0; --i)
+      ids.push_back(static_cast<int64_t>(s)), positions.push_back(lengths[s] - i);
+  }
+  return HostPlan(64, pages, tables, lengths, ids, positions);
+}
+
+// Long rows of which several blocks have a share each, between short ones; more whole rows than blocks, the last of
+// which are split; none of this in batch-invariant mode.
+TEST_F(PagedCuda, SplitsByTheLoadMatchTheReference) {
+  Schedules random(21);
+  std::vector<int64_t> many(24, 1600);
+  for (size_t i = 0; i < many.size(); ++i) many[i] += static_cast<int64_t>(i * 7 % 5) * 60;
+  for (const auto& lengths : {std::vector<int64_t>{20000, 90, 2200}, {70, 12000, 9000, 3000}, many}) {
+    const HostPlan host = decode_step(lengths);
+    PagedProblem p{host, random.dense({host.queries(), 16, 8}, bfloat16), dense_cache(random, host, 16, 8, bfloat16),
+                   dense_cache(random, host, 16, 8, bfloat16)};
+    p.scale = 0.4;
+    for (const Window window : {Window{}, Window{3000, 0}}) {
+      p.window = window;
+      SCOPED_TRACE(::testing::Message() << lengths.size() << " sequences, window " << window.left);
+      const reference::Attention want = reference::paged_attention(p);
+      const auto got = run(p);
+      expect_tensorcore(got.out, want.out);
+      expect_values(got.lse, want.lse, "lse");
+      EXPECT_TRUE(same_bits(run(p).out, got.out));
+      const BatchInvariantGuard guard;
+      expect_tensorcore(run(p).out, want.out);
+    }
+  }
+}
+
+TEST_F(PagedCuda, BatchInvariantBitsOfALongRowDependOnItselfAlone) {
+  Schedules random(22);
+  const Tensor k = on_gpu(random.dense({700, 64, 8, 8}, bfloat16)), row = on_gpu(random.dense({1, 8, 8}, bfloat16));
+  std::vector<int64_t> table(600);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int64_t>(i * 37 % 700);
+  const auto beside = [&](int64_t others) {
+    std::vector<std::vector<int64_t>> tables(static_cast<size_t>(others + 1), table);
+    std::vector<int64_t> lengths(static_cast<size_t>(others), 2000), ids, positions(static_cast<size_t>(others), 1999);
+    lengths.push_back(38000), positions.push_back(37999);
+    for (int64_t i = 0; i <= others; ++i) ids.push_back(i);
+    const Tensor q = on_gpu(random.dense({others + 1, 8, 8}, bfloat16));
+    core::copy_into(row, narrow(q, 0, others, 1));
+    const DevicePlan plan = DevicePlan::upload(HostPlan(64, 700, tables, lengths, ids, positions), q);
+    return on_cpu(narrow(plan.attention(q, k, k).out, 0, others, 1));
+  };
+  const BatchInvariantGuard guard;
+  const Tensor alone = beside(0);
+  for (const int64_t others : {3, 40}) EXPECT_TRUE(same_bits(beside(others), alone)) << others;
+}
+
+// Rows that the fast form for float32 takes: groups of heads of one and several blocks, columns that fill no access of
+// a warp, splits asked for.
+TEST_F(PagedCuda, FloatHeadsMatchTheReference) {
+  Schedules random(23);
+  int round = 0;
+  for (const int64_t D : {128, 64, 20, 4})
+    for (const int64_t group : {1, 2, 3, 4, 8, 5}) {
+      const HostPlan plan = random.schedule((int64_t[]){16, 64, 5, 1}[round % 4], 3, round % 3 ? 90 : 1500);
+      PagedProblem p{plan, random.dense({plan.queries(), 2 * group, D}, float32),
+                     dense_cache(random, plan, 2, D, float32), dense_cache(random, plan, 2, 132 - D, float32)};
+      p.scale = 0.1, p.causal = round % 4 != 3;
+      if (round % 3 == 1) p.window = {random.upto(90) - 1, random.upto(20) - 1};
+      if (round % 4 == 2) p.softcap = 2.5;
+      if (round % 2) p.sinks = random.dense({2 * group}, float32);
+      SCOPED_TRACE(::testing::Message() << "D" << D << " group " << group << " page " << plan.page_size());
+      check(p, 3);
+      ++round;
+    }
+}
+
 // Long runs of rows go through attention's kernel, the rows about them do not.
 TEST_F(PagedCuda, LongRunsOfRowsArePrefilled) {
   Schedules random(12);
@@ -202,8 +285,9 @@ TEST_F(PagedCuda, NeighbouringRunsArePrefilledTogether) {
 }
 
 // Each row as its own decode step, in other company, has the bits that it has in a prefill of all.
-TEST_F(PagedCuda, BitsOfARowDependOnItselfAlone) {
+TEST_F(PagedCuda, BatchInvariantBitsOfARowDependOnItselfAlone) {
   constexpr int64_t kKeys = 1300;
+  const BatchInvariantGuard guard;
   for (const DType dtype : {float32, bfloat16}) {
     Schedules random(4);
     const std::vector<int64_t> table = [] {

@@ -42,7 +42,7 @@ struct DecodeShared {
   float top[Config::kWarps][kTileRows], sum[Config::kWarps][kTileRows];
   uint64_t full[Config::kWarps][Config::kStages], empty[Config::kWarps][Config::kStages];
   Row rows[kMostRows];
-  int first_item[kMostRows + 1];        // of each row
+  int first_item[2][kMostRows + 1];     // of each row: coarse splits, others
   unsigned short tile_rows[kMostRows];  // of the tile that starts there; 0: the row continues one
   int scan[32];
   TurnSlots turns;
@@ -62,17 +62,17 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
                            int warp) {
   constexpr int kHalves = Config::kDim / 64;
   static_assert(Config::kKeys / 8 * kHalves * 2 <= 64 && Config::kWarps * Config::kKeys <= 32 * 8);
-  const int lane = threadIdx.x & 31, items = shared.first_item[p.rows], boxes = Config::kKeys / p.box,
-            total = boxes * kHalves * 2;
+  const int lane = threadIdx.x & 31, items = items_of(p, shared), shift = __ffs(p.box) - 1,  // a power of two
+      boxes = Config::kKeys >> shift, some = __ffs(boxes) - 1, total = boxes * kHalves * 2;
   // The box that this lane fetches of each stage, and the second one that small pages need.
   struct Box {
     int box, half, to;
     const CUtensorMap* map;
   };
   const auto box_of = [&](int n) {
-    const int half = n / boxes % kHalves, box = n % boxes;
+    const int half = (n >> some) % kHalves, box = n & (boxes - 1);
     const bool values = n >= boxes * kHalves;
-    return Box{box, half * 64, (values ? Config::kTileBytes : 0) + half * Config::kHalf + box * p.box * 128,
+    return Box{box, half * 64, (values ? Config::kTileBytes : 0) + half * Config::kHalf + (box << shift) * 128,
                values ? v_map : k_map};
   };
   const Box mine[2] = {box_of(min(lane, total - 1)), box_of(min(lane + 32, total - 1))};
@@ -81,12 +81,12 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
     int page, row;
   };
   const auto page_of = [&](const Item& item, int from) {
-    const int key = from + lane * p.box, number = key / p.page_size;
+    const int key = from + (lane << shift), number = key / p.page_size;
     if (key >= item.end) return Page{p.pages, 0};
     return Page{p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + number],
                 key - number * p.page_size};
   };
-  const int window = 32 * p.box;  // keys whose pages the lanes hold
+  const int window = 32 << shift;  // keys whose pages the lanes hold
   Turns turns(p, shared.turns, warp == 0);
   int stage = 0, phase = 0, index = blockIdx.x;
   if (index >= items) return turns.leave();
@@ -106,7 +106,7 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
     };
     for (int key = first_key<Config>(now, warp); key < now.end; key += Config::kWarps * Config::kKeys) {
       if (key >= held + window) advance();
-      const int first = (key - held) / p.box;
+      const int first = (key - held) >> shift;
       char* to = shared.stages[warp][stage].keys;
       ptx::mbarrier_wait(&shared.empty[warp][stage], phase ^ 1);
       if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[warp][stage], 2 * Config::kTileBytes);
@@ -267,7 +267,7 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
 
 template <class Config, class Shared>
 __device__ void compute_items(const Decode& p, Shared& shared) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, items = shared.first_item[p.rows];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, items = items_of(p, shared);
   int stage = 0, phase = 0;
   if (static_cast<int>(blockIdx.x) >= items) return;
   Item item = item_at<Config>(p, shared, blockIdx.x);

@@ -76,7 +76,7 @@ __device__ void finish_item(const Decode& p, const Item& item, const WarpState<C
             d = static_cast<int>(threadIdx.x) % kRowThreads * 4;
   for (int r = static_cast<int>(threadIdx.x) / kRowThreads; r < used; r += kRows) {
     const Place at = place_of(p, item, r);
-    const OwnSplits own = own_splits(shared.rows[at.row].seen, item.length);
+    const OwnSplits own = own_splits(shared.rows[at.row].seen, item.cut);
     const bool alone = own.last - own.first <= 1;
     if (own.last == own.first ? item.split != item.first : item.split < own.first || item.split >= own.last) continue;
     float top = -INFINITY, sum = 0, total[4] = {};
@@ -104,7 +104,10 @@ __device__ void write_empty(const Decode& p, const Shared& shared) {
   for (int row = blockIdx.x; row < p.rows; row += gridDim.x) {
     int first = row;
     while (shared.tile_rows[first] == 0) --first;
-    if (shared.first_item[first + shared.tile_rows[first]] > shared.first_item[first]) continue;
+    const int next = first + shared.tile_rows[first];
+    if (shared.first_item[0][next] > shared.first_item[0][first] ||
+        shared.first_item[1][next] > shared.first_item[1][first])
+      continue;
     for (int i = threadIdx.x; i < p.heads * p.value_dim; i += blockDim.x) {
       const int head = i / p.value_dim, d = i - head * p.value_dim;
       static_cast<T*>(p.out)[row * p.out_row + head * p.out_head + d * p.out_col] = T{};

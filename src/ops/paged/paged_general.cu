@@ -2,7 +2,7 @@
 // (row, head).
 #include "src/core/visit.h"
 #include "src/cuda/launch.h"
-#include "src/ops/paged/paged_launch.h"
+#include "src/ops/paged/paged_general.cuh"
 
 namespace tenor::cuda::paged {
 namespace {
@@ -18,20 +18,6 @@ struct Shared {
   C score[kKeys];
   C warp[kWarps];
 };
-
-/// Split n of a row: parts of what it sees where a number is asked for, else places of the sequence.
-struct Split {
-  int first, last;  // numbers of the row's splits
-  int length, begin;
-  Range seen;
-};
-__device__ Split splits_of(const General& p, int row) {
-  const Range seen = visible(p, row);
-  if (seen.begin >= seen.end) return {0, 0, 1, 0, seen};
-  if (p.most_splits == 1) return {0, 1, seen.end - seen.begin, seen.begin, seen};
-  const int length = split_length(own_keys(p, row), p.asked);
-  return {seen.begin / length, (seen.end + length - 1) / length, length, 0, seen};
-}
 
 template <class T>
 __device__ __forceinline__ const T* row_of(const General& p, const void* cache, const int64_t (&at)[4],
@@ -149,7 +135,7 @@ __global__ void __launch_bounds__(kThreads) general_kernel(const __grid_constant
   using C = core::Compute<T>;
   __shared__ Shared<C> shared;
   const Place at{static_cast<int>(blockIdx.x / p.heads), static_cast<int>(blockIdx.x % p.heads)};
-  const Split splits = splits_of(p, at.row);
+  const GeneralSplits splits = general_splits(p, at.row);
   const int kv_head = at.head / p.group, dim = p.dim - p.tail_dim;
   const T* query = static_cast<const T*>(p.q) + at.row * p.q_row + at.head * p.q_head;
   for (int d = threadIdx.x; d < dim; d += kThreads) shared.query[d] = widen(query[d * p.q_col]);
@@ -163,14 +149,18 @@ __global__ void __launch_bounds__(kThreads) general_kernel(const __grid_constant
     return;
   }
   for (int n = splits.first + static_cast<int>(blockIdx.y); n < splits.last; n += gridDim.y) {
-    const int begin = max(splits.seen.begin, n * splits.length), end = min(splits.seen.end, (n + 1) * splits.length);
-    write_part(p, at, n, attend<T, C>(p, shared, table, kv_head, begin, end));
+    const Range keys = splits.keys(n);
+    write_part(p, at, n, attend<T, C>(p, shared, table, kv_head, keys.begin, keys.end));
   }
 }
 
 }  // namespace
 
-void launch_general(const char* op, const General& p, DType dtype, int split_slots, Device device) {
+void launch_general(const char* op, const General& p, DType dtype, Device device) {
+  if (dtype == float32 && takes_float(p)) return launch_float(op, p, device);
+  const int64_t pairs = int64_t{p.rows} * p.heads;
+  const auto split_slots =
+      static_cast<int>(std::clamp<int64_t>(16 * multiprocessors(device) / pairs, 1, p.most_splits));
   const Grid grid{dim3(static_cast<unsigned>(p.rows) * p.heads, split_slots), dim3(kThreads)};
   core::visit_float(dtype, [&]<class T>() { launch(op, general_kernel<T>, grid, device, p); });
 }

@@ -144,7 +144,7 @@ __device__ __forceinline__ void weigh_own_block(const Decode& p, LatentShared& s
   if (last) arrive_by_warp(&shared.query_empty);
   soften_latent<T>(p, shared, me, s, own.weights, own.shrink, own.part, state);
   ptx::fence_async_proxy();
-  weights_ready(me.group);
+  ptx::mbarrier_arrive(&shared.weights[me.group]);
 }
 /// Their product with the group's half of the values' columns, which then are the loading warp's again.
 template <class T>
@@ -172,9 +172,9 @@ __device__ __forceinline__ void add_own_block(LatentShared& shared, const Latent
 
 /// The other group's block is weighed: the tops from here on, and the factor of what was summed before.
 __device__ __forceinline__ void meet_other_block(const Decode& p, LatentShared& shared, const LatentThread& me,
-                                                 float (&shrink)[2], LatentState& state) {
+                                                 uint32_t phase, float (&shrink)[2], LatentState& state) {
   const int block = me.group ^ 1;
-  wait_for_weights(block);
+  ptx::mbarrier_wait(&shared.weights[block], phase);
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     const float most = shared.top[block][me.row[side]], base = most == -INFINITY ? 0.0f : most;
@@ -245,15 +245,15 @@ __device__ __forceinline__ void write_latent_result(const Decode& p, const Laten
 /// state.
 template <class T>
 __device__ __forceinline__ void finish_latent(const Decode& p, LatentShared& shared, const LatentThread& me,
-                                              const LatentItem& item, int turn, LatentState& state) {
-  auto& sums = shared.sum[turn];
+                                              const LatentItem& item, int count, LatentState& state) {
+  auto& sums = shared.sum[count & 1];
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     state.sum[side] += __shfl_xor_sync(~0u, state.sum[side], 1);
     state.sum[side] += __shfl_xor_sync(~0u, state.sum[side], 2);
     if (me.t == 0) sums[me.group][me.row[side]] = state.sum[side];
   }
-  latent_sync();
+  ptx::mbarrier_arrive(&shared.sums), ptx::mbarrier_wait(&shared.sums, count & 1);
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     const Place at{item.row, item.chunk * kLatentHeads + me.row[side]};
@@ -281,7 +281,7 @@ __device__ __forceinline__ void take_first(const Decode& p, LatentShared& shared
   add_own_block<T>(shared, me, own, state);
   if (left <= kLatentKeys) return;
   float shrink[2];
-  meet_other_block(p, shared, me, shrink, state);
+  meet_other_block(p, shared, me, (block + 1) >> 1 & 1, shrink, state);
   begin_other_block<T>(shared, me, (block + 1) >> 1 & 1, shrink, state);
   end_other_block(shared, me, state);
 }
@@ -292,7 +292,7 @@ __device__ __forceinline__ void take_second(const Decode& p, LatentShared& share
                                             int left, LatentState& state) {
   float shrink[2];
   if (left <= kLatentKeys) {
-    meet_other_block(p, shared, me, shrink, state);
+    meet_other_block(p, shared, me, block >> 1 & 1, shrink, state);
     begin_other_block<T>(shared, me, block >> 1 & 1, shrink, state);
     end_other_block(shared, me, state);
     return;
@@ -302,7 +302,7 @@ __device__ __forceinline__ void take_second(const Decode& p, LatentShared& share
     float s[32];
     score_latent<T, false>(shared, me, (block + 1) >> 1 & 1, s);
     hide_latent(shared, me, left - kLatentKeys, s);
-    meet_other_block(p, shared, me, shrink, state);
+    meet_other_block(p, shared, me, block >> 1 & 1, shrink, state);
     begin_other_block<T>(shared, me, block >> 1 & 1, shrink, state);
     weigh_own_block<T>(p, shared, me, s, left <= 3 * kLatentKeys, own, state);
   }
@@ -320,7 +320,7 @@ __device__ void compute_latent(const Decode& p, LatentShared& shared) {
   for (int index = static_cast<int>(blockIdx.x); index < items; index += gridDim.x, ++count) {
     ptx::mbarrier_wait(&shared.item_full[count & 1], count >> 1 & 1);
     const LatentItem item = shared.items[count & 1];
-    arrive_by_warp(&shared.item_empty[count & 1]);
+    ptx::mbarrier_arrive(&shared.item_empty[count & 1]);
     ptx::mbarrier_wait(&shared.query_full, count & 1);
     LatentState state{{}, {-INFINITY, -INFINITY}, {0, 0}};
     const bool first = (block & 1) == me.group;
@@ -333,7 +333,7 @@ __device__ void compute_latent(const Decode& p, LatentShared& shared) {
       block += left > kLatentKeys ? 2 : 1;
     }
     if (!first && item.end - item.begin <= kLatentKeys) arrive_by_warp(&shared.query_empty);
-    finish_latent<T>(p, shared, me, item, count & 1, state);
+    finish_latent<T>(p, shared, me, item, count, state);
   }
 }
 
@@ -362,9 +362,11 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
       for (auto& slab : shared.full[b]) ptx::mbarrier_init(&slab, 1);
       for (auto& piece : shared.empty[b]) ptx::mbarrier_init(&piece, kLatentWorkers / 64);
     }
+    for (auto& group : shared.weights) ptx::mbarrier_init(&group, kLatentWorkers / 2);
+    ptx::mbarrier_init(&shared.sums, kLatentWorkers);
     ptx::mbarrier_init(&shared.query_full, 1), ptx::mbarrier_init(&shared.query_empty, kLatentWorkers / 32);
     for (int s = 0; s < 2; ++s)
-      ptx::mbarrier_init(&shared.item_full[s], 1), ptx::mbarrier_init(&shared.item_empty[s], kLatentWorkers / 32);
+      ptx::mbarrier_init(&shared.item_full[s], 1), ptx::mbarrier_init(&shared.item_empty[s], kLatentWorkers);
     ptx::mbarrier_init_fence();
   }
   count_latent_items(p, shared);

@@ -32,6 +32,7 @@ struct LatentShared {
   alignas(1024) char keys[kLatentBlocks][kLatentSlabs * kSlabBytes];
   uint64_t full[kLatentBlocks][kLatentSlabs], empty[kLatentBlocks][kLatentPieces];
   uint64_t query_full, query_empty, item_full[2], item_empty[2];
+  uint64_t weights[2], sums;  ///< a group's weights of its block, and an item's sums, are there for the other
   LatentItem items[2];
   float top[2][kLatentHeads];
   float sum[2][2][kLatentHeads];  ///< of an item's groups; items take turns, as one group may be an item ahead
@@ -44,19 +45,6 @@ static_assert(sizeof(LatentShared) <= 232448);
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, Float16>;
 // Barriers by constant numbers: with one in a register a kernel counts as using all sixteen.
-/// The group's weights of its block are in shared memory, for the other group.
-__device__ __forceinline__ void weights_ready(int group) {
-  if (group == 0)
-    asm volatile("bar.arrive 2, %0;" ::"n"(kLatentWorkers) : "memory");
-  else
-    asm volatile("bar.arrive 3, %0;" ::"n"(kLatentWorkers) : "memory");
-}
-__device__ __forceinline__ void wait_for_weights(int group) {
-  if (group == 0)
-    asm volatile("bar.sync 2, %0;" ::"n"(kLatentWorkers) : "memory");
-  else
-    asm volatile("bar.sync 3, %0;" ::"n"(kLatentWorkers) : "memory");
-}
 /// The warps of a group meet.
 __device__ __forceinline__ void group_sync(int group) {
   if (group == 0)
@@ -64,7 +52,6 @@ __device__ __forceinline__ void group_sync(int group) {
   else
     asm volatile("bar.sync 5, %0;" ::"n"(kLatentWorkers / 2) : "memory");
 }
-__device__ __forceinline__ void latent_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kLatentWorkers) : "memory"); }
 
 /// first_item[i] = items of the rows before i.
 __device__ inline void count_latent_items(const Decode& p, LatentShared& shared) {

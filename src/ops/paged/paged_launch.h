@@ -18,9 +18,11 @@ struct General : Decode {
   const void* sink;  // [heads] of the compute type, or null
 };
 
-/// `split_slots` blocks of each (row, head) share its splits. Writes results where a row has one split at most, else
-/// partial states that launch_merge adds up.
-void launch_general(const char* op, const General& problem, DType dtype, int split_slots, Device device);
+/// Writes results where most_splits is 1, else partial states that launch_merge adds up.
+void launch_general(const char* op, const General& problem, DType dtype, Device device);
+/// Its fast form: whether it takes a problem of float32, and its launch.
+bool takes_float(const General& problem);
+void launch_float(const char* op, const General& problem, Device device);
 /// Adds the partial states of each row's splits up; may start while the kernel that writes them ends.
 void launch_merge(const char* op, const Decode& problem, DType dtype, Device device);
 

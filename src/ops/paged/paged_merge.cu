@@ -83,6 +83,7 @@ template <int kVectors>
 __device__ __forceinline__ void add_groups(const Decode& p, GroupSum<kVectors>& mine) {
   __shared__ GroupSum<kVectors> groups[kMergeWarps][32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  __syncthreads();  // those of the pair before have been read
   groups[warp][lane] = mine;
   __syncthreads();
   GroupSum<kVectors> all{-INFINITY, 0, {}};
@@ -102,23 +103,12 @@ __device__ __forceinline__ void add_groups(const Decode& p, GroupSum<kVectors>& 
   mine = all;
 }
 
-/// kGroups: a block a (row, head), a warp a group of its splits; else a warp a (row, head) of one group. blockIdx.y:
-/// kVectors * 128 columns.
+/// One (row, head): a warp adds up all of its splits, or with kGroups each of the block's a group of them.
 template <class T, int kVectors, bool kGroups>
-__global__ void __launch_bounds__(kMergeWarps * 32, kGroups         ? 2
-                                                    : kVectors == 1 ? 10
-                                                                    : 8)
-    merge_decoded(const __grid_constant__ Decode p) {
-  const int warp = threadIdx.x >> 5, column = static_cast<int>(blockIdx.y) * kVectors * 128;
-  const int64_t i = kGroups ? blockIdx.x : int64_t{blockIdx.x} * kMergeWarps + warp;
-  if (i >= int64_t{p.rows} * p.heads) return;
-  const Place at{static_cast<int>(i / p.heads), static_cast<int>(i % p.heads)};
-  const OwnSplits own = own_splits(visible(p, at.row), length_of_splits(p, own_keys(p, at.row)));
-  const int parts = own.last - own.first,
-            each = parts > kMergeGroup ? (parts + kMergeWarps - 1) / kMergeWarps : kMergeGroup,
+__device__ __forceinline__ void merge_one(const Decode& p, const Place& at, const OwnSplits& own, int column) {
+  const int warp = threadIdx.x >> 5, parts = own.last - own.first,
+            each = kGroups && parts > kMergeGroup ? (parts + kMergeWarps - 1) / kMergeWarps : kMergeGroup,
             first = kGroups ? warp * each : 0, count = max(0, min(each, parts - first));
-  ptx::wait_for_previous();  // in every block: whoever comes after this kernel comes after that one
-  if (parts <= p.done_splits) return;
   GroupSum<kVectors> sum =
       add_group<kVectors, (kGroups ? 16 : 4) / kVectors>(p, part_of(p, at) + own.first + first, count, column);
   if constexpr (kGroups) {
@@ -128,11 +118,38 @@ __global__ void __launch_bounds__(kMergeWarps * 32, kGroups         ? 2
   write_merged<T>(p, at, sum, column);
 }
 
+/// kGroups: a block a (row, head), else a warp; blockIdx.y: kVectors * 128 columns. Rows that are done are passed by.
+/// The first round, while the kernel in front ends, adds up columns that nobody has and stores nothing: it brings the
+/// instructions and the first row's place in the schedule, for which all would wait afterwards.
+template <class T, int kVectors, bool kGroups>
+__global__ void __launch_bounds__(kMergeWarps * 32, kGroups         ? 2
+                                                    : kVectors == 1 ? 10
+                                                                    : 8)
+    merge_decoded(const __grid_constant__ Decode p) {
+  const int pairs = p.rows * p.heads, here = kGroups ? 1 : kMergeWarps, step = static_cast<int>(gridDim.x) * here,
+            begin = static_cast<int>(blockIdx.x) * here + (kGroups ? 0 : static_cast<int>(threadIdx.x) >> 5);
+  Load load{0, 0};
+#pragma unroll 1
+  for (int i = begin - step; i < pairs; i += step) {
+    const bool ready = i >= begin;
+    const int pair = ready ? i : min(begin, pairs - 1);
+    const Place at{pair / p.heads, pair % p.heads};
+    const OwnSplits own = own_splits(visible(p, at.row), cut_of(p, load, at.row, own_keys(p, at.row)));
+    if (ready && own.last - own.first <= p.done_splits) continue;
+    merge_one<T, kVectors, kGroups>(p, at, own, ready ? static_cast<int>(blockIdx.y) * kVectors * 128 : p.value_dim);
+    if (ready) continue;
+    ptx::wait_for_previous();  // in every block: whoever comes after this kernel comes after that one
+    load = load_of(p);
+  }
+}
+
 template <class T, int kVectors>
 void launch_columns(const char* op, const Decode& p, Device device) {
   const int64_t pairs = int64_t{p.rows} * p.heads;
   const bool groups = p.most_splits > kMergeGroup;
-  const dim3 blocks(static_cast<unsigned>(groups ? pairs : (pairs + kMergeWarps - 1) / kMergeWarps),
+  const int64_t most = int64_t{8} * multiprocessors(device),
+                wanted = groups ? pairs : (pairs + kMergeWarps - 1) / kMergeWarps;
+  const dim3 blocks(static_cast<unsigned>(std::min(wanted, most)),
                     static_cast<unsigned>((p.value_dim + kVectors * 128 - 1) / (kVectors * 128)));
   const Grid grid{.blocks = blocks, .threads = kMergeWarps * 32, .early = true};
   launch(op, groups ? merge_decoded<T, kVectors, true> : merge_decoded<T, kVectors, false>, grid, device, p);

@@ -24,7 +24,7 @@ std::shared_ptr<State> make_state(const Tensor& like, const Capacity& size) {
   state->size = size;
   state->longest = std::min(kMostKeys, core::count_product(size.pages_per_sequence, size.page_size));
   state->memory = Tensor::empty({words(size)}, int32, like.device());
-  if (core::on_cuda(state->memory)) state->turns = zeros({2}, {.dtype = int32, .device = like.device()});
+  if (core::on_cuda(state->memory)) state->turns = zeros({4}, {.dtype = int32, .device = like.device()});
   int64_t at = 0;
   const auto part = [&](const Dims& shape) {
     const Tensor x = state->memory.with_layout(shape, contiguous_strides(shape), at);

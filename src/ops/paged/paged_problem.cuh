@@ -24,7 +24,7 @@ struct Decode {
   int64_t lse_row, lse_head;
   const float* sinks;  // [heads] or null
   const int *tables, *lengths, *ids, *positions;
-  int* turns;       // two words that are 0 between launches: items given out, blocks that have ended
+  int* turns;       // two words that are 0 between launches: items given out, blocks that have ended; then Load's share
   int done_splits;  // rows of that many splits at most have their results before the merging kernel
   bool out_pairs;   // whether two neighbouring columns of out can be written at once
   int64_t table_stride;
@@ -38,6 +38,7 @@ struct Decode {
   int long_splits;     // about as many for sequences of more than kLongKeys; 0: by split_length
   int length;          // keys of a split of latent attention, more where a row had too many; 0: by latent_split_length
   int most_splits;     // of a row
+  bool even;           // splits by the load of all rows (Load), not by a row's own keys alone
   float* part_out;     // [rows, heads, most_splits, value_dim]
   float2* part_state;  // [rows, heads, most_splits]: top, sum
 };
@@ -108,10 +109,64 @@ __device__ __forceinline__ int length_of_splits(const Decode& p, int own) {
   if (p.long_splits > 0 && own > kLongKeys) return long_split_length(own, p.long_splits);
   return p.latent ? latent_split_length(own, p.asked) : split_length(own, p.asked);
 }
+/// How a row's keys are cut: the first `edge` of them into splits of `coarse` keys, a multiple of which it is, the
+/// others into splits of `fine`.
+struct Cut {
+  int coarse, fine, edge;
+  __device__ __forceinline__ int coarse_splits() const { return edge / coarse; }
+  __device__ __forceinline__ int begin(int split) const {
+    const int first = coarse_splits();
+    return split < first ? split * coarse : edge + (split - first) * fine;
+  }
+  __device__ __forceinline__ int end(int split) const { return begin(split + 1); }
+  __device__ __forceinline__ int holding(int key) const {
+    return key < edge ? key / coarse : coarse_splits() + (key - edge) / fine;
+  }
+  __device__ __forceinline__ bool operator==(const Cut& x) const {
+    return coarse == x.coarse && fine == x.fine && edge == x.edge;
+  }
+};
+
+/// What there is to do in a launch of the decode kernel: the keys that each block would take if all took as many. Rows
+/// that are no longer are one split, but the last ones, whose short splits let all blocks end together. A longer row is
+/// cut into as many splits of nearly a share as it holds shares, which blocks take first, each one at most, and short
+/// ones. Where a share is short itself, so are all splits.
+struct Load {
+  static constexpr int kShort = 2048, kStep = 128, kMostCoarse = 96;
+  int share, last_rows;
+  __device__ __forceinline__ Cut cut(int row, int rows, int own) const {
+    if (share < kShort) {
+      const int length = length_within(own, max(kShortSplit, (share + kStep - 1) / kStep * kStep), kMostSplits);
+      return {length, length, 0};
+    }
+    if (own <= share + kShortSplit) {
+      const int length = row < rows - last_rows ? INT32_MAX : length_within(own, kShortSplit, kMostSplits);
+      return {length, length, 0};
+    }
+    const int each = max(share, own / kMostCoarse), count = own / each, rest = each / (share < 3 * kShort ? 12 : 8),
+              coarse = (each - rest) / kAskedStep * kAskedStep, edge = count * coarse;
+    return {coarse, length_within(own - edge, kShortSplit, kMostSplits - count), edge};
+  }
+};
+__device__ __forceinline__ Cut cut_of(const Decode& p, const Load& load, int row, int own) {
+  if (p.even) return load.cut(row, p.rows, own);
+  const int length = length_of_splits(p, own);
+  return {length, length, 0};
+}
+/// The load that the decode kernel in front left behind.
+__device__ __forceinline__ Load load_of(const Decode& p) {
+  if (!p.even) return {0, 0};
+  return {__ldcg(p.turns + 2), __ldcg(p.turns + 3)};
+}
+
 /// Splits that hold something of a row: partial states are kept of these alone.
 struct OwnSplits {
   int first, last;
 };
+__device__ __forceinline__ OwnSplits own_splits(const Range& seen, const Cut& cut) {
+  if (seen.begin >= seen.end) return {0, 0};
+  return {cut.holding(seen.begin), cut.holding(seen.end - 1) + 1};
+}
 __device__ __forceinline__ OwnSplits own_splits(const Range& seen, int length) {
   if (seen.begin >= seen.end) return {0, 0};
   return {seen.begin / length, (seen.end + length - 1) / length};

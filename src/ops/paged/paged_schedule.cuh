@@ -14,6 +14,8 @@ struct Row {
   Range seen;
   int own;       // keys that splits go by
   int sequence;  // -1: padding
+  int position;
+  Cut cut;
 };
 
 /// What an item is: splits of the keys of a tile, rows row .. row + rows - 1 of one sequence and the heads of one key
@@ -21,52 +23,79 @@ struct Row {
 struct Item {
   int row, rows;
   int kv_head, chunk;  // chunk: of 16 heads, where a group has more
-  int split, length;   // number split of the sequence's, each of `length` keys
+  int split;           // its number among the sequence's
   int first;           // number of the tile's first split
-  int begin, end;      // stages of keys: begin a multiple of kKeys
+  Cut cut;
+  int begin, end;  // stages of keys: begin a multiple of kKeys
 };
 
-/// Whether a row belongs to the tile of the row before.
-__device__ __forceinline__ bool continues_tile(const Decode& p, const Row* rows, int row) {
-  if (row == 0 || row % p.rows_of_tile == 0) return false;
+/// Whether a row may share the tile of the row before: the next place of the same sequence.
+__device__ __forceinline__ bool follows(const Decode& p, const Row* rows, int row) {
+  if (row == 0) return false;
   const Row &a = rows[row - 1], &b = rows[row];
-  if (b.sequence < 0 || a.sequence != b.sequence || p.positions[row] != p.positions[row - 1] + 1) return false;
-  return length_of_splits(p, a.own) == length_of_splits(p, b.own);
+  return b.sequence >= 0 && a.sequence == b.sequence && b.position == a.position + 1 && row % p.rows_of_tile != 0;
+}
+/// Whether it does.
+__device__ __forceinline__ bool continues_tile(const Decode& p, const Row* rows, int row) {
+  return follows(p, rows, row) && rows[row - 1].cut == rows[row].cut;
+}
+
+/// Of all rows; each warp adds them up for itself.
+__device__ __forceinline__ Load load_of_rows(const Decode& p, const Row* rows) {
+  if (!p.even) return {0, 0};
+  float keys = 0;
+  for (int row = threadIdx.x & 31; row < p.rows; row += 32)
+    if (!follows(p, rows, row)) keys += static_cast<float>(rows[row].seen.end - rows[row].seen.begin);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) keys += __shfl_xor_sync(~0u, keys, step);
+  // Whole rows in full rounds, and a quarter of a round or more of short splits.
+  const int units = p.kv_heads * p.chunks, blocks = static_cast<int>(gridDim.x), all = p.rows * units;
+  const int rounds = all / blocks, rest = all - rounds * blocks;
+  const int last = rounds == 0 ? 0 : rounds > 1 && 4 * rest < blocks ? rest + blocks : rest;
+  return {static_cast<int>(fminf(ceilf(keys * static_cast<float>(units) / static_cast<float>(blocks)), 1e9f)),
+          (last + units - 1) / units};
 }
 
 /// Splits [first, last) of a tile.
-struct Splits {
-  int first, last, length;
-};
-__device__ __forceinline__ Splits splits_of(const Decode& p, const Row& top, const Row& bottom) {
-  const int length = length_of_splits(p, top.own);
-  if (bottom.seen.end <= top.seen.begin) return {0, 0, length};
-  return {top.seen.begin / length, (bottom.seen.end + length - 1) / length, length};
+__device__ __forceinline__ OwnSplits splits_of(const Row& top, const Row& bottom) {
+  return own_splits({top.seen.begin, bottom.seen.end}, top.cut);
 }
 
+template <class Shared>
+__device__ __forceinline__ int items_of(const Decode& p, const Shared& shared) {
+  return shared.first_item[0][p.rows] + shared.first_item[1][p.rows];
+}
+/// Item number `index` of `rows` rows with `units` items a split, `chunks` of them a key head. Items of the coarse
+/// splits of all rows come first, then those of the others. A call with its arguments in registers: a block's first
+/// item waits for code that comes from memory, the less there is of it the sooner.
 template <class Config, class Shared>
-__device__ __forceinline__ Item item_at(const Decode& p, const Shared& shared, int index) {
-  int low = 0, high = p.rows;  // the last row whose first item is at most `index`
+__device__ __noinline__ Item item_at(const Shared& shared, int rows, int units, int chunks, int index) {
+  const bool coarse = index < shared.first_item[0][rows];
+  if (!coarse) index -= shared.first_item[0][rows];
+  const int* first_item = shared.first_item[coarse ? 0 : 1];
+  int low = 0, high = rows;  // the last row whose first item is at most `index`
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    (shared.first_item[middle] <= index ? low : high) = middle;
+    (first_item[middle] <= index ? low : high) = middle;
   }
   Item item;
   item.row = low;
   item.rows = shared.tile_rows[low];
   const Row &top = shared.rows[low], &bottom = shared.rows[low + item.rows - 1];
-  const Splits splits = splits_of(p, top, bottom);
-  const int local = index - shared.first_item[low], units = p.kv_heads * p.chunks;
-  item.split = splits.first + local / units;
+  const OwnSplits splits = splits_of(top, bottom);
+  const int local = index - first_item[low], nth = local / units, unit = local - nth * units;
+  item.cut = top.cut;
+  item.split = (coarse ? splits.first : max(splits.first, item.cut.coarse_splits())) + nth;
   item.first = splits.first;
-  item.length = splits.length;
-  const int unit = local % units;
-  item.kv_head = unit / p.chunks;
-  item.chunk = unit - item.kv_head * p.chunks;
-  const int from = item.split * splits.length;
-  item.begin = max(from, top.seen.begin / Config::kKeys * Config::kKeys);
-  item.end = min(from + splits.length, bottom.seen.end);
+  item.kv_head = unit / chunks;
+  item.chunk = unit - item.kv_head * chunks;
+  item.begin = max(item.cut.begin(item.split), top.seen.begin / Config::kKeys * Config::kKeys);
+  item.end = min(item.cut.end(item.split), bottom.seen.end);
   return item;
+}
+template <class Config, class Shared>
+__device__ __forceinline__ Item item_at(const Decode& p, const Shared& shared, int index) {
+  return item_at<Config>(shared, p.rows, p.kv_heads * p.chunks, p.chunks, index);
 }
 
 /// Which items a block takes: blockIdx.x, blockIdx.x + gridDim.x, then the next that no block has, as the leading warp
@@ -128,28 +157,38 @@ class Turns {
   int turn_ = 0, asked_ = 0;
 };
 
-/// Fills rows, tile_rows and first_item: of each row, the items of those before it.
+/// Fills rows, tile_rows and first_item: of each row, the items of those before it, of coarse splits and of others.
 template <class Shared>
 __device__ void read_schedule(const Decode& p, Shared& shared, int threads) {
   for (int row = threadIdx.x; row < p.rows; row += threads)
-    shared.rows[row] = {visible(p, row), own_keys(p, row), p.ids[row]};
+    shared.rows[row] = {visible(p, row), own_keys(p, row), p.ids[row], p.positions[row], {}};
+  __syncthreads();
+  const Load load = load_of_rows(p, shared.rows);
+  if (p.even && threadIdx.x == 0 && blockIdx.x == 0) p.turns[2] = load.share, p.turns[3] = load.last_rows;
+  for (int row = threadIdx.x; row < p.rows; row += threads)
+    shared.rows[row].cut = cut_of(p, load, row, shared.rows[row].own);
   __syncthreads();
   const int units = p.kv_heads * p.chunks, each = (p.rows + threads - 1) / threads;
   const int begin = min(p.rows, static_cast<int>(threadIdx.x) * each), end = min(p.rows, begin + each);
-  int sum = 0;
+  int sum[2] = {0, 0};
   for (int row = begin; row < end; ++row) {
     int rows = 0;
     if (!continues_tile(p, shared.rows, row))
       for (rows = 1; row + rows < p.rows && continues_tile(p, shared.rows, row + rows);) ++rows;
     shared.tile_rows[row] = static_cast<unsigned short>(rows);
-    shared.first_item[row] = sum;
+    shared.first_item[0][row] = sum[0], shared.first_item[1][row] = sum[1];
     if (rows == 0) continue;
-    const Splits splits = splits_of(p, shared.rows[row], shared.rows[row + rows - 1]);
-    sum += (splits.last - splits.first) * units;
+    const OwnSplits splits = splits_of(shared.rows[row], shared.rows[row + rows - 1]);
+    const int all = splits.last - splits.first,
+              coarse = min(all, max(0, shared.rows[row].cut.coarse_splits() - splits.first));
+    sum[0] += coarse * units, sum[1] += (all - coarse) * units;
   }
-  const int before = block_scan(sum, shared.scan) - sum;
-  for (int row = begin; row < end; ++row) shared.first_item[row] += before;
-  if (threadIdx.x == threads - 1) shared.first_item[p.rows] = before + sum;
+#pragma unroll
+  for (int part = 0; part < 2; ++part) {
+    const int before = block_scan(sum[part], shared.scan) - sum[part];
+    for (int row = begin; row < end; ++row) shared.first_item[part][row] += before;
+    if (threadIdx.x == threads - 1) shared.first_item[part][p.rows] = before + sum[part];
+  }
 }
 
 }  // namespace tenor::cuda::paged
