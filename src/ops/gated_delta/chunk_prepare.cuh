@@ -119,6 +119,21 @@ __device__ __forceinline__ void make_weights(Shared& shared, bool normalize, flo
   weights[2] = inside ? late * key_norm : 0.0f, weights[3] = exp2f(static_cast<float>(end));
 }
 
+/// The weights into the factors, NaN from the first step on that is no number: steps from there on take no part, and
+/// the second kernel finds NaN in their weights. Says which one that is. All threads call, done with the tiles.
+template <class Shared>
+__device__ __forceinline__ int set_weights(Shared& shared, const DeviceProblem& p, int valid, float (&to)[4][kChunk]) {
+  float weights[4];
+  __syncthreads();
+  if (threadIdx.x < kChunk) make_weights(shared, p.normalize, static_cast<float>(p.scale), valid, weights);
+  __syncthreads();
+  const int good = shared.good, t = threadIdx.x;
+  if (t < kChunk)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i][t] = good < valid && (i == 3 || (t >= good && t < valid)) ? NAN : weights[i];
+  return good;
+}
+
 /// Rows 16 w to 16 w + 15 of K K^T and Q K^T up to the diagonal's block: warp w's, eight columns a tile.
 template <int kKeyDim>
 __device__ __forceinline__ void triangle_products(const PrepareShared<kKeyDim>& shared, float (&by_key)[4][2][4],
@@ -354,22 +369,14 @@ __global__ void __launch_bounds__(kPrepareThreads, 5)
   load_gates<BFloat16>(shared, p, s, head, step, valid);
   __syncthreads();
   ptx::mbarrier_wait(&shared.barrier, 0);
-  float by_key[4][2][4] = {}, by_query[4][2][4] = {}, weights[4];
+  float by_key[4][2][4] = {}, by_query[4][2][4] = {};
   if (p.normalize) load_norms(shared);
   triangle_products(shared, by_key, by_query);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     if (i == warp) check_keys(shared, by_key[i], valid);
-  __syncthreads();  // the tiles are free from here on
-  if (threadIdx.x < kChunk) make_weights(shared, p.normalize, static_cast<float>(p.scale), valid, weights);
-  __syncthreads();
   ChunkFactors& made = shared.squares.made;
-  const int good = shared.good;  // steps from there on take no part; the second kernel finds NaN in their weights
-  if (threadIdx.x < kChunk)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      made.weights[i][threadIdx.x] =
-          good < valid && (i == 3 || (threadIdx.x >= good && threadIdx.x < valid)) ? NAN : weights[i];
+  const int good = set_weights(shared, p, valid, made.weights);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     if (i < warp) weigh_block<false, false>(shared, i, good, by_key[i], by_query[i]);

@@ -130,22 +130,14 @@ __global__ void __launch_bounds__(kPrepareThreads)
   load_gates<T>(shared, p, s, head, step, valid);
   __syncthreads();
   ptx::mbarrier_wait(&shared.barrier, 0);
-  float by_key[4][2][4] = {}, by_query[4][2][4] = {}, weights[4];
+  float by_key[4][2][4] = {}, by_query[4][2][4] = {};
   if (p.normalize) load_norms(shared);
   triangle_products(shared, by_key, by_query);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     if (i == warp) check_keys(shared, by_key[i], valid);
-  __syncthreads();  // the tiles are free from here on
-  if (threadIdx.x < kChunk) make_weights(shared, p.normalize, static_cast<float>(p.scale), valid, weights);
-  __syncthreads();
   Tf32Factors& made = shared.squares.made;
-  const int good = shared.good;  // steps from there on take no part; the second kernel finds NaN in their weights
-  if (threadIdx.x < kChunk)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      made.weights[i][threadIdx.x] =
-          good < valid && (i == 3 || (threadIdx.x >= good && threadIdx.x < valid)) ? NAN : weights[i];
+  const int good = set_weights(shared, p, valid, made.weights);
   const auto rounded = [](float x) { return kFine ? x : to_tf32(x); };
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -1,6 +1,7 @@
 #include "tenor/gated_delta.h"
 
 #include "src/ops/gated_delta/gated_delta_testing.h"
+#include "tenor/explain.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -175,6 +176,32 @@ TEST(GatedDeltaRule, ResultsMayLieOnOperands) {
   EXPECT_EQ(got.output.raw(), moved.value.raw());
   EXPECT_TRUE(same_bits(got.output, want.output));
   EXPECT_TRUE(same_bits(got.final_state, want.final_state));
+}
+
+TEST(GatedDeltaRule, ExplainSaysWhatRunsOnHopper) {
+  struct Variant {
+    DType dtype;
+    int64_t key_dim, chunk;
+    bool by_channel;
+    const char *strategy, *note;
+  };
+  for (const auto& v : {Variant{bfloat16, 128, 64, false, "tensorcore", ""},
+                        {bfloat16, 128, 16, true, "tensorcore", "64 steps at once, for chunk_size 16"},
+                        {float16, 64, 128, false, "tensorcore", "64 steps at once, for chunk_size 128"},
+                        {float32, 128, 64, false, "tensorcore", ""},
+                        {float32, 128, 32, true, "general", ""},
+                        {float64, 128, 64, false, "general", ""},
+                        {bfloat16, 96, 32, false, "general", ""}}) {
+    const Dims keys{1, 2, 100, v.key_dim}, values{1, 2, 100, 128}, gates{1, 2, 100};
+    const std::vector<Tensor> in{full(keys, v.dtype, 0), full(keys, v.dtype, 0), full(values, v.dtype, 0),
+                                 full(gates, v.dtype, 0), full(v.by_channel ? keys : gates, float32, 0)};
+    const auto fn = [&](const std::vector<Tensor>& x) {
+      return std::vector<Tensor>{chunk_gated_delta_rule(x[0], x[1], x[2], x[3], x[4], {.chunk_size = v.chunk}).output};
+    };
+    const Explanation e = explain(fn, in, {.device = "h200"});
+    EXPECT_EQ(e.kernels.at(0).strategy, v.strategy) << name(v.dtype) << " " << v.key_dim << " " << v.chunk;
+    EXPECT_EQ(e.steps.at(0).note, v.note);
+  }
 }
 
 TEST(GatedDeltaRule, Errors) {

@@ -29,7 +29,7 @@ void launch_decode(const Problem& problem, const DeviceProblem& p) {
   const Device device = problem.output.device();
   const dim3 grid(blocks_of(problem.op, p.value_dim / kDecodeColumns, 1, 1), static_cast<unsigned>(p.value_heads),
                   static_cast<unsigned>(p.sequences.count));
-  // Three quarters of what is resident: less takes longer than none, all of it a third longer.
+  // Three quarters of what is resident: half takes longer than none, all of it a fifth longer.
   const int ahead = p.sequences.has_first ? cuda::multiprocessors(device) * kDecodeBlocks * 3 / 4 : 0;
   if (grid.x > 0 && grid.y > 0 && grid.z > 0)
     cuda::launch(problem.op, decode_kernel<T, kKeyDim, kByChannel>, {grid, dim3(kDecodeThreads)}, device, p,
