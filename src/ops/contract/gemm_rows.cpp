@@ -140,7 +140,7 @@ template <class T>
 void add_split(const GemmProblem& p, const RowsTask& task, char* c) {
   const int64_t pitch = whole_lines(p.n), chains = core::div_up(p.k, kChain), item = static_cast<int64_t>(item_size(p.b.dtype));
   const int64_t share = std::min(kChainSums / p.m, core::div_up(p.n * chains, 2 * num_threads()));
-  const int64_t strip = whole_lines(std::max<int64_t>(share, 512)), strips = core::div_up(p.n, strip);
+  const int64_t strip = whole_lines(std::max<int64_t>(share, 128)), strips = core::div_up(p.n, strip);
   const Tensor partial = Tensor::empty({chains, p.m, pitch}, p.compute);
   T* sums = partial.data<T>();
   cpu::parallel_for(chains * strips, cpu::grain_of(std::min(strip, p.n) * kChain * item), [&](int64_t begin, int64_t end) {
