@@ -1,6 +1,6 @@
 // The "rows" candidate. Where the matrix's columns have contiguous k (a linear layer's weight) an output is a dot product in
-// the reduction order (src/core/reduction_order.h, products fused into their lanes); where its rows are contiguous, one
-// chain of FMAs over k. Neither depends on the other rows, the strips or the thread count.
+// the reduction order (src/core/reduction_order.h, products fused into their lanes); where its rows are contiguous, chains
+// of FMAs over 512 values of k, added in order. Neither depends on the other rows, the strips or the thread count.
 #include "src/ops/contract/gemm_rows.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "src/core/numeric.h"
 #include "src/core/reduction_order.h"
+#include "src/core/sizes.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/contract/gemm_kernels.h"
@@ -102,12 +103,57 @@ void dot_split(const GemmProblem& p, const RowsTask& task, char* c) {
   finish(p, c, 0, p.n, sums.data(), p.n);
 }
 
+constexpr int64_t kChain = 512;        // values of k of one chain of FMAs; chains meet in their order
+constexpr int64_t kChainSums = 8192;  // elements of a chain's sums that stay in the nearest cache
+
+/// Columns in whole cache lines of any type.
+int64_t whole_lines(int64_t columns) { return core::div_up(columns, 64) * 64; }
+
+/// sums [m][pitch] = chain `chain` of columns [first, last).
+template <class T>
+void add_chain(const GemmProblem& p, const RowsTask& task, int64_t first, int64_t last, int64_t chain, T* sums, int64_t pitch) {
+  for (int64_t i = 0; i < p.m; ++i) std::fill_n(sums + i * pitch, last - first, T(0));
+  cpu::add_rows(task, first, last, chain * kChain, std::min(kChain, p.k - chain * kChain), sums, pitch);
+}
+/// sums += a later chain's.
+template <class T>
+void meet(const GemmProblem& p, T* sums, const T* later, int64_t count, int64_t pitch) {
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < count; ++j) sums[i * pitch + j] += later[i * pitch + j];
+}
+
 template <class T>
 void add_range(const GemmProblem& p, const RowsTask& task, int64_t first, int64_t last, char* c) {
-  const Tensor sums = Tensor::empty({p.m, (last - first + 63) / 64 * 64}, p.compute);
-  std::fill_n(sums.data<T>(), sums.numel(), T(0));
-  cpu::add_rows(task, first, last, sums.data<T>(), sums.shape(1));
-  finish(p, c, first, last - first, sums.data<T>(), sums.shape(1));
+  const int64_t pitch = whole_lines(last - first), chains = core::div_up(p.k, kChain);
+  const Tensor sums = Tensor::empty({std::clamp<int64_t>(chains, 1, 2), p.m, pitch}, p.compute);
+  T *total = sums.data<T>(), *later = total + p.m * pitch;
+  add_chain(p, task, first, last, 0, total, pitch);
+  for (int64_t chain = 1; chain < chains; ++chain) {
+    add_chain(p, task, first, last, chain, later, pitch);
+    meet(p, total, later, last - first, pitch);
+  }
+  finish(p, c, first, last - first, total, pitch);
+}
+
+/// One matrix: threads take chains of wide strips of columns, so that each reads long runs of the matrix's rows.
+template <class T>
+void add_split(const GemmProblem& p, const RowsTask& task, char* c) {
+  const int64_t pitch = whole_lines(p.n), chains = core::div_up(p.k, kChain), item = static_cast<int64_t>(item_size(p.b.dtype));
+  const int64_t share = std::min(kChainSums / p.m, core::div_up(p.n * chains, 2 * num_threads()));
+  const int64_t strip = whole_lines(std::max<int64_t>(share, 128)), strips = core::div_up(p.n, strip);
+  const Tensor partial = Tensor::empty({chains, p.m, pitch}, p.compute);
+  T* sums = partial.data<T>();
+  cpu::parallel_for(chains * strips, cpu::grain_of(std::min(strip, p.n) * kChain * item), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t chain = i / strips, first = i % strips * strip;
+      add_chain(p, task, first, std::min(first + strip, p.n), chain, sums + chain * p.m * pitch + first, pitch);
+    }
+  });
+  cpu::parallel_for(pitch / 64, cpu::grain_of(64 * p.m * chains * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * 64, count = std::min(end * 64, p.n) - first;
+    for (int64_t chain = 1; chain < chains; ++chain) meet(p, sums + first, sums + chain * p.m * pitch + first, count, pitch);
+    finish(p, c, first, count, sums + first, pitch);
+  });
 }
 
 }  // namespace
@@ -142,6 +188,7 @@ void rows_run(const GemmProblem& problem) {
     for (int64_t i = 0; i < matrices; ++i)
       whole(i, [&](const RowsTask& task, char* c) {
         if (dots && p.n < 4 * num_threads() && p.k > 8 * kBlock) return dot_split<T>(p, task, c);
+        if (!dots && p.k > kChain) return add_split<T>(p, task, c);
         // Whole cache lines of columns, and for chains strips wide enough to run along the rows.
         const int64_t unit = dots ? 16 : 64, units = (p.n + unit - 1) / unit;
         cpu::parallel_for(units, std::max<int64_t>(dots ? 1 : 4, cpu::grain_of(unit * column_bytes)), [&](int64_t first, int64_t last) {

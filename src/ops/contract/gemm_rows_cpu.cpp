@@ -112,11 +112,11 @@ HWY_INLINE void add_slice(const contract::RowsTask& task, const S* HWY_RESTRICT 
 }
 
 template <class T, class S>
-void add_all(const contract::RowsTask& task, int64_t first, int64_t last, T* sums, int64_t pitch) {
+void add_all(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, T* sums, int64_t pitch) {
   const S* matrix = static_cast<const S*>(task.columns) + first;
-  int64_t k = 0;
-  for (; k + 8 <= task.k; k += 8) add_slice<8>(task, matrix, k, last - first, sums, pitch);
-  for (; k < task.k; ++k) add_slice<1>(task, matrix, k, last - first, sums, pitch);
+  int64_t k = start;
+  for (; k + 8 <= start + depth; k += 8) add_slice<8>(task, matrix, k, last - first, sums, pitch);
+  for (; k < start + depth; ++k) add_slice<1>(task, matrix, k, last - first, sums, pitch);
 }
 
 /// fn<T, S>() for the types of the task.
@@ -131,8 +131,8 @@ void visit_task(const contract::RowsTask& task, F&& fn) {
 void dot_columns_of(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
   visit_task(task, [&]<class T, class S>() { dot_all<T, S>(task, first, last, start, depth, static_cast<T*>(sums), pitch); });
 }
-void add_rows_of(const contract::RowsTask& task, int64_t first, int64_t last, void* sums, int64_t pitch) {
-  visit_task(task, [&]<class T, class S>() { add_all<T, S>(task, first, last, static_cast<T*>(sums), pitch); });
+void add_rows_of(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
+  visit_task(task, [&]<class T, class S>() { add_all<T, S>(task, first, last, start, depth, static_cast<T*>(sums), pitch); });
 }
 
 }  // namespace tenor::cpu::HWY_NAMESPACE
@@ -146,8 +146,8 @@ HWY_EXPORT(add_rows_of);
 void dot_columns(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
   HWY_DYNAMIC_DISPATCH(dot_columns_of)(task, first, last, start, depth, sums, pitch);
 }
-void add_rows(const contract::RowsTask& task, int64_t first, int64_t last, void* sums, int64_t pitch) {
-  HWY_DYNAMIC_DISPATCH(add_rows_of)(task, first, last, sums, pitch);
+void add_rows(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
+  HWY_DYNAMIC_DISPATCH(add_rows_of)(task, first, last, start, depth, sums, pitch);
 }
 
 }  // namespace tenor::cpu

@@ -141,6 +141,25 @@ TEST(Gemm, BitsDoNotDependOnTheThreadCountWhereKernelsAreOurs) {
   }
 }
 
+TEST(Gemm, ChainsOfFewRowsMeetInOneOrder) {
+  Draw draw(29);
+  for (DType dtype : kFloats)
+    for (int64_t m : {1, 8}) {
+      const Tensor a = draw.dense({6, m, 1100}, dtype), b = draw.dense({6, 1100, 700}, dtype);
+      std::optional<Tensor> all;
+      { const Threads one(1); all = under("rows", a, b); }
+      if (!all) continue;
+      const Tensor whole = filled({m, 1100}, dtype, [&](int64_t) { return draw.upto(6) - 3; }),  // whose sums are exact
+          matrix = filled({1100, 700}, dtype, [&](int64_t) { return draw.upto(6) - 3; });
+      EXPECT_TRUE(same_bits(*under("rows", whole, matrix), *under("reference", whole, matrix))) << name(dtype);
+      for (int threads : {1, 5, 7}) {  // matrices on a thread each, and one matrix on all
+        const Threads use(threads);
+        EXPECT_TRUE(same_bits(*under("rows", a, b), *all)) << name(dtype) << " " << threads;
+        for (int64_t i : {0, 5}) EXPECT_TRUE(same_bits(*under("rows", select(a, 0, i), select(b, 0, i)), select(*all, 0, i))) << name(dtype);
+      }
+    }
+}
+
 TEST(Gemm, TheSameCallGivesTheSameBits) {
   Draw draw(19);
   for (const std::string& strategy : contract::gemm_strategies())

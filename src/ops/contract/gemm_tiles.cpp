@@ -2,6 +2,7 @@
 #include "src/ops/contract/gemm_tiles.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "src/cpu/parallel.h"
 #include "src/ops/contract/gemm_kernels.h"
@@ -83,13 +84,33 @@ Tensor pack_shared(const GemmProblem& p) {
   return packed;
 }
 
-/// A thread's buffers.
-struct Workspace {
-  Tensor left, right, sums;
-  explicit Workspace(const Plan& plan)
-      : left(Tensor::empty({plan.block_left * kSlice}, bfloat16)),
-        right(Tensor::empty({plan.shared ? 0 : plan.block_right * kSlice}, bfloat16)),
-        sums(Tensor::empty({plan.block_left * plan.block_right}, float32)) {}
+constexpr int64_t kHeldBytes = 512 << 10;  // of buffers that a thread keeps from call to call
+
+/// A thread's buffers. Small ones it keeps: in its own caches, and without sixteen threads waiting for the allocator.
+class Workspace {
+ public:
+  explicit Workspace(const Plan& plan) {
+    const int64_t depth = std::min(kSlice, k_tiles(plan.p) * kDepth), items = sizeof(BFloat16);
+    const int64_t lefts = plan.block_left * depth * items, rights = plan.shared ? 0 : plan.block_right * depth * items;
+    char* at = memory(lefts + rights + plan.block_left * plan.block_right * static_cast<int64_t>(sizeof(float)));
+    left = reinterpret_cast<BFloat16*>(at), right = reinterpret_cast<BFloat16*>(at + lefts);
+    sums = reinterpret_cast<float*>(at + lefts + rights);
+  }
+  BFloat16 *left, *right;
+  float* sums;
+
+ private:
+  char* memory(int64_t bytes) {
+    constexpr size_t kLine = 64;
+    if (bytes > kHeldBytes) {
+      own_ = Tensor::empty({bytes}, uint8);
+      return own_.data<char>();
+    }
+    thread_local std::vector<char> held;
+    if (held.size() < static_cast<size_t>(bytes) + kLine) held.resize(static_cast<size_t>(bytes) + kLine);
+    return held.data() + (kLine - reinterpret_cast<uintptr_t>(held.data()) % kLine) % kLine;
+  }
+  Tensor own_;
 };
 
 /// One block of c. `packed`: the matrix's right operand, or nullptr.
@@ -99,24 +120,24 @@ void run_block(const Plan& plan, int64_t row, int64_t col, const char* a, const 
   for (int64_t k = 0; k < p.k; k += kSlice) {
     const int64_t depth = std::min(kSlice, p.k - k), deep = tiles_of(depth, kDepth), pitch = deep * kElements;
     const Source source{reinterpret_cast<const BFloat16*>(a), p.a.row, p.a.col};
-    Panel left{w.left.data<BFloat16>(), pitch, tiles_of(rows, kSide)};
+    Panel left{w.left, pitch, tiles_of(rows, kSide)};
     if (plan.direct && rows % kSide == 0 && depth % kDepth == 0) {
       left = {source.data + row * source.step + k, kSide * source.step, left.tiles, source.step, kDepth};
     } else {
-      pack_left(source, row, rows, k, depth, w.left.data<BFloat16>(), pitch);
+      pack_left(source, row, rows, k, depth, w.left, pitch);
     }
-    Panel right{w.right.data<BFloat16>(), pitch, tiles_of(cols, kSide)};
+    Panel right{w.right, pitch, tiles_of(cols, kSide)};
     if (packed) {
       right.pitch = k_tiles(p) * kElements;
       right.data = packed + col / kSide * right.pitch + k / kDepth * kElements;
     } else {
-      pack_right({reinterpret_cast<const BFloat16*>(b), p.b.col, p.b.row}, col, cols, k, depth, w.right.data<BFloat16>(), pitch);
+      pack_right({reinterpret_cast<const BFloat16*>(b), p.b.col, p.b.row}, col, cols, k, depth, w.right, pitch);
     }
-    multiply(left, right, deep, w.sums.data<float>(), k == 0);
+    multiply(left, right, deep, w.sums, k == 0);
   }
   const float* bias = p.bias ? static_cast<const float*>(p.bias) + row * p.bias_row + col * p.bias_col : nullptr;
   const int64_t at = (row * p.c.row + col * p.c.col) * static_cast<int64_t>(item_size(p.c.dtype));
-  store(w.sums.data<float>(), rows, cols, {c + at, p.c.dtype, p.c.row, p.c.col, bias, p.bias_row, p.bias_col});
+  store(w.sums, rows, cols, {c + at, p.c.dtype, p.c.row, p.c.col, bias, p.bias_row, p.bias_col});
 }
 
 }  // namespace

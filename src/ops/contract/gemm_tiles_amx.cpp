@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace tenor::contract::tiles {
@@ -163,14 +164,22 @@ void multiply_block(const BFloat16* left, const Panel& l, const BFloat16* right,
   if constexpr (kLeft > 1 && kRight > 1) _tile_stored(3, sums + sums_pitch + kSums, 64);
 }
 
-/// 16 floats rounded to nearest even, NaN kept quiet.
-inline __m256i round_to_bfloat16(__m512 v) {
-  const __m512i bits = _mm512_castps_si512(v);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
+/// 16 floats rounded to nearest even, NaN kept quiet: the upper halves; the lower ones mean nothing.
+inline __m512i round_to_upper_half(__m512 v) {
+  const __m512i bits = _mm512_castps_si512(v), half = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000)), nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i rounded = _mm512_mask_add_epi32(half, odd, half, _mm512_set1_epi32(1));
+  return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+}
+inline __m256i round_to_bfloat16(__m512 v) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_upper_half(v), 16)); }
+/// Two of them, one behind the other.
+inline __m512i round_pair(__m512 a, __m512 b) {
+  alignas(64) static constexpr auto kUpper = [] {
+    std::array<uint16_t, 32> of{};
+    for (size_t i = 0; i < 32; ++i) of[i] = static_cast<uint16_t>(2 * i + 1);  // of a, then of b
+    return of;
+  }();
+  return _mm512_permutex2var_epi16(round_to_upper_half(a), _mm512_load_si512(kUpper.data()), round_to_upper_half(b));
 }
 
 inline void store_row(__m512 v, const Target& to, int64_t at, int64_t count) {
@@ -201,6 +210,23 @@ void store_tile(const __m512i r[16], int64_t rows, int64_t cols, int64_t row, in
     store_row(v, {one_by_one, to.dtype, 0, 1, nullptr, 0, 0}, 0, cols);
     const int64_t size = static_cast<int64_t>(item_size(to.dtype));
     for (int64_t j = 0; j < cols; ++j) std::memcpy(to.data + (at + j * to.right_step) * size, one_by_one + j * size, static_cast<size_t>(size));
+  }
+}
+
+/// Two tiles of results side by side to rows of bfloat16: whole cache lines where these are aligned.
+void store_two_tiles(const float* sums, int64_t rows, int64_t cols, int64_t row, int64_t col, const Target& to) {
+  const __mmask32 mask = first_of_32(cols);
+  BFloat16* data = reinterpret_cast<BFloat16*>(to.data) + row * to.left_step + col;
+  __m512 first = _mm512_setzero_ps(), second = first;
+  for (int64_t i = 0; i < rows; ++i, sums += kSide, data += to.left_step) {
+    __m512 a = _mm512_loadu_ps(sums), b = _mm512_loadu_ps(sums + kSums);
+    if (to.bias && (i == 0 || to.bias_left != 0)) {
+      const float* bias = to.bias + (row + i) * to.bias_left + col * to.bias_right;
+      first = bias_row(bias, to.bias_right, kSide);
+      second = bias_row(bias + kSide * to.bias_right, to.bias_right, cols - kSide);
+    }
+    if (to.bias) a = _mm512_add_ps(a, first), b = _mm512_add_ps(b, second);
+    _mm512_mask_storeu_epi16(data, mask, round_pair(a, b));
   }
 }
 
@@ -235,9 +261,14 @@ void multiply(const Panel& left, const Panel& right, int64_t k_tiles, float* sum
 
 void store(const float* sums, int64_t left_count, int64_t right_count, const Target& to) {
   const Target turned{to.data, to.dtype, to.right_step, to.left_step, to.bias, to.bias_right, to.bias_left};
-  const bool turn = to.left_step == 1 && to.right_step != 1;
+  const bool turn = to.left_step == 1 && to.right_step != 1, by_two = !turn && to.dtype == DType::kBFloat16 && to.right_step == 1;
   for (int64_t i = 0; i < left_count; i += kSide)
     for (int64_t j = 0; j < right_count; j += kSide, sums += kSums) {
+      if (by_two && right_count - j > kSide) {
+        store_two_tiles(sums, std::min(kSide, left_count - i), std::min(2 * kSide, right_count - j), i, j, to);
+        j += kSide, sums += kSums;
+        continue;
+      }
       __m512i r[16];
       for (int k = 0; k < 16; ++k) r[k] = _mm512_loadu_si512(sums + k * kSide);
       const int64_t rows = std::min(kSide, left_count - i), cols = std::min(kSide, right_count - j);
