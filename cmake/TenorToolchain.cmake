@@ -91,7 +91,7 @@ endfunction()
 # The headers that fused kernels, which are compiled at run time, include: those of the eager kernels' own formulas.
 function(tenor_embed_headers target)
   set(headers include/tenor/dtype.h src/core/numeric.h src/cuda/content_error.cuh src/cuda/convert.cuh src/cuda/gelu.cuh src/cuda/lane_tree.cuh
-              src/cuda/layout.h src/cuda/vector.cuh src/ops/elementwise/elementwise_op.h)
+              src/cuda/lasting.cuh src/cuda/layout.h src/cuda/vector.cuh src/ops/elementwise/elementwise_op.h)
   foreach(name dims gather packs rows runtime standard)
     list(APPEND headers src/cuda/fusion/prelude/${name}.cuh)
   endforeach()

@@ -24,6 +24,7 @@
 #include "src/cuda/row_general.cuh"
 #include "src/cuda/row_held.cuh"
 #include "src/cuda/row_ring.cuh"
+#include "src/cuda/row_turns.cuh"
 
 namespace tenor::cuda {
 
@@ -62,15 +63,30 @@ template <class Op, class T, RowFit kFit>
 using RingRowOf = RingRow<T, Op::kTensors, sizeof(T) == 2 ? kept_vectors<Op>() : 0, kFit>;
 
 template <class Op, class T, RowFit kFit>
-__global__ void __launch_bounds__(kRingThreads, 2)
+__global__ void __launch_bounds__(kRingThreads* kRingRows, 1)
     ring_row_kernel(const __grid_constant__ RowsOf<Op::kTensors, kFit> problem,
                     const __grid_constant__ typename Op::Parameters parameters, int in_turn) {
   if constexpr (ptx::kHasClusters) {
     using Row = RingRowOf<Op, T, kFit>;
     extern __shared__ __align__(128) uint4 parts[];
     __shared__ uint64_t full[Row::kBarriers];
+    __shared__ typename Row::Threads::Scratch scratch[kRingRows];
+    Row row(problem, scratch[threadIdx.y], {parts, full}, in_turn);
+    const auto ahead = Op::prepare(row, parameters);
+    while (row.next()) Op::run(row, parameters, ahead);
+  }
+}
+
+template <class Op, class T, RowFit kFit>
+__global__ void __launch_bounds__(kRowThreads, 1)
+    turn_row_kernel(const __grid_constant__ RowsOf<Op::kTensors, kFit> problem,
+                    const __grid_constant__ typename Op::Parameters parameters, int stages) {
+  if constexpr (ptx::kHasClusters) {
+    using Row = TurnRow<T, Op::kTensors, kFit>;
+    extern __shared__ __align__(128) uint4 rows[];
+    __shared__ typename Row::Barriers full;
     __shared__ typename Row::Threads::Scratch scratch;
-    Row row(problem, scratch, {parts, full}, in_turn);
+    Row row(problem, scratch, full, rows, stages);
     const auto ahead = Op::prepare(row, parameters);
     while (row.next()) Op::run(row, parameters, ahead);
   }
@@ -118,6 +134,7 @@ void launch_ring(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
                  const typename Op::Parameters& parameters, Device device) {
   Grid grid = grid_of(plan, problem.outer.count);
   grid.shared = RingRowOf<Op, T, kFit>::kParts * RingRowOf<Op, T, kFit>::kPartBytes;
+  grid.threads.y = kRingRows;
   static std::array<std::atomic<int>, kRowCluster + 1> known;  // clusters that a device takes at once, by their size
   auto& known_here = known[plan.cluster];
   int at_once = known_here.load(std::memory_order_relaxed);
@@ -126,11 +143,47 @@ void launch_ring(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
     known_here.store(at_once, std::memory_order_relaxed);
   }
   const int64_t clusters = int64_t{plan.cluster > 2 ? 1 : 4} * at_once;
-  const int64_t in_turn = std::max<int64_t>((problem.outer.count + clusters - 1) / clusters, 1);
-  const int64_t turns = (problem.outer.count + in_turn - 1) / in_turn;
-  grid.blocks.x = static_cast<unsigned>(turns * plan.cluster);
+  if (problem.outer.count <= clusters) grid.threads.y = 1;  // a cluster each
+  const int64_t rings = clusters * grid.threads.y;
+  const int64_t in_turn = std::max<int64_t>((problem.outer.count + rings - 1) / rings, 1);
+  const int64_t turns = in_turn * grid.threads.y;
+  grid.blocks.x = static_cast<unsigned>((problem.outer.count + turns - 1) / turns * plan.cluster);
   launch(op, ring_row_kernel<Op, T, kFit>, grid, device, rows_of<Op::kTensors, kFit>(problem), parameters,
          static_cast<int>(in_turn));
+}
+
+/// Operators whose rows may go in turn, of 16-bit elements.
+template <class Op>
+inline constexpr bool kTakesTurns = requires {
+  requires Op::kTakesTurns;
+};
+/// Blocks of a multiprocessor, for registers; rows of one.
+struct TurnGrid {
+  int blocks, rows;
+};
+inline TurnGrid turn_grid(int threads) {
+  const int rows = threads == kWarp ? kTurnRows : 1;
+  return {kRowThreads / (threads * rows), rows};
+}
+/// Where the blocks fill a multiprocessor; rows of few threads only where launching a block each would be felt.
+inline bool goes_in_turn(const RowPlan& plan, int64_t rows, int64_t length, Device device) {
+  constexpr int64_t kFelt = 1 << 24;  // elements
+  if (plan.split || plan.threads < kWarp || !capability(device).clusters) return false;
+  return rows >= 8 * multiprocessors(device) && (plan.threads > 128 || rows * length <= kFelt) &&
+         turn_grid(plan.threads).blocks * turn_grid(plan.threads).rows * plan.threads >= kRowThreads * 3 / 4;
+}
+template <class Op, class T, RowFit kFit>
+void launch_turns(const char* op, const RowPlan& plan, const RowProblem<Op::kTensors>& problem,
+                  const typename Op::Parameters& parameters, Device device) {
+  constexpr int kOnTheWay = 80 << 10;  // bytes of a multiprocessor
+  const auto [blocks, rows] = turn_grid(plan.threads);
+  const size_t bytes = rows * TurnRow<T, Op::kTensors, kFit>::stage_bytes(plan.threads);
+  const int stages = std::clamp(static_cast<int>(kOnTheWay / (blocks * bytes)), blocks > 1 ? 2 : 3, kMostStages);
+  const int64_t most = (problem.outer.count + rows - 1) / rows;
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(std::min<int64_t>(blocks * multiprocessors(device), most))),
+                  .threads = dim3(static_cast<unsigned>(plan.threads), static_cast<unsigned>(rows)),
+                  .shared = static_cast<size_t>(stages) * bytes};
+  launch(op, turn_row_kernel<Op, T, kFit>, grid, device, rows_of<Op::kTensors, kFit>(problem), parameters, stages);
 }
 
 /// Runs the operator over the problem. The one table of its kernels.
@@ -148,6 +201,10 @@ void launch_rows(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
   };
   const auto aligned = [&] {
     const bool full = problem.length == int64_t{plan.threads} * plan.cluster * plan.share && problem.outer.ndim <= 1;
+    if constexpr (kTakesTurns<Op> && sizeof(T) == 2)
+      if (goes_in_turn(plan, problem.outer.count, problem.length, device))
+        return full ? launch_turns<Op, T, RowFit::kFull>(op, plan, problem, parameters, device)
+                    : launch_turns<Op, T, RowFit::kAligned>(op, plan, problem, parameters, device);
     if constexpr (!kBlocksOnly<Op>) {
       if (plan.threads < kWarp) return held.template operator()<kLanes, kWide, false, RowFit::kAligned>();
       if (plan.split)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/cuda/convert.cuh"
+#include "src/cuda/lasting.cuh"
 #include "src/cuda/row_threads.cuh"
 #include "src/cuda/row_unaligned.cuh"
 #include "src/cuda/vector.cuh"
@@ -204,8 +205,14 @@ class HeldRow {
     const T* from = data(t);
     if constexpr (kAligned) {
 #pragma unroll
-      for (int p = 0; p < kCount; ++p)
-        if (holds(begin + p)) to[p] = *reinterpret_cast<const Stored*>(place(from, t, begin + p));
+      for (int p = 0; p < kCount; ++p) {
+        if (!holds(begin + p)) continue;
+        const auto* words = reinterpret_cast<const Stored*>(place(from, t, begin + p));
+        if constexpr (sizeof(Stored) == kVectorBytes)
+          to[p] = load_lasting(words);
+        else
+          to[p] = *words;
+      }
     } else {
       UnalignedLoad loads[kCount];  // all on their way before the first is used
 #pragma unroll

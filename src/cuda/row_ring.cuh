@@ -8,9 +8,12 @@
 namespace tenor::cuda {
 
 inline constexpr int kRingThreads = kRowThreads / 2;
+/// Rows that a cluster computes at once, each by kRingThreads of a block's threads: while one waits for other blocks
+/// the other computes, and both find the vectors that scale them in the same place.
+inline constexpr int kRingRows = 2;
 
 /// Dense rows that begin at multiples of 16 bytes and are whole vectors, otherwise as HeldRow. A block's part of a row
-/// takes a stage of the ring; kVectors: of vectors of its length and type, by which all rows are scaled, it keeps its
+/// takes a stage of a ring; kVectors: of vectors of its length and type, by which all rows are scaled, it keeps its
 /// part for all rows.
 template <class T, int N, int kVectors, RowFit kFit>
 class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements(sizeof(T), true), true, kFit> {
@@ -21,25 +24,26 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
  public:
   using Threads = typename Base::Threads;
   static constexpr int kKept = kVectors;
-  /// 96 KiB with the vectors, or 64: room for a second block on the multiprocessor.
-  static constexpr int kStages = sizeof(T) == 2 ? 3 - kVectors : 1, kParts = kStages + kVectors, kBarriers = kStages + 2;
+  static constexpr int kStages =
+      sizeof(T) == 2 ? 3 - kVectors / 2 : 1;  ///< of a ring, so that all fits a multiprocessor
+  static constexpr int kParts = kRingRows * kStages + kVectors, kBarriers = kRingRows * (kStages + 1) + 1;
   static constexpr size_t kPartBytes = size_t{kRingThreads} * kShare * sizeof(T);
   struct Memory {
-    uint4* parts;    ///< kParts of kPartBytes: the stages, then the vectors
-    uint64_t* full;  ///< kBarriers: of the stages, of the vectors, and that of what has been read
+    uint4* parts;    ///< kParts of kPartBytes: the vectors, then the stages of each ring
+    uint64_t* full;  ///< kBarriers: of the vectors, then of each ring's stages and of what has been read
   };
 
-  /// The `in_turn` rows of this cluster (fewer at the end).
+  /// The `in_turn` rows of these threads (fewer at the end).
   __device__ RingRow(const typename Base::Problem& problem, typename Threads::Scratch& scratch, const Memory& memory,
                      int in_turn)
-      : Base(problem, scratch), memory_(memory) {
-    begin_ = this->threads_.group() * in_turn;
-    rows_ = static_cast<int>(min(int64_t{in_turn}, this->rows() - begin_));
+      : Base(problem, scratch), memory_(memory), full_(memory.full + 1 + threadIdx.y * (kStages + 1)) {
+    begin_ = this->threads_.row(this->threads_.group()) * in_turn;
+    rows_ = static_cast<int>(max(min(int64_t{in_turn}, this->rows() - begin_), int64_t{0}));
     this->left_ = static_cast<int>(problem.length) - this->first();
     if (threadIdx.x == 0) {
-      for (int s = 0; s < kStages; ++s) ptx::mbarrier_init(memory_.full + s, 1);
-      ptx::mbarrier_init(memory_.full + kStages, max(kVectors, 1));
-      ptx::mbarrier_init(memory_.full + kStages + 1, blockDim.x / kWarp);
+      if (threadIdx.y == 0) ptx::mbarrier_init(memory_.full, max(kVectors, 1));
+      for (int s = 0; s < kStages; ++s) ptx::mbarrier_init(full_ + s, 1);
+      ptx::mbarrier_init(full_ + kStages, blockDim.x / kWarp);
       ptx::mbarrier_init_fence();
     }
     __syncthreads();
@@ -48,28 +52,28 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
 
   /// Keeps this block's part of a vector, the k-th of kVectors, each of which is given once; null: none.
   __device__ void keep(int k, const T* vector) {
-    if (threadIdx.x == 0) copy(kStages + k, vector ? vector + this->first() : nullptr, memory_.full + kStages);
+    if (threadIdx.x + threadIdx.y == 0) copy(k, vector ? vector + this->first() : nullptr, memory_.full);
   }
   /// What lies in it beside this thread's p-th access.
-  __device__ __forceinline__ uint4 kept(int k, int p) const { return part(kStages + k)[p * kWarp]; }
+  __device__ __forceinline__ uint4 kept(int k, int p) const { return part(k)[p * kWarp]; }
 
   /// Takes the next row, which run() then writes; false where there is none.
   __device__ bool next() {
     if (taken_ == rows_) return false;
     this->row_ = begin_ + taken_;
     const int stage = taken_ % kStages;
-    if (kVectors > 0 && taken_ == 0) ptx::mbarrier_wait(memory_.full + kStages, 0);
-    ptx::mbarrier_wait(memory_.full + stage, taken_ / kStages & 1);
+    if (kVectors > 0 && taken_ == 0) ptx::mbarrier_wait(memory_.full, 0);
+    ptx::mbarrier_wait(full_ + stage, taken_ / kStages & 1);
 #pragma unroll
     for (int p = 0; p < Base::kPacks; ++p)
-      if (this->holds(p)) this->held_[p] = part(stage)[p * kWarp];
+      if (this->holds(p)) this->held_[p] = part(part_of(stage))[p * kWarp];
     ++taken_;
     return true;
   }
-  /// The elements have been used once, so they are in registers: the next row may come where they were, before the warps
-  /// join what they found. One thread waits until all warps say so.
+  /// The elements have been used once, so they are in registers: the next row may come where they were, before the
+  /// warps join what they found. One thread waits until all warps say so.
   __device__ void release() {
-    uint64_t* read = memory_.full + kStages + 1;
+    uint64_t* read = full_ + kStages;
     __syncwarp();
     if (threadIdx.x % kWarp == 0) ptx::mbarrier_arrive(read);
     if (threadIdx.x == 0) ptx::mbarrier_wait(read, (taken_ - 1) & 1);
@@ -91,9 +95,11 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
     const int mine = threadIdx.x / kWarp * Base::kPacks * kWarp + threadIdx.x % kWarp;
     return memory_.parts + k * (kPartBytes / kVectorBytes) + mine;
   }
-  /// Starts the copy of row i of this cluster.
+  static __device__ int part_of(int stage) { return kVectors + static_cast<int>(threadIdx.y) * kStages + stage; }
+  /// Starts the copy of row i of these threads.
   __device__ void fetch(int i) {
-    if (threadIdx.x == 0 && i < rows_) copy(i % kStages, this->data(0, begin_ + i), memory_.full + i % kStages);
+    const int stage = i % kStages;
+    if (threadIdx.x == 0 && i < rows_) copy(part_of(stage), this->data(0, begin_ + i), full_ + stage);
   }
   /// By one thread, of what this block holds; `barrier` counts its bytes.
   __device__ void copy(int to, const T* from, uint64_t* barrier) {
@@ -104,6 +110,7 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
   }
 
   Memory memory_;
+  uint64_t* full_;
   int64_t begin_;
   int rows_, taken_ = 0;
   bool released_ = false;

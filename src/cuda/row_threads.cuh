@@ -113,7 +113,7 @@ class RowThreads {
   __device__ RowThreads(Scratch& scratch, bool columns) : scratch_(scratch), columns_(columns) {
     if constexpr (kCluster && ptx::kHasClusters) {
       if (cluster() == 1) return;
-      if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+      if (threadIdx.x == 0 && (kGroups || threadIdx.y + threadIdx.z == 0)) {
         for (uint64_t& barrier : scratch_.arrived) ptx::mbarrier_init(&barrier, 1);
         ptx::mbarrier_init_fence();
       }
@@ -183,7 +183,7 @@ class RowThreads {
     if (warps > 1) {
       C* values = scratch_.value[set()][0];
       if (lane == 0) reinterpret_cast<Pack<C, K>*>(values)[warp] = value;
-      __syncthreads();
+      sync();
       value = all_of(values, warps);
     }
     if constexpr (kCluster && ptx::kHasClusters) {
@@ -228,6 +228,15 @@ class RowThreads {
     return value;
   }
 
+  /// Rows of clusters may be several in a block, each with a scratch of its own.
+  static constexpr bool kGroups = kShape == RowShape::kWarps && kCluster;
+  /// The row's threads in this block meet.
+  __device__ void sync() const {
+    if constexpr (kGroups)
+      asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
+    else
+      __syncthreads();
+  }
   /// On to the next set, which nobody reads any more.
   __device__ void turn() {
     if (Scratch::kSets == 1 && turns_ > 0) cluster() > 1 ? ptx::cluster_sync() : __syncthreads();

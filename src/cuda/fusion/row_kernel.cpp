@@ -70,6 +70,11 @@ class RowKernel {
     const Dims& stride = walk_.arrays[static_cast<size_t>(walk_.loads) + s].stride;
     return std::find_if(stride.begin() + walk_.kept, stride.end(), [](int64_t n) { return n != 0; }) != stride.end();
   }
+  bool stores_rows() const {
+    for (size_t s = 0; s < program_.stores.size(); ++s)
+      if (stores_row(s)) return true;
+    return false;
+  }
   int count() const { return static_cast<int>(program_.code.size()); }
 
   /// pass_: the first pass in which a value is known; folded by a reduction in it, the total is known in the next.
@@ -155,7 +160,8 @@ class RowKernel {
     if (code(i).kind == Instruction::Kind::kGather) return gathered(i, in_row(i) ? place : joined("a", a));
     if (!in_row(i)) return joined("load<", type, ", 1>(a", a, ")");
     const int64_t stride = walk_.arrays[at(a)].stride.back();
-    if (stride == 1 || width_ == 1) return joined("load<", type, ", ", width_, ">(", place, ")");
+    if (stride == 1 || width_ == 1)
+      return joined(is_held(i) && stores_rows() ? "load_lasting<" : "load<", type, ", ", width_, ">(", place, ")");
     if (stride == 0) return joined("spread<", width_, ">(load<", type, ", 1>(", place, "))");
     return joined("load_apart<", type, ", ", width_, ">(", place, ", static_cast<", writer_.index(), ">(p.stride[", a,
                   "][", ndim_ - 1, "]))");

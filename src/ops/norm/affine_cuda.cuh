@@ -69,7 +69,7 @@ struct Affine {
 };
 
 /// gamma and (kShifts) beta of the elements' own 16-bit type, dense. gamma alone is held from before the row is
-/// reduced, unless kLate; both would take too many registers. Of rows in turn they are kept for all of them.
+/// reduced, unless kLate; both would take too many registers. Of rows in turn they are held or kept for all of them.
 template <class Row, bool kShifts, bool kLate>
 class ShortVectors {
  public:
@@ -82,7 +82,10 @@ class ShortVectors {
       row.keep(0, gamma_);
       if (kShifts) row.keep(1, beta_);
     } else if constexpr (kHolds) {
-      row.for_accesses([&](int64_t i, int k) { held_[k] = words_at(gamma_, i); });
+      row.for_accesses([&](int64_t i, int k) {
+        held_[0][k] = words_at(gamma_, i);
+        if constexpr (kShifts) held_[1][k] = beta_ ? words_at(beta_, i) : none();
+      });
     } else if constexpr (kFetches) {
       if (a.few_rows) fetch_to_shared(row);
     }
@@ -98,8 +101,7 @@ class ShortVectors {
     C scale[Row::kGroup], shift[Row::kGroup];
     widen_words(vector<0>(row, gamma_, i, k), scale);
     if constexpr (kShifts) {
-      constexpr uint32_t kNone = 0x80008000;  // two of -0: v + -0 is v
-      widen_words(beta_ ? vector<1>(row, beta_, i, k) : make_uint4(kNone, kNone, kNone, kNone), shift);
+      widen_words(kHolds || beta_ ? vector<1>(row, beta_, i, k) : none(), shift);
 #pragma unroll
       for (int j = 0; j < Row::kGroup; ++j) values[j] = fma(values[j], scale[j], shift[j]);
     } else {
@@ -109,9 +111,10 @@ class ShortVectors {
   }
 
  private:
-  static constexpr bool kKeeps = requires { Row::kKept; }
-  , kHolds = !kKeeps && !kShifts && !kLate;
-  static constexpr bool kFetches = !kKeeps && kShifts && Row::kIsFull;
+  static constexpr bool kKeeps = requires { Row::kKept; };
+  static constexpr bool kInTurn = requires { Row::kInTurn; };
+  static constexpr bool kHolds = kInTurn || (!kKeeps && !kShifts && !kLate);
+  static constexpr bool kFetches = !kKeeps && !kInTurn && kShifts && Row::kIsFull;
 
   /// Both vectors on their way to shared memory (shared_bytes), each thread's part, which is what it reads.
   __device__ __forceinline__ void fetch_to_shared(const Row& row) {
@@ -125,6 +128,8 @@ class ShortVectors {
     gamma_ = vectors;
     if (beta_) beta_ = vectors + row.length();
   }
+  /// In place of a vector that is not given: pairs of -0, for v + -0 is v.
+  static __device__ __forceinline__ uint4 none() { return make_uint4(0x80008000, 0x80008000, 0x80008000, 0x80008000); }
   static __device__ __forceinline__ uint4 words_at(const T* v, int64_t i) {
     return *reinterpret_cast<const uint4*>(v + i);
   }
@@ -133,7 +138,7 @@ class ShortVectors {
     if constexpr (kKeeps) {
       return row.kept(kWhich, k);
     } else if constexpr (kHolds) {
-      uint4 words = held_[k];
+      uint4 words = held_[kWhich][k];
       asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));  // unpacked here and not before
       return words;
     } else {
@@ -147,7 +152,7 @@ class ShortVectors {
   }
 
   const T *gamma_, *beta_;
-  uint4 held_[kHolds ? Row::kPacks : 1];
+  uint4 held_[kShifts ? 2 : 1][kHolds ? Row::kPacks : 1];
 };
 
 /// Shared memory that a block of full rows of 16-bit elements needs for ShortVectors that shift: two vectors a row, of

@@ -40,6 +40,7 @@ struct LayerNorm {
   static constexpr int kTensors = 4;
   static constexpr bool kShortOnly = kVectors == Vectors::kShort;
   static constexpr int kKept = kVectors == Vectors::kShort ? 2 : 0;
+  static constexpr bool kTakesTurns = kVectors == Vectors::kShort && !kAdds;
   using Parameters = NormParameters;
 
   static size_t shared_bytes(const Parameters& p, int64_t length) {

@@ -125,6 +125,31 @@ TEST_F(NormCuda, LongRowsInTurn) {
     }
 }
 
+/// More rows of one block each than blocks run at once, so that a block computes several: each as among few, in place and
+/// spaced apart as well.
+TEST_F(NormCuda, RowsInTurn) {
+  Draw draw(15);
+  const std::vector<double> pool = draw.normals(65521);
+  for (DType dtype : {bfloat16, float16})
+    for (int64_t length : dtype == bfloat16 ? std::vector<int64_t>{768, 1024, 2048, 6144, 8192, 12280} : std::vector<int64_t>{1024, 8184}) {
+      const int64_t rows = 1337, few = 40;
+      const Tensor x = filled({rows, length + 8}, dtype, [&](int64_t i) { return pool[static_cast<size_t>(i % 65521)]; }), wide = on_gpu(x), g = narrow(wide, 1, 0, length);
+      const Tensor gamma = draw.dense({length}, dtype), beta = draw.dense({length}, dtype), scale = on_gpu(gamma), shift = on_gpu(beta);
+      const std::string what = std::string(name(dtype)) + " " + std::to_string(length);
+      for (const Tensor& b : {shift, Tensor()}) {
+        const Tensor all = layer_norm(g, scale, {.beta = b});
+        for (int64_t first : {int64_t{0}, rows / 2, rows - few})
+          EXPECT_TRUE(same_bits(on_cpu(narrow(all, 0, first, few)), on_cpu(layer_norm(narrow(g, 0, first, few), scale, {.beta = b})))) << what << " from row " << first;
+        const Tensor row = narrow(narrow(x, 0, rows - 1, 1), 1, 0, length).contiguous();
+        expect_close(on_cpu(narrow(all, 0, rows - 1, 1)), by_row(row, [&](const Row& r) { return reference::layer_norm(r, values(gamma), b.defined() ? values(beta) : Row(static_cast<size_t>(length), 0.0), 1e-5); }), what, 1, kFloor);
+        const Tensor again = wide.clone(), over = narrow(again, 1, 0, length);
+        layer_norm(over, scale, {.beta = b, .out = over});
+        EXPECT_TRUE(same_bits(on_cpu(over.contiguous()), on_cpu(all.contiguous()))) << what << " in place";
+        EXPECT_TRUE(same_bits(on_cpu(narrow(again, 1, length, 8).contiguous()), narrow(x, 1, length, 8).contiguous())) << what << " between the rows";
+      }
+    }
+}
+
 TEST_F(NormCuda, RowsWithoutADistribution) {
   const Tensor x = tensor_of({6, 3}, float32, {-kInf, -kInf, -kInf, -kInf, 2, -kInf, 0, kInf, 0, 0, kNan, -kInf, kNan, -kInf, -kInf, 1e4, 1e4, -1e4});
   const std::vector<double> want = {kNan, kNan, kNan, 0, 1, 0, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, 0.5, 0.5, 0};

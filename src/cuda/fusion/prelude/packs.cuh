@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/cuda/convert.cuh"
+#include "src/cuda/lasting.cuh"
 #include "src/cuda/layout.h"
 #include "src/ops/elementwise/formulas/activation.cuh"
 #include "src/ops/elementwise/formulas/arithmetic.cuh"
@@ -65,6 +66,20 @@ __device__ __forceinline__ Pack<T, V> load(const T* p) {
 #pragma unroll
   for (int i = 0; i < kBytes / kStep; ++i) reinterpret_cast<W*>(&x)[i] = reinterpret_cast<const W*>(p)[i];
   return x;
+}
+/// Likewise, of what is read once while as much is written: where 16 bytes, they leave L2 last.
+template <class T, int V>
+__device__ __forceinline__ Pack<T, V> load_lasting(const T* p) {
+  constexpr int kBytes = V * static_cast<int>(sizeof(T));
+  if constexpr (kBytes % cuda::kVectorBytes != 0) {
+    return load<T, V>(p);
+  } else {
+    Pack<T, V> x;
+#pragma unroll
+    for (int i = 0; i < kBytes / cuda::kVectorBytes; ++i)
+      reinterpret_cast<uint4*>(&x)[i] = cuda::load_lasting(reinterpret_cast<const uint4*>(p) + i);
+    return x;
+  }
 }
 /// V elements that lie `stride` apart.
 template <class T, int V, class I>
