@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "src/core/sizes.h"
 #include "src/cuda/bytes.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
@@ -132,12 +133,16 @@ bool rows_aligned(const Layout<N>& rows, int t, const void* p, int64_t item) {
 template <class Map>
 void move_rows(const char* op, const Map& map, int64_t rows, int64_t bytes, int item, bool aligned, Device device) {
   if (rows == 0 || bytes == 0) return;
-  constexpr int64_t kManyChunks = 128;
+  constexpr int64_t kManyChunks = 48;
   const int64_t chunks = bytes / 16;
   const bool one_row = chunks >= kManyChunks;
   const auto wanted = static_cast<uint64_t>(one_row ? (chunks + kRowUnroll - 1) / kRowUnroll : chunks);
   RowGrid grid{rows, item, 0, 1};
   while (grid.lanes_log2 < 8 && (uint64_t{1} << grid.lanes_log2) < wanted) ++grid.lanes_log2;
+  // A slot of fewer lanes, 128 bytes side by side at least, where that leaves fewer of them idle.
+  const auto held = [&](int lanes_log2) { return core::div_up(chunks, kRowUnroll << lanes_log2) << lanes_log2; };
+  for (int log2 = grid.lanes_log2 - 1; one_row && log2 >= 3; --log2)
+    if (8 * held(log2) <= 7 * held(grid.lanes_log2)) grid.lanes_log2 = log2;
   const int64_t lanes = int64_t{1} << grid.lanes_log2, slots = kRowThreads / lanes;
   if (one_row) grid.pieces = (chunks + lanes * kRowUnroll - 1) / (lanes * kRowUnroll);
   const int64_t per_block = one_row ? slots : slots * kRowUnroll, work = rows * grid.pieces;

@@ -42,6 +42,14 @@ TEST_F(IndexCudaCapture, Writes) {
   }
 }
 
+TEST_F(IndexCudaCapture, ColumnsAndFewRows) {
+  const Tensor x = normal({40, 300}), each = integers({50, 300}, 40), source = normal({50, 300}), y = result({40, 300}),
+               rows = integers({50}, 40);
+  expect_replays("scatter", {y}, [&] { scatter(x, 0, each, source, {.out = y}); });
+  expect_replays("scatter_add", {y}, [&] { scatter_add(x, 0, each, source, {.out = y}); });
+  expect_replays("index_add", {y}, [&] { index_add(x, 0, rows, source, {.out = y}); });
+}
+
 TEST_F(IndexCudaCapture, JoinsAndMoves) {
   for (DType dtype : {float32, uint8}) {
     const Tensor a = integers({6, 30}, 100, dtype), b = integers({6, 30}, 100, dtype), wide = result({6, 60}, dtype),

@@ -1,11 +1,15 @@
 // Adding and otherwise combining at named places on CUDA: entries sorted by place, and each place's entries combined
 // one after the other in the index's order, in registers. No atomics, and no scratch copy of the table.
+#include "src/core/sizes.h"
 #include "src/cuda/convert.cuh"
 #include "src/cuda/launch.h"
 #include "src/cuda/layout.h"
 #include "src/cuda/reduce.cuh"
 #include "src/cuda/vector.cuh"
+#include "src/ops/index/index_add_rows.cuh"
+#include "src/ops/index/index_columns_cuda.h"
 #include "src/ops/index/index_entries.cuh"
+#include "src/ops/index/index_few_rows.cuh"
 #include "src/ops/index/index_lines_cuda.h"
 #include "src/ops/index/index_rule.cuh"
 #include "src/ops/index/index_sorted.cuh"
@@ -34,11 +38,6 @@ __device__ T mean_of(C sum, int64_t count) {
     const auto wide = static_cast<int64_t>(sum);
     return core::cast<T>(wide / count - (wide % count < 0));
   }
-}
-
-/// Whether entry i is the first of its place, and the place is one.
-__device__ __forceinline__ bool is_head(const SortedView& entries, int64_t i, uint64_t key) {
-  return key != entries.past_end && (i == 0 || entries.key(i - 1) != key);
 }
 
 /// How many of the next kAhead entries, from j on, belong to `key`: they stand first.
@@ -125,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant
     key = c.entries.key(i);
     offsets(c.columns, which, column);
   }
-  const bool head = key != c.entries.past_end && is_head(c.entries, i, key);
+  const bool head = key != c.entries.past_end && c.entries.is_head(i, key);
   T* const place = c.table + static_cast<int64_t>(key) * c.entries.key_stride + column[1];
   C sum{};
   if (head) {
@@ -147,85 +146,28 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant
   if (head) c.store(place, sum, j - i);
 }
 
-/// Packs of 16 bytes that a thread keeps of a row: 16 sums, which leaves registers for two blocks a multiprocessor.
-template <class T>
-inline constexpr int kPacksOf = 16 / cuda::kVector<T>;
-constexpr int kRowsAhead = 2;  // rows of a place that are loaded before the first is added
-
-/// Sums of whole rows that lie dense and aligned on both sides. A slot of `lanes` neighbours takes kPacksOf * lanes
-/// packs of one entry's row.
-struct RowSlots {
-  int lanes_log2;
-  int64_t pieces, packs;  ///< slots, and packs, of a row
-};
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    add_rows_kernel(SortedView entries, Rule<float> rule, const T* __restrict__ dense, T* table,
-                    const __grid_constant__ Layout<1> entry, const __grid_constant__ Layout<2> columns,
-                    RowSlots slots) {
-  constexpr int kN = cuda::kVector<T>, kPacks = kPacksOf<T>;
-  const int lanes = 1 << slots.lanes_log2;
-  const int64_t slot = int64_t{blockIdx.x} * (kThreads >> slots.lanes_log2) + (threadIdx.x >> slots.lanes_log2);
-  const int64_t i = slots.pieces == 1 ? slot : slot / slots.pieces;
-  if (i >= entries.count) return;
-  const uint64_t key = entries.key(i);
-  if (!is_head(entries, i, key)) return;
-  const int64_t first = (slot - i * slots.pieces) * lanes * kPacks + (threadIdx.x & (lanes - 1));
-  int64_t column[kPacks][2];  // dense, table
-  T* const row = table + static_cast<int64_t>(key) * entries.key_stride;
-  cuda::Pack<T, kN> self[kPacks];
-#pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
-    column[p][0] = column[p][1] = 0;
-    if (first + p * lanes >= slots.packs) continue;
-    offsets(columns, first + p * lanes, column[p]);
-    self[p] = cuda::load_pack<kN>(static_cast<const T*>(row + column[p][1]));
-  }
-  float sum[kPacks][kN];
-  int64_t j = i;
-  for (int found = kRowsAhead; found == kRowsAhead; j += found) {
-    found = 0;
-    cuda::Pack<T, kN> x[kRowsAhead][kPacks];
-#pragma unroll
-    for (int q = 0; q < kRowsAhead; ++q) {
-      if (j + q >= entries.count || entries.key(j + q) != key) continue;
-      ++found;
-      int64_t from[1];
-      offsets(entry, entries.position(j + q), from);
-#pragma unroll
-      for (int p = 0; p < kPacks; ++p)
-        if (first + p * lanes < slots.packs) x[q][p] = cuda::load_once<kN>(dense + from[0] + column[p][0]);
-    }
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p)
-#pragma unroll
-      for (int k = 0; k < kN; ++k) {
-        if (j == i) sum[p][k] = cuda::widen(self[p].at[k]);
-#pragma unroll
-        for (int q = 0; q < kRowsAhead; ++q)
-          if (q < found)
-            sum[p][k] += rule.scaled ? rule.alpha * cuda::widen(x[q][p].at[k]) : cuda::widen(x[q][p].at[k]);
-      }
-  }
-#pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
-    if (first + p * lanes >= slots.packs) continue;
-    cuda::Pack<T, kN> out;
-#pragma unroll
-    for (int k = 0; k < kN; ++k) out.at[k] = cuda::convert<T>(sum[p][k]);
-    cuda::store_pack(row + column[p][1], out);
-  }
-}
-
 unsigned blocks_of(int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
 
-/// A combination whose entries are sorted.
+/// A combination, whose entries sort() puts in order.
 struct Combination {
   const DeviceMove& move;
   SplitMove split;
   SortedView entries;
   Layout<1> entry;
   Layout<2> columns;
+  Tensor memory = {};
+
+  explicit Combination(const DeviceMove& m)
+      : move(m),
+        split(split_move(m)),
+        entries(describe_entries(m)),
+        entry(cuda::collapse(m.at.op, split.entry_shape, {split.entry_dense}, -1)),
+        columns(cuda::collapse(m.at.op, split.column_shape, {split.column_dense, split.column_table}, 1)) {}
+  void sort() {
+    const SortedEntries sorted = sort_entries(move);
+    entries = sorted.view;
+    memory = sorted.memory;
+  }
 };
 
 /// Turns the columns into packs of n elements where both sides allow it.
@@ -250,23 +192,28 @@ bool make_packs(Combination& c, int n, size_t item) {
 }
 
 template <class T>
-void add_rows(const Combination& c, const Rule<float>& rule) {
-  constexpr int kPacks = kPacksOf<T>;
-  const int64_t packs = c.columns.count, wanted = (packs + kPacks - 1) / kPacks;
+void add_rows(Combination& c, const Rule<float>& rule) {
+  c.sort();
+  const int64_t packs = c.columns.count, wanted = core::div_up(packs, kPacksOf<T>);
   RowSlots slots{0, 1, packs};
   while (slots.lanes_log2 < 8 && (int64_t{1} << slots.lanes_log2) < wanted) ++slots.lanes_log2;
-  slots.pieces = (wanted + (int64_t{1} << slots.lanes_log2) - 1) >> slots.lanes_log2;
-  const int64_t threads = (c.entries.count * slots.pieces) << slots.lanes_log2;
-  launch(c.move.at.op, add_rows_kernel<T>, Grid{blocks_of(threads), kThreads}, c.move.index.device(), c.entries, rule,
+  slots.pieces = core::div_up(wanted, int64_t{1} << slots.lanes_log2);
+  const Grid grid{blocks_of((c.entries.count * slots.pieces) << slots.lanes_log2), kAddThreads};
+  launch(c.move.at.op, add_rows_kernel<T>, grid, c.move.index.device(), c.entries, rule,
          static_cast<const T*>(c.move.dense), static_cast<T*>(c.move.table), c.entry, c.columns, slots);
 }
 
 template <class T>
 void run(Combination& c, const CombineRule& given) {
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    if (given.combine == DeviceCombine::kAdd && given.include_self && make_packs(c, cuda::kVector<T>, sizeof(T)))
-      return add_rows<T>(c, rule_of<float>(given));
+    const bool adds = given.combine == DeviceCombine::kAdd && given.include_self;
+    FewRows few{};
+    if (adds && find_few_rows(c.move, sizeof(T), few))
+      return launch(c.move.at.op, add_few_kernel<T>, few_rows_grid(few), c.move.index.device(), few,
+                    rule_of<float>(given), static_cast<const T*>(c.move.dense), static_cast<T*>(c.move.table));
+    if (adds && make_packs(c, cuda::kVector<T>, sizeof(T))) return add_rows<T>(c, rule_of<float>(given));
   }
+  c.sort();
   const int last = c.columns.ndim - 1;
   const Combiner<T> combiner{c.entries,
                              rule_of<core::Compute<T>>(given),
@@ -285,10 +232,8 @@ void combine_on_device(const DeviceMove& m, DType dtype, const CombineRule& rule
   const cuda::DeviceGuard guard(m.index.device());
   if (m.size == 0 || product(m.shape) == 0) return look_at_entries(m);
   if (combine_lines_on_device(m, dtype, rule)) return;
-  const SortedEntries sorted = sort_entries(m);
-  Combination c{m, split_move(m), sorted.view, {}, {}};
-  c.entry = cuda::collapse(m.at.op, c.split.entry_shape, {c.split.entry_dense}, -1);
-  c.columns = cuda::collapse(m.at.op, c.split.column_shape, {c.split.column_dense, c.split.column_table}, 1);
+  if (combine_columns_on_device(m, dtype, rule)) return;
+  Combination c(m);
   core::visit(dtype, [&]<class T>() { run<T>(c, rule); });
 }
 

@@ -61,6 +61,29 @@ __device__ __forceinline__ int64_t place_of(const Entries& e, int64_t at) {
   return checked_place(e, raw_entry(e, at), at, e.dtype == DType::kUInt64);
 }
 
+/// N entries as they stand, at the positions at(k); a negative position gives 0. All are under way before the first is
+/// looked at: place_of() of one after another would wait for each, since what it raises may not be passed.
+template <int N, class At>
+__device__ __forceinline__ void raw_entries(const Entries& e, At&& at, int64_t (&values)[N]) {
+  if (e.dtype == DType::kInt64) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[k] = at(k) < 0 ? 0 : static_cast<const int64_t*>(e.data)[at(k)];
+  } else if (e.dtype == DType::kInt32) {
+    int32_t narrow[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) narrow[k] = at(k) < 0 ? 0 : static_cast<const int32_t*>(e.data)[at(k)];
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[k] = narrow[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[k] = at(k) < 0 ? 0 : raw_entry(e, at(k));
+  }
+}
+/// The place that an entry read before names, or -1.
+__device__ __forceinline__ int64_t place_of_raw(const Entries& e, int64_t value, int64_t at) {
+  return checked_place(e, value, at, e.dtype == DType::kUInt64);
+}
+
 /// The places of N neighbouring entries from `at` on, which is a multiple of N in an array aligned to 16 bytes.
 template <int N>
 __device__ __forceinline__ void places_of(const Entries& e, int64_t at, int64_t (&places)[N]) {
@@ -68,22 +91,24 @@ __device__ __forceinline__ void places_of(const Entries& e, int64_t at, int64_t 
 #pragma unroll
     for (int k = 0; k < N; k += 2) {
       const longlong2 two = *reinterpret_cast<const longlong2*>(static_cast<const int64_t*>(e.data) + at + k);
-      places[k] = checked_place(e, two.x, at + k);
-      places[k + 1] = checked_place(e, two.y, at + k + 1);
+      places[k] = two.x;
+      places[k + 1] = two.y;
     }
   } else if (e.dtype == DType::kInt32 && N % 4 == 0) {
 #pragma unroll
     for (int k = 0; k < N; k += 4) {
       const int4 four = *reinterpret_cast<const int4*>(static_cast<const int32_t*>(e.data) + at + k);
-      places[k] = checked_place(e, four.x, at + k);
-      places[k + 1] = checked_place(e, four.y, at + k + 1);
-      places[k + 2] = checked_place(e, four.z, at + k + 2);
-      places[k + 3] = checked_place(e, four.w, at + k + 3);
+      places[k] = four.x;
+      places[k + 1] = four.y;
+      places[k + 2] = four.z;
+      places[k + 3] = four.w;
     }
   } else {
 #pragma unroll
-    for (int k = 0; k < N; ++k) places[k] = place_of(e, at + k);
+    for (int k = 0; k < N; ++k) places[k] = raw_entry(e, at + k);
   }
+#pragma unroll
+  for (int k = 0; k < N; ++k) places[k] = place_of_raw(e, places[k], at + k);
 }
 
 inline constexpr int64_t kLeastRowBytes = 48;  // shorter rows of any alignment are moved by elements

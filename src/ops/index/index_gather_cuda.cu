@@ -60,21 +60,22 @@ __global__ void __launch_bounds__(kThreads)
   for (int round = 0; round < kRounds; ++round) {
     const int64_t first = (int64_t{blockIdx.x} * kRounds + round) * (kThreads * kUnroll) + threadIdx.x;
     T values[kUnroll];
-    int64_t to[kUnroll];
+    int64_t at[kUnroll][3], raw[kUnroll];
 #pragma unroll
     for (int k = 0; k < kUnroll; ++k) {
-      const int64_t i = first + k * kThreads;
-      if (i < layout.count) {
-        int64_t at[3];
-        offsets(layout, i, at);
-        const int64_t place = place_of(entries, at[1]);
-        to[k] = at[0];
-        values[k] = place < 0 ? T{} : table[at[2] + place * place_stride];
-      }
+      at[k][1] = -1;
+      if (first + k * kThreads < layout.count) offsets(layout, first + k * kThreads, at[k]);
+    }
+    raw_entries(
+        entries, [&](int k) { return at[k][1]; }, raw);
+#pragma unroll
+    for (int k = 0; k < kUnroll; ++k) {
+      const int64_t place = at[k][1] < 0 ? -1 : place_of_raw(entries, raw[k], at[k][1]);
+      values[k] = place < 0 ? T{} : table[at[k][2] + place * place_stride];
     }
 #pragma unroll
     for (int k = 0; k < kUnroll; ++k)
-      if (first + k * kThreads < layout.count) dense[to[k]] = values[k];
+      if (first + k * kThreads < layout.count) dense[at[k][0]] = values[k];
   }
 }
 

@@ -65,10 +65,16 @@ __global__ void __launch_bounds__(kThreads)
   const int places = static_cast<int>(lines.places), length = static_cast<int>(lines.length);
   for (int p = static_cast<int>(threadIdx.x); p < places; p += kThreads) last[p] = 0;
   __syncthreads();
-#pragma unroll 4
-  for (int j = static_cast<int>(threadIdx.x); j < length; j += kThreads) {
-    const int64_t place = place_of(lines.entries, at[1] + j);
-    if (place >= 0) atomicMax(&last[place], j + 1);
+  for (int base = static_cast<int>(threadIdx.x); base < length; base += kThreads * kEach) {
+    int64_t raw[kEach];
+    raw_entries(
+        lines.entries, [&](int k) { return base + k * kThreads < length ? at[1] + base + k * kThreads : -1; }, raw);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int j = base + k * kThreads;
+      const int64_t place = j < length ? place_of_raw(lines.entries, raw[k], at[1] + j) : -1;
+      if (place >= 0) atomicMax(&last[place], j + 1);
+    }
   }
   __syncthreads();
 #pragma unroll 4
@@ -100,12 +106,20 @@ __global__ void __launch_bounds__(kThreads)
     int place[kEach];
     C x[kEach];
     bool left[kEach];
+    int64_t raw[kEach];
+    raw_entries(
+        lines.entries,
+        [&](int k) { return base + k * kThreads + tid < length ? at[1] + base + k * kThreads + tid : -1; }, raw);
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const int j = base + k * kThreads + tid;
-      place[k] = j < length ? static_cast<int>(place_of(lines.entries, at[1] + j)) : -1;
+      x[k] = j < length ? cuda::widen(dense[at[0] + j * lines.dense_step]) : C{};
+    }
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int j = base + k * kThreads + tid;
+      place[k] = j < length ? static_cast<int>(place_of_raw(lines.entries, raw[k], at[1] + j)) : -1;
       left[k] = place[k] >= 0;
-      x[k] = left[k] ? cuda::widen(dense[at[0] + j * lines.dense_step]) : C{};
     }
     bool any = true;
     while (__syncthreads_or(any)) {

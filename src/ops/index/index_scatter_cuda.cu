@@ -3,7 +3,9 @@
 // than the index, the entries are sorted by place.
 #include "src/cuda/layout.h"
 #include "src/cuda/rows.cuh"
+#include "src/ops/index/index_columns_cuda.h"
 #include "src/ops/index/index_entries.cuh"
+#include "src/ops/index/index_few_rows.cuh"
 #include "src/ops/index/index_lines_cuda.h"
 #include "src/ops/index/index_sorted.cuh"
 
@@ -133,13 +135,25 @@ void put_winners(const DeviceMove& m, const Winners& winners, DType dtype) {
   });
 }
 
+/// A few whole rows, by packs of 16 bytes. False, and nothing done, for others.
+bool put_few(const DeviceMove& m, int64_t item) {
+  FewRows rows{};
+  if (!find_few_rows(m, item, rows)) return false;
+  rows.dense_stride = rows.dense_stride * item / 16;
+  rows.table_stride = rows.table_stride * item / 16;
+  launch(m.at.op, put_few_kernel, few_rows_grid(rows), m.index.device(), rows, static_cast<const uint4*>(m.dense),
+         static_cast<uint4*>(m.table));
+  return true;
+}
+
 }  // namespace
 
 void scatter_on_device(const DeviceMove& m, DType dtype) {
   const Device device = m.index.device();
   const cuda::DeviceGuard guard(device);
   if (m.size == 0 || product(m.shape) == 0) return look_at_entries(m);
-  if (scatter_lines_on_device(m, dtype)) return;
+  if (scatter_lines_on_device(m, dtype) || scatter_columns_on_device(m, dtype)) return;
+  if (put_few(m, static_cast<int64_t>(item_size(dtype)))) return;
   const SplitMove split = split_move(m);
   const int64_t positions = product(m.shape), entries = product(split.entry_shape);
   // An entry's place tells its row, or an entry is one element: then a key is one place to write to.

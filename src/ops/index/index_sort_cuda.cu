@@ -76,17 +76,23 @@ SplitMove split_move(const DeviceMove& m) {
   return split;
 }
 
-SortedEntries sort_entries(const DeviceMove& m) {
+SortedView describe_entries(const DeviceMove& m) {
   const SplitMove split = split_move(m);
+  SortedView view{};
+  view.count = product(split.entry_shape);
+  view.key_stride = split.key_stride;
+  view.past_end = static_cast<uint64_t>(split.keys);
+  view.wide = view.past_end > UINT32_MAX || static_cast<uint64_t>(view.count) > UINT32_MAX;
+  return view;
+}
+
+SortedEntries sort_entries(const DeviceMove& m) {
   SortedEntries out;
-  out.view.count = product(split.entry_shape);
-  out.view.key_stride = split.key_stride;
-  out.view.past_end = static_cast<uint64_t>(split.keys);
-  out.view.wide = out.view.past_end > UINT32_MAX || static_cast<uint64_t>(out.view.count) > UINT32_MAX;
+  out.view = describe_entries(m);
   if (out.view.wide) {
-    sort_into<uint64_t>(m, split, out);
+    sort_into<uint64_t>(m, split_move(m), out);
   } else {
-    sort_into<uint32_t>(m, split, out);
+    sort_into<uint32_t>(m, split_move(m), out);
   }
   return out;
 }

@@ -22,6 +22,10 @@ struct SortedView {
     return wide ? static_cast<int64_t>(static_cast<const uint64_t*>(positions)[i])
                 : static_cast<const uint32_t*>(positions)[i];
   }
+  /// Whether entry i, whose key is given, is the first of its place, and the place is one.
+  __device__ __forceinline__ bool is_head(int64_t i, uint64_t at) const {
+    return at != past_end && (i == 0 || key(i - 1) != at);
+  }
 #endif
 };
 struct SortedEntries {
@@ -29,6 +33,8 @@ struct SortedEntries {
   Tensor memory;  ///< what the view points into
 };
 SortedEntries sort_entries(const DeviceMove& move);
+/// The view of a move's entries, without the arrays.
+SortedView describe_entries(const DeviceMove& move);
 
 /// Dims of a move that the index walks, and dims that share an entry.
 struct SplitMove {

@@ -111,6 +111,19 @@ TEST_F(IndexCudaWrites, SumsAreInOrder) {
     }
 }
 
+/// scatter, of a value too, and every reduction.
+void expect_writes(Draw& draw, const Tensor& x, const Tensor& index, const Tensor& src, int64_t dim,
+                   const std::string& what) {
+  expect_parity(draw, {x, index, src}, what,
+                [&](const auto& in, const Tensor& out) { return scatter(in[0], dim, in[1], in[2], {.out = out}); });
+  expect_parity(draw, {x, index}, what,
+                [&](const auto& in, const Tensor& out) { return scatter(in[0], dim, in[1], Scalar(1), {.out = out}); });
+  for (const char* reduce : {"sum", "prod", "amax", "amin", "mean"})
+    expect_parity(draw, {x, index, src}, what + reduce, [&](const auto& in, const Tensor& out) {
+      return scatter_reduce(in[0], dim, in[1], in[2], reduce, {.out = out});
+    });
+}
+
 /// Many lines along the last dim take the way through shared memory, with few places as with many.
 TEST_F(IndexCudaWrites, Lines) {
   Draw draw(17);
@@ -120,15 +133,7 @@ TEST_F(IndexCudaWrites, Lines) {
                    src = small(draw, index.shape(), dtype);
       if (is_float(dtype)) assign(src, draw.normals(src.numel()));
       const std::string what = "lines " + std::to_string(places);
-      expect_parity(draw, {x, index, src}, what,
-                    [](const auto& in, const Tensor& out) { return scatter(in[0], 2, in[1], in[2], {.out = out}); });
-      expect_parity(draw, {x, index}, what, [](const auto& in, const Tensor& out) {
-        return scatter(in[0], 2, in[1], Scalar(1), {.out = out});
-      });
-      for (const char* reduce : {"sum", "prod", "amax", "amin", "mean"})
-        expect_parity(draw, {x, index, src}, what + reduce, [&](const auto& in, const Tensor& out) {
-          return scatter_reduce(in[0], 2, in[1], in[2], reduce, {.out = out});
-        });
+      expect_writes(draw, x, index, src, 2, what);
       expect_parity(draw, {x, select(select(index, 0, 0), 0, 0), src}, what + " shared",
                     [](const auto& in, const Tensor& out) {
                       return scatter_add(in[0], 2, expand(in[1], in[2].shape()), in[2], {.out = out});
@@ -142,6 +147,53 @@ TEST_F(IndexCudaWrites, Lines) {
   EXPECT_EQ(error, "scatter_add: index holds -5 at position 502, which is out of range");
   EXPECT_EQ(values(on_cpu(select(sums, 0, 99))), (std::vector<double>{0, 0, 0, 5}));
   EXPECT_EQ(values(on_cpu(select(sums, 0, 100))), (std::vector<double>{0, 0, 0, 4}));
+}
+
+/// Many columns down another dim likewise; 8 of them a block, or 4 where the table is higher.
+TEST_F(IndexCudaWrites, Columns) {
+  Draw draw(18);
+  for (DType dtype : {boolean, int8, int64, float16, bfloat16, float32, float64})
+    for (int64_t places : {1, 7, 300, 2600}) {
+      const int64_t length = places + 1 + draw.upto(300);
+      const Tensor x = small(draw, {2, places, 133}, dtype), index = index_of(draw, {2, length, 131}, places),
+                   src = small(draw, {2, length, 131}, dtype);
+      if (is_float(dtype)) assign(src, draw.normals(src.numel()));
+      const std::string what = "columns " + std::to_string(places);
+      expect_writes(draw, x, index, src, 1, what);
+      expect_parity_in_place({x.contiguous(), index.contiguous(), src.contiguous()}, what,
+                             [](const auto& in) { return scatter_add_(in[0], 1, in[1], in[2]); });
+    }
+  for (DType dtype : {float32, bfloat16, int8}) {  // wide enough for 16 columns a block
+    const Tensor x = small(draw, {40, 4000}, dtype), index = index_of(draw, {90, 3999}, 40),
+                 src = small(draw, {90, 3999}, dtype);
+    if (is_float(dtype)) assign(src, draw.normals(src.numel()));
+    expect_writes(draw, x, index, src, 0, "wide columns");
+  }
+  const Tensor x = testing::full({4, 300}, float32, 0).to(kGpu), index = testing::full({5, 300}, int32, 3),
+               src = testing::full({5, 300}, float32, 1).to(kGpu);
+  put(index, 300 * 2 + 100, -5);
+  const Tensor sums = scatter_add(x, 0, index.to(kGpu), src);
+  EXPECT_EQ(take_error_after_wait(), "scatter_add: index holds -5 at position 700, which is out of range");
+  EXPECT_EQ(values(on_cpu(select(sums, 1, 99))), (std::vector<double>{0, 0, 0, 5}));
+  EXPECT_EQ(values(on_cpu(select(sums, 1, 100))), (std::vector<double>{0, 0, 0, 4}));
+}
+
+/// A few rows are put in order by the blocks that add them, more by a sort.
+TEST_F(IndexCudaWrites, FewRowsAreAddedInOrder) {
+  Draw draw(19);
+  for (DType dtype : {float32, bfloat16, float16})
+    for (int64_t count : {1, 2, 31, 127, 128, 129})
+      for (int64_t width : {8, 264, 5000}) {
+        const Tensor x = draw.dense({9, width}, dtype), index = small(draw, {count}, int64, -9, 8),
+                     source = draw.dense({count, width}, dtype);
+        const Scalar alpha = draw.coin() ? Scalar(1) : Scalar(0.3);
+        expect_parity(draw, {x, index, source}, "index_add of " + std::to_string(count),
+                      [&](const auto& in, const Tensor& out) {
+                        return index_add(in[0], 0, in[1], in[2], {.alpha = alpha, .out = out});
+                      });
+        expect_parity_in_place({x, index, source}, "index_add_ of " + std::to_string(count),
+                               [&](const auto& in) { return index_add_(in[0], 0, in[1], in[2], {.alpha = alpha}); });
+      }
 }
 
 }  // namespace

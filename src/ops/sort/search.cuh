@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/core/order_key.h"
+#include "src/cuda/vector.cuh"
 
 namespace tenor::cuda {
 
@@ -60,9 +61,11 @@ __global__ void __launch_bounds__(kSearchThreads)
 struct Samples {
   int gap, count;  ///< powers of two; samples past the end are the last key
   int n;
+  bool packs;  ///< the sequence is dense and aligned to 16 bytes
 };
+/// 128 KiB, so that a block has a multiprocessor to itself.
 template <class K>
-inline constexpr int kMostSamples = (64 << 10) / static_cast<int>(sizeof(K) < 4 ? 4 : sizeof(K));
+inline constexpr int kMostSamples = (128 << 10) / static_cast<int>(sizeof(K) < 4 ? 4 : sizeof(K));
 inline constexpr int kSampledThreads = 1024;
 
 template <class K>
@@ -78,15 +81,35 @@ __global__ void __launch_bounds__(kSearchThreads)
   if (i < samples.count) out[i] = sample_of(sequence, s, samples, i);
 }
 
-/// `ready` holds the samples, or nothing where they are all elements.
+/// The samples by a block's threads, several loads before the first is stored. `ready` holds them (then they are many),
+/// or nothing.
+template <class K>
+__device__ __forceinline__ void load_samples(const K* __restrict__ sequence, const K* __restrict__ ready,
+                                             const Sequences& s, const Samples& samples, K* to) {
+  constexpr int kAhead = 8, kN = kVector<K>;
+  if (ready) {
+#pragma unroll kAhead
+    for (int i = threadIdx.x * kN; i < samples.count; i += kSampledThreads * kN)
+      store_pack(to + i, load_pack<kN>(ready + i));
+    return;
+  }
+  for (int first = threadIdx.x; first < samples.count; first += kAhead * kSampledThreads) {
+    K some[kAhead];
+#pragma unroll
+    for (int e = 0; e < kAhead; ++e) some[e] = sample_of(sequence, s, samples, first + e * kSampledThreads);
+#pragma unroll
+    for (int e = 0; e < kAhead; ++e)
+      if (first + e * kSampledThreads < samples.count) to[first + e * kSampledThreads] = some[e];
+  }
+}
+
 template <class K, bool kRight>
-__global__ void __launch_bounds__(kSampledThreads, 2)
+__global__ void __launch_bounds__(kSampledThreads)
     search_sampled_kernel(const K* __restrict__ sequence, const K* __restrict__ values, const K* __restrict__ ready,
                           const __grid_constant__ Sequences s, Samples samples, int64_t* places) {
   extern __shared__ __align__(16) char memory[];
   K* const sample = reinterpret_cast<K*>(memory);
-  for (int i = threadIdx.x; i < samples.count; i += kSampledThreads)
-    sample[i] = ready ? ready[i] : sample_of(sequence, s, samples, i);
+  load_samples(sequence, ready, s, samples, sample);
   __syncthreads();
   constexpr int64_t kPerBlock = int64_t{kSampledThreads} * kAtOnce;
   for (int64_t first = blockIdx.x * kPerBlock + threadIdx.x; first < s.count; first += gridDim.x * kPerBlock) {
@@ -96,6 +119,11 @@ __global__ void __launch_bounds__(kSampledThreads, 2)
     for (int u = 0; u < kAtOnce; ++u)
       if (first + u * kSampledThreads < s.count) key[u] = core::encode(values[first + u * kSampledThreads], s.code);
     const auto is_before = [](K other, K mine) { return kRight ? other <= mine : other < mine; };
+    const auto step_between = [&](int at, int step, K mine) {
+      return at + step <= samples.n && is_before(core::encode(sequence[(at + step - 1) * s.stride], s.code), mine)
+                 ? step
+                 : 0;
+    };
     for (int step = samples.count / 2; step > 0; step /= 2)
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u)
@@ -105,12 +133,23 @@ __global__ void __launch_bounds__(kSampledThreads, 2)
       place[u] += is_before(sample[place[u]], key[u]);  // as many samples as there are
       place[u] = min(static_cast<int64_t>(place[u]) * samples.gap, int64_t{samples.n});
     }
-    for (int step = samples.gap / 2; step > 0; step /= 2)
+    constexpr int kN = kVector<K>;
+    const bool packs = samples.packs && samples.gap >= kN;
+    for (int step = samples.gap / 2; step >= (packs ? kN : 1); step /= 2)
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) place[u] += step_between(place[u], step, key[u]);
+    if (packs)
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
-        const int next = place[u] + step;
-        if (next <= samples.n && is_before(core::encode(sequence[(next - 1) * s.stride], s.code), key[u]))
-          place[u] = next;
+        if (place[u] + kN <= samples.n) {
+          const Pack<K, kN> some = load_pack<kN>(sequence + place[u]);
+          int further = 0;
+#pragma unroll
+          for (int e = 0; e < kN; ++e) further += is_before(core::encode(some.at[e], s.code), key[u]);
+          place[u] += further;
+        } else {
+          for (int step = kN / 2; step > 0; step /= 2) place[u] += step_between(place[u], step, key[u]);
+        }
       }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u)

@@ -15,11 +15,15 @@ int64_t first_step(int64_t n) { return static_cast<int64_t>(std::bit_floor(stati
 /// Values for which samples of a sequence pay, and elements of one whose places fit an int.
 constexpr int64_t kManyValues = 16384, kMostSampled = int64_t{1} << 30;
 
+/// Shared memory of which two blocks have room.
+constexpr size_t kHalf = 100 << 10;
+
 void search_sampled(const Sequences& s, const Tensor& sequence, const Tensor& values, const Tensor& places) {
   const Device device = places.device();
   core::visit_size(sequence.dtype(), [&]<class K>() {
     const int gap = 1 << core::log_above(core::div_up(s.n, kMostSamples<K>));
-    const Samples samples{gap, 1 << core::log_above(core::div_up(s.n, gap)), static_cast<int>(s.n)};
+    const bool packs = s.stride == 1 && reinterpret_cast<uintptr_t>(sequence.raw()) % 16 == 0;
+    const Samples samples{gap, 1 << core::log_above(core::div_up(s.n, gap)), static_cast<int>(s.n), packs};
     const K* const from = sequence.data<K>();
     Tensor ready;
     if (gap > 1) {
@@ -27,8 +31,8 @@ void search_sampled(const Sequences& s, const Tensor& sequence, const Tensor& va
       const Grid grid{static_cast<unsigned>(core::div_up(samples.count, kSearchThreads)), kSearchThreads};
       launch("searchsorted", sample_kernel<K>, grid, device, from, s, samples, ready.data<K>());
     }
-    const Grid grid{blocks_for(s.count, kSampledThreads * kAtOnce, device, 2), kSampledThreads,
-                    samples.count * sizeof(K)};
+    const Grid grid{blocks_for(s.count, kSampledThreads * kAtOnce, device, samples.count * sizeof(K) > kHalf ? 1 : 2),
+                    kSampledThreads, samples.count * sizeof(K)};
     launch("searchsorted", s.right ? search_sampled_kernel<K, true> : search_sampled_kernel<K, false>, grid, device,
            from, values.data<K>(), ready.defined() ? static_cast<const K*>(ready.raw()) : nullptr, s, samples,
            places.data<int64_t>());
