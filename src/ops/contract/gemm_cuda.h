@@ -29,9 +29,16 @@ struct DeviceGemm {
 /// gemm_simple_cuda.cu: any dtype and strides, k = 0 too; every output one chain of multiply-adds over k.
 void simple_gemm_cuda(const DeviceGemm& p);
 
-/// Most rows that the kernel for few rows takes: of 16-bit operands on the tensor cores; of float32 where the matrix's
-/// columns are contiguous, and where its rows are.
-inline constexpr int64_t kFewRowsTensor = 16, kFewRowsFloatDots = 4, kFewRowsFloatSums = 8;
+/// Most rows that the kernels for few rows take where the matrix's columns are contiguous, and where its rows are. Of
+/// 16-bit operands the kernel of "tiles" that streams few rows takes more of the former.
+struct FewRows {
+  int64_t dots, sums;
+};
+inline FewRows few_rows_of(DType dtype) {
+  if (item_size(dtype) == 2) return {8, 16};
+  return dtype == DType::kFloat32 ? FewRows{4, 8} : FewRows{1, 1};
+}
+inline constexpr int64_t kMostStreamed = 16;
 /// gemm_rows_cuda.cu: m <= the above; a dense and aligned (rows of k); b of one unit stride.
 void few_rows_cuda(const DeviceGemm& p);
 

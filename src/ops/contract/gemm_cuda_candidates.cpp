@@ -50,13 +50,19 @@ bool rows_aligned(const Matrix& x, int64_t rows, int64_t cols) {
 
 std::string cuda_rows_why_not(const GemmProblem& problem) {
   if (problem.batch_invariant) return "its order over k is not that of many rows";
-  if (problem.compute != DType::kFloat32) return "takes float32, bfloat16 and float16";
+  if (problem.compute != DType::kFloat32 && problem.compute != DType::kFloat64)
+    return "takes float32, float64, bfloat16 and float16";
   if (problem.a.dtype != problem.b.dtype) return "the operands' dtypes differ";
+  if (problem.compute == DType::kFloat64 && (problem.a.dtype != DType::kFloat64 || problem.c.dtype != DType::kFloat64))
+    return "takes float64 operands alone to a float64 result";
   const GemmProblem p = with_few_rows(problem);
-  const int64_t most = p.a.dtype != DType::kFloat32 ? kFewRowsTensor
-                       : p.b.row == 1               ? kFewRowsFloatDots
-                                                    : kFewRowsFloatSums;
-  if (p.m > most) return "takes at most 16 rows or columns, of float32 4 or 8";
+  const FewRows few = few_rows_of(p.a.dtype);
+  const bool dots = p.b.row == 1, streams = dots && cuda_tiles_streams(p);
+  if (p.m > (streams ? kMostStreamed : std::max(few.dots, few.sums)))
+    return "takes at most 16 rows or columns, of float32 4 or 8, of float64 1";
+  if (dots && !streams && p.m > few.dots)
+    return few.dots == 8 ? "takes more than 8 rows only of 6144 contiguous columns and more"
+                         : "takes more than 4 rows of float32 only where the matrix's rows are contiguous";
   if (p.k < kLeastInner) return "k is below 256: too short a sum to be split";
   return p.b.row == 1 || p.b.col == 1 ? "" : "the matrix has no dim of unit stride";
 }

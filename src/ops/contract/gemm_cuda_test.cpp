@@ -9,6 +9,7 @@
 #include "src/ops/contract/contract_reference.h"
 #include "src/ops/contract/gemm.h"
 #include "tenor/contract.h"
+#include "tenor/elementwise.h"
 #include "tenor/modes.h"
 #include "tenor/view.h"
 
@@ -78,6 +79,60 @@ TEST_F(GemmCuda, EveryCandidateMatchesTheReferenceOnRandomShapesAndStrides) {
     }
     EXPECT_GE(taken, strategy == "simple" ? 220 : strategy == "vendor" ? 0 : 20) << strategy;
   }
+}
+
+/// What a @ b must be, from operands on the GPU, by the float64 chains of "simple".
+reference::Sum wanted_on_gpu(const Tensor& a, const Tensor& b) {
+  const StrategyGuard guard("simple");
+  const Tensor x = a.to(float64), y = b.to(float64), sums = on_cpu(matmul(x, y));
+  return {values(sums), values(on_cpu(matmul(abs(x), abs(y)))), sums.shape()};
+}
+
+/// A matrix [batch, k, n] on the GPU whose rows or columns are contiguous, at multiples of 16 bytes or one element
+/// past.
+Tensor few_rows_matrix(Draw& draw, const Dims& shape, DType dtype, bool along_k, bool loose) {
+  const int64_t batch = shape[0], k = shape[1] + loose, n = shape[2] + loose;
+  const Tensor whole =
+      along_k ? transpose(on_gpu(draw.dense({batch, n, k}, dtype)), 1, 2) : on_gpu(draw.dense({batch, k, n}, dtype));
+  return narrow(narrow(whole, 1, loose, shape[1]), 2, loose, shape[2]);
+}
+
+TEST_F(GemmCuda, FewRowsMatchFloat64WhateverTheSplit) {
+  Draw draw(37);
+  int taken = 0;
+  for (DType dtype : kFloats)
+    for (const Dims& shape :
+         {Dims{1, 256, 3}, {3, 257, 130}, {1, 1000, 40}, {1, 4099, 17}, {1, 9000, 64}, {2, 2056, 1100}, {1, 520, 9001}})
+      for (bool along_k : {false, true})
+        for (bool loose : {false, true}) {
+          const int64_t batch = shape[0], k = shape[1], n = shape[2];
+          const Tensor w = few_rows_matrix(draw, shape, dtype, along_k, loose),
+                       all = on_gpu(draw.dense({batch, 16, k}, dtype));
+          const reference::Sum want = wanted_on_gpu(all, w);
+          for (int64_t rows : {1, 2, 3, 4, 5, 8, 9, 16}) {
+            const std::string what = to_string(w.shape()) + to_string(w.strides()) + " " + std::string(name(dtype)) +
+                                     ", " + std::to_string(rows) + " rows";
+            const Tensor x = narrow(all, 1, 0, rows), out = on_gpu(full({batch, rows, n}, dtype, kNan));
+            const StrategyGuard guard("rows");
+            try {
+              matmul(x, w, {.out = out});
+            } catch (const UnsupportedError&) {
+              continue;
+            }
+            ++taken;
+            reference::Sum own{{}, {}, {batch, rows, n}};
+            for (int64_t b = 0; b < batch; ++b)
+              for (int64_t e = 0; e < rows * n; ++e)
+                for (auto [from, to] : {std::pair{&want.values, &own.values}, {&want.magnitudes, &own.magnitudes}})
+                  to->push_back((*from)[static_cast<size_t>(b * 16 * n + e)]);
+            reference::expect_sum(on_cpu(out), own, k, dtype == float64 ? float64 : float32, what);
+            if (rows == n) continue;  // either may be the matrix
+            const Tensor turned = matmul(transpose(w, 1, 2), transpose(x, 1, 2));
+            EXPECT_TRUE(same_bits(on_cpu(transpose(turned, 1, 2)), on_cpu(out))) << what << ", turned";
+            if (HasFatalFailure()) return;
+          }
+        }
+  EXPECT_GT(taken, 500);
 }
 
 TEST_F(GemmCuda, EveryCandidateAddsTheBiasBeforeTheRounding) {

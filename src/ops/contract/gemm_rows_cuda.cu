@@ -1,7 +1,7 @@
 // The "rows" candidate on CUDA: at most 16 rows against a matrix that is read once, at the memory's speed.
 //
-// A block takes a strip of the matrix's columns; its eight warps split k, and where strips are few, so do the blocks of
-// a cluster. Partial sums meet in shared memory in a fixed order.
+// A block takes a strip of the matrix's columns; its warps split k, and where strips are few, so do the blocks of a
+// cluster. Partial sums meet in shared memory in a fixed order.
 #include <algorithm>
 
 #include "src/cuda/capability.h"
@@ -20,25 +20,50 @@ bool matrix_aligned(const DeviceGemm& p, int64_t length, int64_t step, int64_t s
   return aligned;
 }
 
+/// Whether so much is read that it would push everything else out of L2, and itself too.
+bool read_once(const DeviceGemm& p) {
+  constexpr int64_t kHalfOfL2 = 32 << 20;
+  int64_t bytes = p.n * p.k * static_cast<int64_t>(item_size(p.b.dtype));
+  for (int d = 0; d < p.batch.ndim; ++d) bytes *= p.batch.stride[1][d] == 0 ? 1 : p.batch.size[d];
+  return bytes >= kHalfOfL2;
+}
+
+/// Blocks' shares of the columns.
+int64_t strips_of(const DeviceGemm& p, const RowsChoice& choice, const RowsSplit& split) {
+  const int64_t cols = int64_t{choice.cols} * (choice.warps >> split.warp_bits);
+  return (p.n + cols - 1) / cols;
+}
+
+RowsSplit split_of(const DeviceGemm& p, const RowsChoice& choice) {
+  RowsSplit split{.read_once = read_once(p)};
+  const auto all_warps = [&] { return 1 << split.warp_bits == choice.warps; };
+  while (!all_warps() && (choice.inner == 0 || int64_t{choice.inner} << split.warp_bits < p.k)) ++split.warp_bits;
+  // Blocks of a cluster share a strip where there are too few strips to give every multiprocessor one and k is long
+  // enough. No more: clusters do not pack as well as blocks, and one that waits for a second wave doubles the time.
+  const int most = all_warps() ? cuda::cluster_of(kMaxBlocks, p.device) : 1;
+  const int64_t blocks = strips_of(p, choice, split) * p.batch.count;
+  while (1 << split.cluster_bits < most && (blocks << split.cluster_bits) * 2 <= cuda::multiprocessors(p.device) &&
+         p.k >= int64_t{512} << split.cluster_bits)
+    ++split.cluster_bits;
+  const int64_t units = (p.k + kRangeUnit - 1) / kRangeUnit, blocks_of = int64_t{1} << split.cluster_bits;
+  split.each = (units + blocks_of - 1) / blocks_of * kRangeUnit;
+  return split;
+}
+
 }  // namespace
 
 void few_rows_cuda(const DeviceGemm& p) {
   const cuda::DeviceGuard guard(p.device);
-  const bool dots = p.b.row == 1;
+  const bool dots = p.b.row == 1, vector = p.m == 1 || p.a.dtype == DType::kFloat32;
   const bool aligned = dots ? matrix_aligned(p, p.k, p.b.col, p.n) : matrix_aligned(p, p.n, p.b.row, p.k);
-  const RowsChoice choice =
-      p.a.dtype == DType::kFloat32 ? choose_rows_float(p, dots, aligned) : choose_rows_tensor(p, dots, aligned);
-  const int64_t strips = (p.n + choice.cols - 1) / choice.cols, batches = std::min<int64_t>(p.batch.count, 65535);
-  // Blocks of a cluster share a strip where there are too few strips to give every multiprocessor one and k is long
-  // enough. No more: clusters do not pack as well as blocks, and one that waits for a second wave doubles the time.
-  const int most = cuda::cluster_of(kMaxBlocks, p.device);
-  int clusters = 1;
-  while (clusters < most && strips * batches * clusters * 2 <= cuda::multiprocessors(p.device) &&
-         p.k >= int64_t{512} * clusters)
-    clusters *= 2;
-  const cuda::Grid grid{dim3(static_cast<unsigned>(strips * clusters), static_cast<unsigned>(batches)), kThreads,
-                        static_cast<size_t>(choice.shared), clusters};
-  cuda::launch("matmul", choice.kernel, grid, p.device, p, clusters);
+  const RowsChoice choice = vector ? choose_rows_vector(p, dots, aligned) : choose_rows_tensor(p, dots, aligned);
+  const RowsSplit split = split_of(p, choice);
+  const int64_t batches = std::min<int64_t>(p.batch.count, 65535);
+  const dim3 blocks(static_cast<unsigned>(strips_of(p, choice, split) << split.cluster_bits),
+                    static_cast<unsigned>(batches), static_cast<unsigned>((p.batch.count + batches - 1) / batches));
+  const cuda::Grid grid{blocks, static_cast<unsigned>(32 * choice.warps), static_cast<size_t>(choice.shared),
+                        1 << split.cluster_bits};
+  cuda::launch("matmul", choice.kernel, grid, p.device, p, split);
 }
 
 }  // namespace tenor::contract

@@ -1,0 +1,124 @@
+// Few rows by FMAs: the kernels of the "rows" candidate on CUDA that add in the operands' own precision.
+//
+// What they wait for is the memory, and that is fastest where the blocks at work at a time read one stretch of it:
+// blocks are small, many and dealt in the order in which the matrix lies, and a block asks for all of its bytes, or for
+// 64 KB of them, before it computes.
+#pragma once
+
+#include "src/cuda/convert.cuh"
+#include "src/cuda/reduce.cuh"
+#include "src/ops/contract/gemm_rows_cuda.cuh"
+
+namespace tenor::contract {
+
+/// The matrix's columns contiguous: 2^split.warp_bits warps run side by side over k of kCols columns, so that a block
+/// reads its columns from end to end.
+template <class T, int kRows, int kCols, int kDepth, bool kAligned>
+__global__ void __launch_bounds__(256)
+    vector_dots_kernel(const __grid_constant__ DeviceGemm p, const __grid_constant__ RowsSplit split) {
+  using A = core::Compute<T>;
+  using Parts = DenseParts<kRows, kCols>;
+  constexpr int kVec = cuda::kVector<T>, kWarps = 8;
+  __shared__ A parts[kWarps * Parts::kSize];
+  int64_t at[3];
+  if (!find_matrix(p, at)) return;
+  const uint64_t policy = cuda::ptx::read_policy(split.read_once);
+  const int width = 32 << split.warp_bits, group = threadIdx.x >> (5 + split.warp_bits);
+  const Range range(p.k, split);
+  const int64_t strip = first_column(split, kWarps * kCols >> split.warp_bits), first = strip + group * kCols;
+  const T *a = static_cast<const T*>(p.a.data) + at[0], *b = static_cast<const T*>(p.b.data) + at[1];
+  A sums[kRows][kCols] = {};
+  const T* columns[kCols];  // those past the end are read as the last one, and not stored
+#pragma unroll
+  for (int c = 0; c < kCols; ++c) columns[c] = b + min(first + c, p.n - 1) * p.b.col;
+  for (int64_t k = range.first + (threadIdx.x & (width - 1)) * kVec; k < range.last; k += width * kVec * kDepth) {
+    cuda::Pack<T, kVec> w[kDepth][kCols];
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d)
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) {
+        const int64_t here = k + d * width * kVec;
+        w[d][c] = load_matrix<kAligned>(columns[c] + here, range.last - here, policy);
+      }
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const int64_t here = k + d * width * kVec;
+      A v[kCols][kVec];
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) cuda::widen_pack(w[d][c], v[c]);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        A x[kVec];
+        cuda::widen_pack(load_row<kAligned>(a + min(int64_t{r}, p.m - 1) * p.a.row + here, range.last - here), x);
+#pragma unroll
+        for (int c = 0; c < kCols; ++c)
+#pragma unroll
+          for (int i = 0; i < kVec; ++i) sums[r][c] = multiply_add(x[i], v[c][i], sums[r][c]);
+      }
+    }
+  }
+#pragma unroll
+  for (int o = 0; o < Parts::kSize; ++o) {
+    const A sum = cuda::warp_reduce(sums[o / kCols][o % kCols], [](A u, A v) { return u + v; });
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32 * Parts::kSize + o] = sum;
+  }
+  finish<kWarps, Parts>(p, parts, strip, at[2], split);
+}
+
+inline constexpr int kSumsWarps = 8, kSumsLanes = 8;
+
+/// The matrix's rows contiguous: eight lanes hold 16 bytes each of a row, a block's 32 groups of lanes rows one below
+/// the other, kDepth times. Rows further apart at a time come slower: they share the memory's channels.
+template <class T, int kRows, int kDepth, bool kAligned>
+__global__ void __launch_bounds__(32 * kSumsWarps, 2)
+    vector_sums_kernel(const __grid_constant__ DeviceGemm p, const __grid_constant__ RowsSplit split) {
+  using A = core::Compute<T>;
+  constexpr int kVec = cuda::kVector<T>, kGroups = 32 * kSumsWarps / kSumsLanes;
+  using Parts = DenseParts<kRows, kSumsLanes * kVec>;
+  __shared__ A parts[kSumsWarps * Parts::kSize];
+  int64_t at[3];
+  if (!find_matrix(p, at)) return;
+  const uint64_t policy = cuda::ptx::read_policy(split.read_once);
+  const int lane = threadIdx.x % kSumsLanes, warp = threadIdx.x / 32;
+  const Range range(p.k, split);
+  const int64_t first = first_column(split, Parts::kCols), cols = p.n - first - lane * kVec;
+  const T *a = static_cast<const T*>(p.a.data) + at[0],
+          *b = static_cast<const T*>(p.b.data) + at[1] + first + lane * kVec;
+  A sums[kRows][kVec] = {};
+  for (int64_t k = range.first + threadIdx.x / kSumsLanes; k < range.last; k += kGroups * kDepth) {
+    cuda::Pack<T, kVec> w[kDepth];
+    const T* from = b + k * p.b.row;
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d, from += kGroups * p.b.row)
+      w[d] = load_matrix<kAligned>(from, k + d * kGroups < range.last ? cols : 0, policy);
+    A x[kRows][kDepth];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) {
+        const int64_t row = k + d * kGroups;
+        x[r][d] = row < range.last ? cuda::convert<A>(a[min(int64_t{r}, p.m - 1) * p.a.row + row]) : A(0);
+      }
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      A v[kVec];
+      cuda::widen_pack(w[d], v);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+#pragma unroll
+        for (int c = 0; c < kVec; ++c) sums[r][c] = multiply_add(x[r][d], v[c], sums[r][c]);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int c = 0; c < kVec; ++c) {
+      A sum = sums[r][c];
+#pragma unroll
+      for (int mask = kSumsLanes; mask < 32; mask *= 2) sum += cuda::shuffle_xor(sum, mask);
+      if (threadIdx.x % 32 < kSumsLanes) parts[warp * Parts::kSize + Parts::at(r, lane * kVec + c)] = sum;
+    }
+  finish<kSumsWarps, Parts>(p, parts, first, at[2], split);
+}
+
+}  // namespace tenor::contract
