@@ -84,7 +84,7 @@ TEST(Explain, CandidatesOfADeviceThatIsNotHereAreAsked) {
   EXPECT_EQ(few.declined, Lines{});
   const Explanation::Kernel many = product_on("h100", 512);
   EXPECT_EQ(many.strategy, "vendor");
-  EXPECT_EQ(many.declined, Lines{"rows: takes at most 16 rows or columns, of float32 4 or 8"});
+  EXPECT_EQ(many.declined, Lines{"rows: takes at most 16 rows or columns, of float32 4 or 8, of float64 1"});
   EXPECT_EQ(product_on("a100", 512).declined.at(1),
             "tiles: the device is no Hopper GPU, or this build has no code of sm_90a");
   EXPECT_EQ(product_on("h200", 64, int32).strategy, "simple");

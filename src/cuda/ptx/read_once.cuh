@@ -17,8 +17,15 @@ __device__ __forceinline__ uint64_t read_policy(bool once) {
   return policy;
 }
 
-/// 16 bytes at a multiple of 16, past L1, that nothing writes while the kernel runs; zeros unless `valid`. Without a
-/// branch, so that a run of loads stays one.
+/// 16 bytes at a multiple of 16, past L1, that nothing writes while the kernel runs.
+__device__ __forceinline__ uint4 load_16(const void* p, uint64_t policy) {
+  uint4 x;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(p), "l"(policy));
+  return x;
+}
+/// Likewise, or zeros unless `valid`; without a branch, so that a run of loads stays one.
 __device__ __forceinline__ uint4 load_16(const void* p, uint64_t policy, bool valid) {
   uint4 x{};
   asm volatile(

@@ -46,7 +46,7 @@ Tensor align_rows(Matrix& x, const Dims& batch, int64_t rows, int64_t cols, Devi
 
 void cuda_rows_run(const GemmProblem& problem) {
   const GemmProblem few = with_few_rows(problem);
-  if (few.b.row == 1 && few.m > few_rows_of(few.a.dtype).dots) return cuda_tiles_run(few);
+  if (few.m > 1 && cuda_tiles_streams(few)) return cuda_tiles_run(few);
   for_each_part(few, cuda::kMaxDims, [](const GemmProblem& part) {
     // The kernel reads a's rows 16 bytes at a time, and past k up to a multiple of them.
     GemmProblem p = part;

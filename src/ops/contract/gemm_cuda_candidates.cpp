@@ -58,11 +58,12 @@ std::string cuda_rows_why_not(const GemmProblem& problem) {
     return "takes float64 operands alone to a float64 result";
   const GemmProblem p = with_few_rows(problem);
   const FewRows few = few_rows_of(p.a.dtype);
-  int64_t most = p.b.row == 1 ? few.dots : few.sums;
-  if (p.b.row == 1 && cuda_tiles_streams(p)) most = kMostStreamed;
-  if (p.m > most)
-    return "takes at most 16 rows or columns, 8 of them against fewer than 6144 contiguous ones, of float32 4 or 8, of "
-           "float64 1";
+  const bool dots = p.b.row == 1, streams = dots && cuda_tiles_streams(p);
+  if (p.m > (streams ? kMostStreamed : std::max(few.dots, few.sums)))
+    return "takes at most 16 rows or columns, of float32 4 or 8, of float64 1";
+  if (dots && !streams && p.m > few.dots)
+    return few.dots == 8 ? "takes more than 8 rows only of 6144 contiguous columns and more"
+                         : "takes more than 4 rows of float32 only where the matrix's rows are contiguous";
   if (p.k < kLeastInner) return "k is below 256: too short a sum to be split";
   return p.b.row == 1 || p.b.col == 1 ? "" : "the matrix has no dim of unit stride";
 }

@@ -115,11 +115,19 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
   const T *low = a + min(int64_t{g}, p.m - 1) * p.a.row, *high = a + min(int64_t{g + 8}, p.m - 1) * p.a.row;
   const T* b = static_cast<const T*>(p.b.data) + at[1] + first + g * 8;
   const int64_t cols = p.n - first - g * 8;
+  const T* column = b + (cols > 0 ? 0 : -g * 8);  // past the end: any that is there, and is not stored
   const auto load = [&](int64_t k, uint4(&w)[4]) {
-    const T* from = b + (k + t * 4) * p.b.row;
+    const int64_t row = k + t * 4;
+    if (kAligned && k + kStep <= range.last) {
+      const T* from = column + row * p.b.row;
 #pragma unroll
-    for (int i = 0; i < 4; ++i, from += p.b.row)
-      w[i] = words_of(load_matrix<kAligned>(from, k + t * 4 + i < range.last ? cols : 0, policy));
+      for (int i = 0; i < 4; ++i, from += p.b.row) w[i] = ptx::load_16(from, policy);
+    } else {
+      const T* from = b + row * p.b.row;
+#pragma unroll
+      for (int i = 0; i < 4; ++i, from += p.b.row)
+        w[i] = words_of(load_matrix<kAligned>(from, row + i < range.last ? cols : 0, policy));
+    }
   };
   float sums[8][4] = {};
   uint4 w[kAhead][4];

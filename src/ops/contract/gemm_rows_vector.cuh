@@ -13,12 +13,12 @@ namespace tenor::contract {
 
 /// The matrix's columns contiguous: 2^split.warp_bits warps run side by side over k of kCols columns, so that a block
 /// reads its columns from end to end.
-template <class T, int kRows, int kCols, int kWarps, bool kAligned>
-__global__ void __launch_bounds__(32 * kWarps)
+template <class T, int kRows, int kCols, int kDepth, bool kAligned>
+__global__ void __launch_bounds__(256)
     vector_dots_kernel(const __grid_constant__ DeviceGemm p, const __grid_constant__ RowsSplit split) {
   using A = core::Compute<T>;
   using Parts = DenseParts<kRows, kCols>;
-  constexpr int kVec = cuda::kVector<T>;
+  constexpr int kVec = cuda::kVector<T>, kWarps = 8;
   __shared__ A parts[kWarps * Parts::kSize];
   int64_t at[3];
   if (!find_matrix(p, at)) return;
@@ -28,22 +28,33 @@ __global__ void __launch_bounds__(32 * kWarps)
   const int64_t strip = first_column(split, kWarps * kCols >> split.warp_bits), first = strip + group * kCols;
   const T *a = static_cast<const T*>(p.a.data) + at[0], *b = static_cast<const T*>(p.b.data) + at[1];
   A sums[kRows][kCols] = {};
-  for (int64_t k = range.first + (threadIdx.x & (width - 1)) * kVec; k < range.last; k += width * kVec) {
-    cuda::Pack<T, kVec> w[kCols];  // columns past the end are read as the last one, and not stored
+  const T* columns[kCols];  // those past the end are read as the last one, and not stored
 #pragma unroll
-    for (int c = 0; c < kCols; ++c)
-      w[c] = load_matrix<kAligned>(b + min(first + c, p.n - 1) * p.b.col + k, range.last - k, policy);
-    A v[kCols][kVec];
+  for (int c = 0; c < kCols; ++c) columns[c] = b + min(first + c, p.n - 1) * p.b.col;
+  for (int64_t k = range.first + (threadIdx.x & (width - 1)) * kVec; k < range.last; k += width * kVec * kDepth) {
+    cuda::Pack<T, kVec> w[kDepth][kCols];
 #pragma unroll
-    for (int c = 0; c < kCols; ++c) cuda::widen_pack(w[c], v[c]);
+    for (int d = 0; d < kDepth; ++d)
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      A x[kVec];
-      cuda::widen_pack(load_row<kAligned>(a + min(int64_t{r}, p.m - 1) * p.a.row + k, range.last - k), x);
+      for (int c = 0; c < kCols; ++c) {
+        const int64_t here = k + d * width * kVec;
+        w[d][c] = load_matrix<kAligned>(columns[c] + here, range.last - here, policy);
+      }
 #pragma unroll
-      for (int c = 0; c < kCols; ++c)
+    for (int d = 0; d < kDepth; ++d) {
+      const int64_t here = k + d * width * kVec;
+      A v[kCols][kVec];
 #pragma unroll
-        for (int i = 0; i < kVec; ++i) sums[r][c] = multiply_add(x[i], v[c][i], sums[r][c]);
+      for (int c = 0; c < kCols; ++c) cuda::widen_pack(w[d][c], v[c]);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        A x[kVec];
+        cuda::widen_pack(load_row<kAligned>(a + min(int64_t{r}, p.m - 1) * p.a.row + here, range.last - here), x);
+#pragma unroll
+        for (int c = 0; c < kCols; ++c)
+#pragma unroll
+          for (int i = 0; i < kVec; ++i) sums[r][c] = multiply_add(x[i], v[c][i], sums[r][c]);
+      }
     }
   }
 #pragma unroll
@@ -56,15 +67,14 @@ __global__ void __launch_bounds__(32 * kWarps)
 
 inline constexpr int kSumsWarps = 8, kSumsLanes = 8;
 
-/// The matrix's rows contiguous: eight lanes hold 16 bytes each of kDepth rows, of which as many as fill 16 bytes of a
-/// are neighbours.
+/// The matrix's rows contiguous: eight lanes hold 16 bytes each of a row, a block's 32 groups of lanes rows one below
+/// the other, kDepth times. Rows further apart at a time come slower: they share the memory's channels.
 template <class T, int kRows, int kDepth, bool kAligned>
 __global__ void __launch_bounds__(32 * kSumsWarps, 2)
     vector_sums_kernel(const __grid_constant__ DeviceGemm p, const __grid_constant__ RowsSplit split) {
   using A = core::Compute<T>;
-  constexpr int kVec = cuda::kVector<T>, kRun = 32 * kSumsWarps / kSumsLanes * kVec;  // rows between a thread's
+  constexpr int kVec = cuda::kVector<T>, kGroups = 32 * kSumsWarps / kSumsLanes;
   using Parts = DenseParts<kRows, kSumsLanes * kVec>;
-  static_assert(kDepth % kVec == 0);
   __shared__ A parts[kSumsWarps * Parts::kSize];
   int64_t at[3];
   if (!find_matrix(p, at)) return;
@@ -75,28 +85,29 @@ __global__ void __launch_bounds__(32 * kSumsWarps, 2)
   const T *a = static_cast<const T*>(p.a.data) + at[0],
           *b = static_cast<const T*>(p.b.data) + at[1] + first + lane * kVec;
   A sums[kRows][kVec] = {};
-  for (int64_t k = range.first + threadIdx.x / kSumsLanes * kVec; k < range.last; k += kRun * (kDepth / kVec)) {
+  for (int64_t k = range.first + threadIdx.x / kSumsLanes; k < range.last; k += kGroups * kDepth) {
     cuda::Pack<T, kVec> w[kDepth];
+    const T* from = b + k * p.b.row;
 #pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      const int64_t row = k + d / kVec * kRun + d % kVec;
-      w[d] = load_matrix<kAligned>(b + row * p.b.row, row < range.last ? cols : 0, policy);
-    }
+    for (int d = 0; d < kDepth; ++d, from += kGroups * p.b.row)
+      w[d] = load_matrix<kAligned>(from, k + d * kGroups < range.last ? cols : 0, policy);
+    A x[kRows][kDepth];
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
 #pragma unroll
-      for (int d = 0; d < kDepth; d += kVec) {
-        const int64_t row = k + d / kVec * kRun;
-        A x[kVec];
-        cuda::widen_pack(load_row<false>(a + min(int64_t{r}, p.m - 1) * p.a.row + row, range.last - row), x);
-#pragma unroll
-        for (int i = 0; i < kVec; ++i) {
-          A v[kVec];
-          cuda::widen_pack(w[d + i], v);
-#pragma unroll
-          for (int c = 0; c < kVec; ++c) sums[r][c] = multiply_add(x[i], v[c], sums[r][c]);
-        }
+      for (int d = 0; d < kDepth; ++d) {
+        const int64_t row = k + d * kGroups;
+        x[r][d] = row < range.last ? cuda::convert<A>(a[min(int64_t{r}, p.m - 1) * p.a.row + row]) : A(0);
       }
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      A v[kVec];
+      cuda::widen_pack(w[d], v);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+#pragma unroll
+        for (int c = 0; c < kVec; ++c) sums[r][c] = multiply_add(x[r][d], v[c], sums[r][c]);
+    }
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
