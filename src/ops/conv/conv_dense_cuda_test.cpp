@@ -91,6 +91,8 @@ TEST_F(ConvDenseCuda, Float) {
       {{1, 8, 9, 70}, {8, 8, 5, 5}, {.stride = {2}, .padding = 2}},
       {{2, 48, 14, 14}, {96, 16, 3, 3}, {.padding = 1, .groups = 3}},
       {{3, 200, 12, 9}, {136, 200, 1, 1}, {}},
+      {{2, 16, 100, 101}, {72, 16, 2, 2}, {.padding = ConvPadding({1, 0}, {0, 1})}},  // tiles that fill the device
+      {{4, 16, 100, 101}, {24, 16, 2, 2}, {.padding = ConvPadding({1, 0}, {0, 1})}},
       {{1, 5, 7, 9}, {11, 5, 3, 2}, {.stride = {1, 3}, .padding = ConvPadding({0, 2}, {1, 1}), .dilation = {2, 1}}},
   };
   for (const ConvCase& c : cases) {

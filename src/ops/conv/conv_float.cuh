@@ -1,6 +1,6 @@
 // The implicit GEMM of float32: a GatherProduct as chains of fused multiply-adds, taps outside of channels, both
-// ascending. A block computes 128 pixels by 64 channels, a thread 8 by 8 of them; steps of 16 products come by cp.async
-// through three stages, zeros on padding.
+// ascending. A thread computes 8 (or 4) pixels by 8 channels, a warp four times as many pixels by 64 channels; steps of
+// 16 products come by cp.async through three stages, zeros on padding.
 #pragma once
 
 #include "src/cuda/ptx/async_copy.cuh"
@@ -10,12 +10,22 @@ namespace tenor::conv {
 
 namespace ptx = tenor::cuda::ptx;
 
-inline constexpr int kFloatRows = 128, kFloatColumns = 64, kFloatStep = 16, kFloatThreads = 128, kFloatStages = 3;
+inline constexpr int kFloatStep = 16, kFloatThreads = 128, kFloatStages = 3;
 inline constexpr int kFloatLine =
     kFloatStep + 4;                  ///< floats; pieces of eight neighbouring lines lie in different banks
-inline constexpr int kFloatOwn = 8;  ///< rows and columns of a thread
+inline constexpr int kFloatOwn = 8;  ///< columns of a thread
 inline constexpr int kFloatPieces = kFloatStep / 4;               ///< of a line
 inline constexpr int kFloatLines = kFloatThreads / kFloatPieces;  ///< that all threads load at once
+
+/// A block's tile: Own pixels a thread, 4 Own a warp, Wide warps side by side and the others above one another. Whole:
+/// the channels are a whole number of steps, so that all threads are at the same tap.
+template <int Own, int Wide, bool Whole>
+struct FloatTile {
+  static constexpr int kOwn = Own, kWide = Wide;
+  static constexpr bool kWhole = Whole;
+  static constexpr int kRows = 4 / Wide * 4 * Own, kColumns = Wide * 8 * kFloatOwn;
+  static constexpr int kBlocks = Own == 8 ? 3 : 5;  ///< a multiprocessor
+};
 
 struct FloatShape {
   RowShape rows;
@@ -26,84 +36,118 @@ struct FloatShape {
   int64_t result_channel, bias_stride;
 };
 
+template <class Tile>
 struct FloatShared {
-  float a[kFloatStages][kFloatRows * kFloatLine + kFloatRows], b[kFloatStages][kFloatColumns * kFloatLine];
+  float a[kFloatStages][Tile::kRows * kFloatLine + Tile::kRows], b[kFloatStages][Tile::kColumns * kFloatLine];
 };
 
-/// Where a row begins; a thread's rows are four neighbours at two places, and those of four threads must not meet.
+/// Where a row begins; a thread's rows are neighbours by fours, and those of four threads must not meet.
 __device__ __forceinline__ int float_row(int row) { return row * kFloatLine + row / 4 * 4; }
-/// A thread's i-th row.
-__device__ __forceinline__ int float_own_row(int i) { return threadIdx.x / 8 * 4 + i % 4 + i / 4 * (kFloatRows / 2); }
 
-/// One piece of four channels of every step: its tap, and the channel within it.
-struct FloatPiece {
-  TapWalk walk;
-  int channel, left;  ///< taps, this one included
-  __device__ __forceinline__ void settle(const FloatShape& s) {
-    for (; channel >= s.channels && left > 0; channel -= s.channels, --left) walk.next(s.rows);
-  }
-};
+/// A thread's place in its warp's four by eight: neighbours by the lowest bit share columns and by the next one rows,
+/// by which a load of 16 bytes a thread takes two passes over shared memory and not four.
+__device__ __forceinline__ int float_down() { return (threadIdx.x & 1) | (threadIdx.x >> 3 & 2); }
+__device__ __forceinline__ int float_across() { return threadIdx.x >> 1 & 7; }
+/// A thread's i-th row and j-th column.
+template <class Tile>
+__device__ __forceinline__ int float_own_row(int i) {
+  return threadIdx.x / 32 / Tile::kWide * (4 * Tile::kOwn) + float_down() * 4 + i % 4 + i / 4 * 16;
+}
+template <class Tile>
+__device__ __forceinline__ int float_own_column(int j) {
+  return threadIdx.x / 32 % Tile::kWide * 64 + float_across() + 8 * j;
+}
 
-/// A thread's part of the loads of a block.
+/// A thread's part of the loads of a block: of every step one piece of four channels of one tap, for several rows and
+/// columns. All that can be is worked out once, or once a tap.
+template <class Tile>
 struct FloatLoader {
-  SourceRow rows[kFloatRows / kFloatLines];
-  FloatPiece at;
-  const float *source, *weight;
-  int64_t weight_line;
-  int column, line, piece;
+  static constexpr int kRowsOwn = Tile::kRows / kFloatLines, kColumnsOwn = Tile::kColumns / kFloatLines;
+  const char* rows[kRowsOwn];  ///< at tap 0
+  uint32_t masks[kRowsOwn];
+  const char* columns[kColumnsOwn];
+  uint32_t columns_inside;
+  TapWalk walk;
+  int channel, left;       ///< taps, this one included
+  int64_t offset, weight;  ///< of the tap and the channel, bytes
+  uint32_t bits;
+  int a_place, b_place;
 
-  __device__ __forceinline__ explicit FloatLoader(const FloatShape& s)
-      : at{{}, static_cast<int>(threadIdx.x) % kFloatPieces * 4, taps_of(s.rows)},
-        source(s.source + int64_t{blockIdx.z} * s.channels),
-        weight_line(int64_t{s.channels} * s.weight_taps),
-        line(threadIdx.x / kFloatPieces),
-        piece(at.channel) {
-    column = blockIdx.y * kFloatColumns + line;
-    weight = s.weight + (int64_t{blockIdx.z} * s.columns + column) * weight_line;
+  __device__ __forceinline__ explicit FloatLoader(const FloatShape& s) {
+    const int piece = threadIdx.x % kFloatPieces * 4, line = threadIdx.x / kFloatPieces;
+    a_place = float_row(line) + piece, b_place = line * kFloatLine + piece;
+    const float* const source = s.source + int64_t{blockIdx.z} * s.channels + (Tile::kWhole ? piece : 0);
 #pragma unroll
-    for (int i = 0; i < kFloatRows / kFloatLines; ++i)
-      rows[i] = source_row(s.rows, blockIdx.x * kFloatRows + line + i * kFloatLines);
-    at.settle(s);
+    for (int i = 0; i < kRowsOwn; ++i) {
+      const SourceRow row = source_row(s.rows, blockIdx.x * Tile::kRows + line + i * kFloatLines);
+      rows[i] = reinterpret_cast<const char*>(source + row.offset), masks[i] = row.mask;
+    }
+    const int64_t weight_line = int64_t{s.channels} * s.weight_taps;
+    const int column = blockIdx.y * Tile::kColumns + line;
+    columns_inside = 0;
+#pragma unroll
+    for (int i = 0; i < kColumnsOwn; ++i) {
+      const bool inside = column + i * kFloatLines < s.columns;
+      columns[i] = reinterpret_cast<const char*>(
+          s.weight + (int64_t{blockIdx.z} * s.columns + (inside ? column + i * kFloatLines : 0)) * weight_line +
+          (Tile::kWhole ? piece : 0));
+      columns_inside |= inside ? 1u << i : 0u;
+    }
+    channel = Tile::kWhole ? 0 : piece, left = taps_of(s.rows);
+    settle(s);
+    find(s);
+  }
+  /// Whether the piece lies on another tap than before.
+  __device__ __forceinline__ bool settle(const FloatShape& s) {
+    bool moved = false;
+    for (; channel >= s.channels && left > 0; channel -= s.channels, --left) walk.next(s.rows), moved = true;
+    return moved;
+  }
+  /// Where the tap is.
+  __device__ __forceinline__ void find(const FloatShape& s) {
+    offset = 4 * (walk.offset(s.rows) + channel);
+    bits = walk.bits(s.rows);
+    const int tap =
+        s.weight_first + walk.j[0] * s.weight_step[0] + walk.j[1] * s.weight_step[1] + walk.j[2] * s.weight_step[2];
+    weight = 4 * (int64_t{tap} * s.channels + channel);
   }
   /// The next step's pieces.
   __device__ __forceinline__ void load(const FloatShape& s, float* a, float* b) {
-    const int64_t offset = at.walk.offset(s.rows) + at.channel;
-    const uint32_t bits = at.walk.bits(s.rows);
+    const bool some = Tile::kWhole || left > 0;
 #pragma unroll
-    for (int i = 0; i < kFloatRows / kFloatLines; ++i) {
-      const bool valid = at.left > 0 && (rows[i].mask & bits) == bits;
-      ptx::async_copy_16(a + float_row(line + i * kFloatLines) + piece,
-                         valid ? source + rows[i].offset + offset : s.source, valid);
-    }
-    const int tap = s.weight_first + at.walk.j[0] * s.weight_step[0] + at.walk.j[1] * s.weight_step[1] +
-                    at.walk.j[2] * s.weight_step[2];
-    const float* const from = weight + int64_t{tap} * s.channels + at.channel;
+    for (int i = 0; i < kRowsOwn; ++i)
+      ptx::async_copy_16(a + a_place + i * float_row(kFloatLines), rows[i] + offset, some && (masks[i] & bits) == bits);
 #pragma unroll
-    for (int i = 0; i < kFloatColumns / kFloatLines; ++i) {
-      const bool valid = at.left > 0 && column + i * kFloatLines < s.columns;
-      ptx::async_copy_16(b + (line + i * kFloatLines) * kFloatLine + piece,
-                         valid ? from + i * kFloatLines * weight_line : s.weight, valid);
-    }
-    at.channel += kFloatStep;
-    at.settle(s);
+    for (int i = 0; i < kColumnsOwn; ++i)
+      ptx::async_copy_16(b + b_place + i * kFloatLines * kFloatLine, columns[i] + weight,
+                         some && (columns_inside >> i & 1) != 0);
+    channel += kFloatStep;
+    offset += 4 * kFloatStep;
+    weight += 4 * kFloatStep;
+    if (channel >= s.channels && settle(s)) find(s);
   }
 };
 
-/// A step's products: thread (tx, ty) has columns tx + 8 j.
-__device__ __forceinline__ void multiply_floats(float (&sum)[kFloatOwn][kFloatOwn], const float* a, const float* b) {
-  const float* const left = a + float_row(float_own_row(0));
-  const float* const right = b + threadIdx.x % 8 * kFloatLine;
+/// A step's products.
+template <class Tile>
+__device__ __forceinline__ void multiply_floats(float (&sum)[Tile::kOwn][kFloatOwn], const float* a, const float* b) {
+  const float* const left = a + float_row(float_own_row<Tile>(0));
+  const float* const right = b + float_own_column<Tile>(0) * kFloatLine;
 #pragma unroll
-  for (int k = 0; k < kFloatStep; k += 2) {
-    float2 y[kFloatOwn];
+  for (int k = 0; k < kFloatStep; k += 4) {
+    float y[kFloatOwn][4];
 #pragma unroll
-    for (int j = 0; j < kFloatOwn; ++j) y[j] = *reinterpret_cast<const float2*>(right + 8 * j * kFloatLine + k);
+    for (int j = 0; j < kFloatOwn; ++j)
+      *reinterpret_cast<float4*>(y[j]) = *reinterpret_cast<const float4*>(right + 8 * j * kFloatLine + k);
 #pragma unroll
-    for (int i = 0; i < kFloatOwn; ++i) {
-      constexpr int kHalf = kFloatRows / 2 * kFloatLine + kFloatRows / 2;
-      const float2 x = *reinterpret_cast<const float2*>(left + i % 4 * kFloatLine + i / 4 * kHalf + k);
+    for (int i = 0; i < Tile::kOwn; ++i) {
+      float x[4];
+      *reinterpret_cast<float4*>(x) =
+          *reinterpret_cast<const float4*>(left + i % 4 * kFloatLine + i / 4 * float_row(16) + k);
 #pragma unroll
-      for (int j = 0; j < kFloatOwn; ++j) sum[i][j] = fmaf(x.y, y[j].y, fmaf(x.x, y[j].x, sum[i][j]));
+      for (int e = 0; e < 4; ++e)
+#pragma unroll
+        for (int j = 0; j < kFloatOwn; ++j) sum[i][j] = fmaf(x[e], y[j][e], sum[i][j]);
     }
   }
 }
@@ -120,31 +164,33 @@ __device__ __forceinline__ void store_four(float* to, const int64_t (&place)[4],
     if (k < count) to[place[k]] = x[k];
 }
 
-__device__ __forceinline__ void store_floats(const FloatShape& s, const float (&sum)[kFloatOwn][kFloatOwn]) {
+template <class Tile>
+__device__ __forceinline__ void store_floats(const FloatShape& s, const float (&sum)[Tile::kOwn][kFloatOwn]) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int m = blockIdx.x * kFloatRows + float_own_row(half * 4), count = s.rows.pixels - m;
+  for (int four = 0; four < Tile::kOwn; four += 4) {
+    const int m = blockIdx.x * Tile::kRows + float_own_row<Tile>(four), count = s.rows.pixels - m;
     int64_t place[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) place[i] = i < count ? result_row(s.rows, m + i) : 0;
 #pragma unroll
     for (int j = 0; j < kFloatOwn; ++j) {
-      const int own = blockIdx.y * kFloatColumns + threadIdx.x % 8 + 8 * j;
+      const int own = blockIdx.y * Tile::kColumns + float_own_column<Tile>(j);
       if (own >= s.columns) continue;
       const int64_t channel = int64_t{blockIdx.z} * s.columns + own;
       const float bias = s.bias ? s.bias[channel * s.bias_stride] : 0.f;
-      float four[4];
+      float x[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) four[i] = s.bias ? sum[half * 4 + i][j] + bias : sum[half * 4 + i][j];
-      store_four(s.result + channel * s.result_channel, place, four, count);
+      for (int i = 0; i < 4; ++i) x[i] = s.bias ? sum[four + i][j] + bias : sum[four + i][j];
+      store_four(s.result + channel * s.result_channel, place, x, count);
     }
   }
 }
 
-__global__ void __launch_bounds__(kFloatThreads, 3) float_kernel(const __grid_constant__ FloatShape s) {
+template <class Tile>
+__global__ void __launch_bounds__(kFloatThreads, Tile::kBlocks) float_kernel(const __grid_constant__ FloatShape s) {
   extern __shared__ __align__(16) unsigned char raw[];
-  auto& shared = *reinterpret_cast<FloatShared*>(raw);
-  FloatLoader loader(s);
+  auto& shared = *reinterpret_cast<FloatShared<Tile>*>(raw);
+  FloatLoader<Tile> loader(s);
   const int steps = (taps_of(s.rows) * s.channels + kFloatStep - 1) / kFloatStep;
   const auto load = [&](int step) {
     if (step < steps) loader.load(s, shared.a[step % kFloatStages], shared.b[step % kFloatStages]);
@@ -152,14 +198,14 @@ __global__ void __launch_bounds__(kFloatThreads, 3) float_kernel(const __grid_co
   };
 #pragma unroll
   for (int step = 0; step < kFloatStages - 1; ++step) load(step);
-  float sum[kFloatOwn][kFloatOwn] = {};
+  float sum[Tile::kOwn][kFloatOwn] = {};
   for (int step = 0; step < steps; ++step) {
     ptx::async_copy_wait<kFloatStages - 2>();
     __syncthreads();
     load(step + kFloatStages - 1);
-    multiply_floats(sum, shared.a[step % kFloatStages], shared.b[step % kFloatStages]);
+    multiply_floats<Tile>(sum, shared.a[step % kFloatStages], shared.b[step % kFloatStages]);
   }
-  store_floats(s, sum);
+  store_floats<Tile>(s, sum);
 }
 
 }  // namespace tenor::conv

@@ -54,7 +54,8 @@ TEST_F(InterpolateCuda, TwiceAndHalfTheSizeMatchTheReference) {
     const Doubling& d = kDoublings[i % 9];
     const DType dtype = kFloats[draw.upto(3)];
     const int64_t h = 1 + draw.upto(40), w = draw.coin() ? 16 * (1 + draw.upto(5)) : 1 + draw.upto(60);
-    const Dims small{1 + draw.upto(2), 1 + draw.upto(4), h, w}, large{small[0], small[1], 2 * h, 2 * w},
+    const int64_t channels = draw.coin() ? 8 * (1 + draw.upto(3)) : 1 + draw.upto(4);
+    const Dims small{1 + draw.upto(2), channels, h, w}, large{small[0], small[1], 2 * h, 2 * w},
         from = d.half ? large : small, to = d.half ? small : large;
     const bool sized = draw.coin();
     const double factor = d.half ? 0.5 : 2;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/ops/interpolate/resample_doubled_launch.cuh"
-#include "src/ops/interpolate/resample_halved_cuda.cuh"
+#include "src/ops/interpolate/resample_halved_channels_cuda.cuh"
 #include "src/ops/interpolate/resample_launch.h"
 
 namespace tenor::cuda {
@@ -26,16 +26,25 @@ namespace tenor::cuda {
   }
 }
 
-/// K, where the halving kernel takes the problem: images of two dims whose rows are dense and as long as whole
-/// accesses; else 0.
-template <class T>
-int halved_taps(const ResampleProblem& p) {
+/// K, where the halving kernels may take the problem: images of two dims; else 0.
+[[maybe_unused]] static int halved_taps(const ResampleProblem& p) {
   const int taps = halving_taps(p.axes[2], p.transposed);
-  const int outputs = taps == 8 ? kHalvedOutputs<T, 8> : kHalvedOutputs<T, 2>;
   const bool takes = taps > 0 && halving_taps(p.axes[1], p.transposed) == taps && p.from.shape(2) == 1 &&
-                     p.to.shape(2) == 1 && fits_vectors(p.to, 4, outputs) &&
-                     fits_vectors(p.from, 4, std::min(2 * outputs, kVector<T>)) && p.to.shape(3) / kHalvedStrip < 65535;
+                     p.to.shape(2) == 1 && p.to.shape(3) / kHalvedStrip * 2 < 65535;
   return takes ? taps : 0;
+}
+/// Whether that of rows does: they are dense and as long as whole accesses.
+template <class T>
+bool halves_rows(const ResampleProblem& p, int taps) {
+  const int outputs = taps == 8 ? kHalvedOutputs<T, 8> : kHalvedOutputs<T, 2>;
+  return fits_vectors(p.to, 4, outputs) && fits_vectors(p.from, 4, std::min(2 * outputs, kVector<T>));
+}
+/// Whether that of channels does: they lie side by side, in whole accesses. (Eight taps of eight channels each do not
+/// fit the registers.)
+template <class T>
+bool halves_channels(const ResampleProblem& p, int taps) {
+  return (taps < 8 || sizeof(T) == 4) && lies_by_channel(p) && fits_vectors(p.from, 1, kVector<T>) &&
+         fits_vectors(p.to, 1, kVector<T>);
 }
 
 /// The weights of an axis' windows, worked out in float64.
@@ -78,6 +87,38 @@ void launch_halved(const char* op, int taps, const ResampleProblem& problem) {
   if (taps == 2) return launch_halved<T, 2>(op, problem);
   if (taps == 4) return launch_halved<T, 4>(op, problem);
   launch_halved<T, 8>(op, problem);
+}
+
+/// Results of a strip, of `columns` blocks each: those that take the least time in whole waves of `slots` blocks.
+[[maybe_unused]] static int even_strip(int64_t rows, int64_t columns, int64_t slots, int taps) {
+  int best = 1;
+  int64_t least = INT64_MAX;
+  for (int strip = kHalvedStrip; strip >= kHalvedStrip / 2; --strip) {
+    const int64_t blocks = (rows + strip - 1) / strip * columns,
+                  time = (blocks + slots - 1) / slots * (2 * strip + taps - 2);
+    if (time < least) least = time, best = strip;
+  }
+  return static_cast<int>(std::min<int64_t>(best, rows));
+}
+template <class T, int K>
+void launch_halved_channels(const char* op, const ResampleProblem& problem) {
+  constexpr int kPixels = kHalvedPixels<T, K>;
+  const Device device = problem.to.device();
+  HalvedResample p{image_of(problem.from), image_of(problem.to), halved_axis<K>(problem.axes[1], problem.transposed),
+                   halved_axis<K>(problem.axes[2], problem.transposed)};
+  p.channels = problem.to.shape(1);
+  p.planes = problem.to.shape(0) * ((problem.to.shape(4) + kPixels - 1) / kPixels);
+  p.groups = p.channels / kVector<T>;
+  const int64_t units = p.planes * p.groups, rows = problem.to.shape(3);
+  p.strip = even_strip(rows, (units + kResampleThreads - 1) / kResampleThreads,
+                       int64_t{kHalvedBlocks<T, K>} * multiprocessors(device), K);
+  launch(op, resample_halved_channels<T, K>, strips_grid(units, kResampleThreads, rows, p.strip, 1), device, p);
+}
+template <class T>
+void launch_halved_channels(const char* op, int taps, const ResampleProblem& problem) {
+  if (taps == 2) return launch_halved_channels<T, 2>(op, problem);
+  if (taps == 4) return launch_halved_channels<T, 4>(op, problem);
+  if constexpr (sizeof(T) == 4) launch_halved_channels<T, 8>(op, problem);
 }
 
 /// K, where the doubling kernel takes the gradient of halving by windows of 2 K; else 0.

@@ -134,7 +134,10 @@ void resample_windowed(const ResampleProblem& problem) {
     using C = core::Compute<T>;
     constexpr int kChannels = kVector<T>;
     if constexpr (sizeof(T) <= 4) {
-      if (const int taps = halved_taps<T>(problem)) return launch_halved<T>(op_of(problem), taps, problem);
+      if (const int taps = halved_taps(problem)) {
+        if (halves_rows<T>(problem, taps)) return launch_halved<T>(op_of(problem), taps, problem);
+        if (halves_channels<T>(problem, taps)) return launch_halved_channels<T>(op_of(problem), taps, problem);
+      }
       if (const int taps = halving_gradient_taps<T>(problem))
         return launch_halving_gradient<T>(op_of(problem), taps, problem);
     }

@@ -89,6 +89,24 @@ struct SumOp {
   }
 };
 
+/// 16 bytes of neighbours past L1, where they are `there`; else what leaves every result as it is. Chosen in whole
+/// words: element by element the choice waits for its load before the next one is under way.
+template <class Op, int V, class T>
+__device__ __forceinline__ Pack<T, V> load_or_nothing(const T* from, bool there) {
+  static_assert(sizeof(T) * V == kVectorBytes);
+  Pack<T, V> x;
+#pragma unroll
+  for (int e = 0; e < V; ++e) x.at[e] = Op::nothing();
+  uint4 words;
+  memcpy(&words, &x, sizeof(words));
+  if (there)
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(from));
+  memcpy(&x, &words, sizeof(words));
+  return x;
+}
+
 /// Elements as an operator holds them.
 template <class Op, class T, int V>
 __device__ __forceinline__ Pack<typename Op::Held, V> held(const Pack<T, V>& x) {

@@ -49,18 +49,21 @@ bool try_channels(const GatherCall<T>& call) {
   return launch_channels<Op, T, 1, Back>(call);
 }
 
-template <class Op, class T, int V, bool Back>
+template <class Op, class T, int V, bool Back, bool Deep = false>
 bool launch_rows(const GatherCall<T>& call) {
-  const auto rows = plan_rows(call.g, V, sizeof(typename Op::Held), Back);
+  const auto rows = plan_rows(call.g, V, sizeof(typename Op::Held), Back, Deep);
   if (!rows) return false;
   const Grid grid{dim3(rows->blocks), dim3(kRowsThreads), rows->shared};
-  launch(call.op, pool_rows<Op, T, V, Back>, grid, call.source.device(), call.from(), call.to(), rows->plan);
+  launch(call.op, pool_rows<Op, T, V, Back, Deep>, grid, call.source.device(), call.from(), call.to(), rows->plan);
   return true;
 }
 template <class Op, class T, bool Back>
 bool try_rows(const GatherCall<T>& call) {
   constexpr int kWhole = kVector<T>;
   const int vector = row_vector(call.g, call.source);
+  if constexpr (kTuned<T> && !Back) {
+    if (vector == kWhole && is_deep(call.g) && launch_rows<Op, T, kWhole, Back, true>(call)) return true;
+  }
   if constexpr (kTuned<T> || sizeof(T) == 1) {
     if (vector == kWhole) return launch_rows<Op, T, kWhole, Back>(call);
   }

@@ -125,18 +125,23 @@ int row_vector_of(const PoolGrid& grid, const Tensor& x) {
   return widest_vector(item_size(x.dtype()), [&](int v) { return aligned(x, grid, 4, v); });
 }
 
-std::optional<RowsLaunch> plan_rows(const Gather& g, int vector, size_t held, bool back) {
+bool is_deep(const Gather& g) {
+  const PoolDim& h = g.space.dim[1];
+  return (h.bins ? h.input / h.output : h.kernel) >= kWorthDeep;
+}
+
+std::optional<RowsLaunch> plan_rows(const Gather& g, int vector, size_t held, bool back, bool deep) {
   const auto fast = gather_fast(g);
   if (!fast || (g.source.size[4] > 1 && g.source.stride[4] != 1)) return {};
   const PoolDim& along = g.space.dim[2];
   const int64_t targets = g.target.size[4], count = g.target.planes() * g.target.size[2] * g.target.size[3];
   const int64_t tile = tile_of(along, targets, back), tiles = (targets + tile - 1) / tile;
   const int64_t chunks = (most_sources(along, tile, back) + 2 * vector - 2 + vector - 1) / vector,
-                pitch = chunks * vector;
+                pitch = deep ? chunks * (vector + 1) + 1 : chunks * vector;
   const size_t columns = static_cast<size_t>(tile) * sizeof(BlockColumn);
   const size_t a_row = static_cast<size_t>(pitch) * held + sizeof(BlockRow);
   if (a_row + columns + 16 > (96u << 10) || count > INT32_MAX / 2) return {};
-  int64_t rows = std::clamp<int64_t>(kItems * kRowsThreads / chunks, 1, 128);
+  int64_t rows = std::clamp<int64_t>((deep ? 1 : kItems) * kRowsThreads / chunks, 1, 128);
   rows = std::min(
       {rows, count, std::max<int64_t>(1, static_cast<int64_t>((kShared - std::min(kShared, columns)) / a_row))});
   const int64_t groups = (count + rows - 1) / rows;

@@ -54,8 +54,11 @@ struct RowsLaunch {
   unsigned blocks;
   size_t shared;
 };
-/// Rows of sources lie together. `held` is the bytes of an element that waits in shared memory.
-std::optional<RowsLaunch> plan_rows(const Gather& g, int vector, size_t held, bool back);
+/// Whether windows have so many rows that a thread's loads of all of them should be under way at once.
+bool is_deep(const Gather& g);
+/// Rows of sources lie together. `held` is the bytes of an element that waits in shared memory; `deep`: as
+/// pool_rows.cuh says.
+std::optional<RowsLaunch> plan_rows(const Gather& g, int vector, size_t held, bool back, bool deep = false);
 /// The most elements of a row that one access takes.
 int row_vector_of(const PoolGrid& grid, const Tensor& x);
 inline int row_vector(const Gather& g, const Tensor& source) { return row_vector_of(g.source, source); }

@@ -13,7 +13,8 @@
 namespace tenor::cuda {
 namespace {
 
-constexpr int kRowThreads = 256, kChannelThreads = 512;
+constexpr int kRowThreads = 256;
+constexpr int kManyPlaces = 1024;                 // from which on a block of channels has 512 threads, else 256
 constexpr int kRowAhead = 7, kChannelAhead = 14;  // accesses of a thread under way
 constexpr int kFew = 256;                         // places of a plane that several share a block with
 constexpr int kMostVectors = 16;                  // of channels a block: neighbouring threads read 256 bytes
@@ -41,14 +42,18 @@ __device__ __forceinline__ Pack<T, V> load_some(const T* from) {
 }
 
 /// Up to kAhead elements of V each, `hop` apart, of which `left` are there.
-template <class Op, int kAhead, bool kAligned, int V, class T>
-__device__ __forceinline__ void join_some(Pack<typename Op::Held, V>& acc, const T* from, int64_t hop, int64_t left) {
+template <class Op, int kAhead, bool kAligned, int V, class T, class I>
+__device__ __forceinline__ void join_some(Pack<typename Op::Held, V>& acc, const T* from, I hop, I left) {
   Pack<T, V> x[kAhead];
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) {
+    if constexpr (kAligned) {
+      x[k] = load_or_nothing<Op, V>(from + k * hop, k < left);
+    } else {
 #pragma unroll
-    for (int e = 0; e < V; ++e) x[k].at[e] = Op::nothing();
-    if (k < left) x[k] = load_some<V, kAligned>(from + k * hop);
+      for (int e = 0; e < V; ++e) x[k].at[e] = Op::nothing();
+      if (k < left) x[k] = load_some<V, kAligned>(from + k * hop);
+    }
   }
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) Op::join(acc, held<Op>(x[k]));
@@ -62,23 +67,24 @@ __device__ __forceinline__ T finished(typename Op::Held v, int64_t places) {
     return v;
 }
 
+/// A plane's elements are counted in 32 bits: 64 cost a tenth of the time.
 template <class Op, class T, bool kAligned>
 __global__ void __launch_bounds__(kRowThreads)
     planes_of_rows(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p) {
   constexpr int kV = kVector<T>;
-  const int64_t plane = blockIdx.x * int64_t{kRowThreads / kWarp} + threadIdx.x / kWarp;
+  const uint32_t plane = blockIdx.x * (kRowThreads / kWarp) + threadIdx.x / kWarp;
   if (plane >= p.planes) return;
-  const int64_t n = divide(static_cast<uint32_t>(plane), p.channels), c = plane - n * p.channels.divisor,
-                count = p.places / kV;
-  const T* from = x + n * p.source.stride[0] + c * p.source.stride[1];
+  const int64_t n = divide(plane, p.channels), c = plane - n * p.channels.divisor;
+  const int count = static_cast<int>(p.places) / kV, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const T* from = x + n * p.source.stride[0] + c * p.source.stride[1] + lane * kV;
   auto acc = identity_pack<Op, kV>();
-  for (int64_t i = threadIdx.x % kWarp; i < count; i += kRowAhead * kWarp)
-    join_some<Op, kRowAhead, kAligned>(acc, from + i * kV, kWarp * kV, (count - i + kWarp - 1) / kWarp);
+  for (int i = lane; i < count; i += kRowAhead * kWarp, from += kRowAhead * kWarp * kV)
+    join_some<Op, kRowAhead, kAligned>(acc, from, kWarp * kV, (count - i + kWarp - 1) / kWarp);
   auto v = acc.at[0];
 #pragma unroll
   for (int k = 1; k < kV; ++k) v = Op::join(v, acc.at[k]);
   v = warp_reduce(v, [](auto a, auto b) { return Op::join(a, b); });
-  if (threadIdx.x % kWarp == 0) y[p.target.at(n, c, 0, 0, 0)] = finished<Op, T>(v, p.places);
+  if (lane == 0) y[p.target.at(n, c, 0, 0, 0)] = finished<Op, T>(v, p.places);
 }
 
 constexpr int kFewLanes = 4, kFewPlanes = kRowThreads / kFewLanes;
@@ -123,15 +129,15 @@ __global__ void __launch_bounds__(kRowThreads)
 
 /// Blocks (rank in its cluster of an image, group of channels): threads beside one another have neighbouring vectors of
 /// channels, those above one another places.
-template <class Op, class T, bool kAligned>
-__global__ void __launch_bounds__(kChannelThreads)
+template <class Op, class T, bool kAligned, int kThreads>
+__global__ void __launch_bounds__(kThreads)
     planes_of_channels(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p) {
   using Held = typename Op::Held;
   constexpr int kV = kVector<T>;
-  __shared__ Held parts[kChannelThreads * kV];
+  __shared__ Held parts[kThreads * kV];
   __shared__ Held sums[kMostVectors * kV];
   const int lane = static_cast<int>(threadIdx.x) % p.vectors, down = static_cast<int>(threadIdx.x) / p.vectors,
-            rows = kChannelThreads / p.vectors, width = p.vectors * kV;
+            rows = kThreads / p.vectors, width = p.vectors * kV;
   const uint32_t blocks = ptx::cluster_size(), n = blockIdx.x / blocks, rank = blockIdx.x - n * blocks;
   const int64_t first = int64_t{blockIdx.y} * width;
   auto acc = identity_pack<Op, kV>();
@@ -160,7 +166,7 @@ __global__ void __launch_bounds__(kChannelThreads)
   for (int k = 0; k < kV; ++k) parts[threadIdx.x * kV + k] = acc.at[k];
   __syncthreads();
   // Each of `shares` threads of a channel joins as many of its rows; then one joins them.
-  const int shares = kChannelThreads / width, own = static_cast<int>(threadIdx.x) % width,
+  const int shares = kThreads / width, own = static_cast<int>(threadIdx.x) % width,
             share = static_cast<int>(threadIdx.x) / width;
   Held sum = Op::identity();
   if (share < shares)
@@ -211,13 +217,18 @@ void run_few(const pool::Problem& p, const PlanesPlan& plan, bool aligned, const
          x.device(), x.data<T>(), y.data<T>(), plan, dense);
 }
 
+template <class Op, class T, bool kAligned, int kThreads>
+void run_channels(const pool::Problem& p, const PlanesPlan& plan, int64_t groups, const Tensor& x, const Tensor& y) {
+  const int cluster = cluster_of(groups > 1 || plan.places < kFew ? 1 : 2, x.device());
+  launch(p.op, planes_of_channels<Op, T, kAligned, kThreads>,
+         {dim3(static_cast<unsigned>(cluster * plan.source.size[0]), static_cast<unsigned>(groups)), dim3(kThreads), 0,
+          cluster},
+         x.device(), x.data<T>(), y.data<T>(), plan);
+}
 template <class Op, class T, bool kAligned>
 void run_channels(const pool::Problem& p, const PlanesPlan& plan, int64_t groups, const Tensor& x, const Tensor& y) {
-  const int cluster = cluster_of(groups > 1 || plan.places < kFew ? 1 : plan.places >= 1024 ? 4 : 2, x.device());
-  launch(p.op, planes_of_channels<Op, T, kAligned>,
-         {dim3(static_cast<unsigned>(cluster * plan.source.size[0]), static_cast<unsigned>(groups)),
-          dim3(kChannelThreads), 0, cluster},
-         x.device(), x.data<T>(), y.data<T>(), plan);
+  plan.places < kManyPlaces ? run_channels<Op, T, kAligned, 256>(p, plan, groups, x, y)
+                            : run_channels<Op, T, kAligned, 512>(p, plan, groups, x, y);
 }
 
 /// Which of the kernels serves, if any, depends on a plane's size, the channels and how they lie; not on the batch or

@@ -1,7 +1,7 @@
 // Pooling of images whose rows lie together. A block has R rows of targets: first the rows of sources that each reads
 // are combined into one, in vectors as they lie in memory; that row waits in shared memory, where each target then
 // reads its window of it. So a source is fetched in whole vectors, whatever the window, and a window of K x K costs 2
-// K.
+// K. Of tall windows and bins all rows' loads of a thread are under way at once (`Deep`).
 #pragma once
 
 #include "src/cuda/launch.h"
@@ -11,6 +11,8 @@
 namespace tenor::cuda {
 
 inline constexpr int kRowsThreads = 256;
+inline constexpr int kDeepRows = 12;  ///< under way at once
+inline constexpr int kWorthDeep = 6;  ///< rows of a window
 
 struct RowsPlan {
   FastGather g;
@@ -81,6 +83,34 @@ __device__ __forceinline__ int quotient(int i, int n, const Divider& by) {
   return static_cast<uint32_t>(n) == by.divisor ? static_cast<int>(divide(static_cast<uint32_t>(i), by)) : i / n;
 }
 
+/// Where element w of a combined row waits: pieces of V one apart, so that windows V or 2 V apart lie in different
+/// banks.
+template <int V, bool Deep>
+__device__ __forceinline__ int waiting_place(int w) {
+  return Deep ? w + w / V : w;
+}
+
+/// Forwards, kDeepRows rows at once.
+template <class Op, class T, int V>
+__device__ __forceinline__ Pack<typename Op::Held, V> combine_deep(const T* at, const FastGather& g,
+                                                                   const BlockRow& row) {
+  auto acc = identity_pack<Op, V>();
+  for (int d = row.d_first; d < row.d_last; d += row.d_step) {
+    const T* plane = at + d * g.source.stride[2];
+    for (int h = row.h_first; h < row.h_last; h += kDeepRows * row.h_step) {
+      Pack<T, V> some[kDeepRows];
+#pragma unroll
+      for (int k = 0; k < kDeepRows; ++k) {
+        const int from = h + k * row.h_step;
+        some[k] = load_or_nothing<Op, V>(plane + from * g.source.stride[3], from < row.h_last);
+      }
+#pragma unroll
+      for (int k = 0; k < kDeepRows; ++k) Op::join(acc, held<Op>(some[k]));
+    }
+  }
+  return acc;
+}
+
 /// V sources of every row that a row of targets reads, combined.
 template <class Op, class T, int V, bool Back>
 __device__ __forceinline__ Pack<typename Op::Held, V> combine_rows(const T* at, const FastGather& g,
@@ -101,13 +131,13 @@ __device__ __forceinline__ Pack<typename Op::Held, V> combine_rows(const T* at, 
 }
 
 /// A target's window of the combined row.
-template <class Op, class T, bool Back>
+template <class Op, class T, int V, bool Back, bool Deep>
 __device__ __forceinline__ T combine_window(const typename Op::Held* row, const FastGather& g,
                                             const BlockColumn& column, int step, int64_t divisor, int origin) {
   using Held = typename Op::Held;
   Held acc = Op::identity();
   for (int w = column.first; w < column.last; w += step) {
-    Held x = row[w];
+    Held x = row[waiting_place<V, Deep>(w)];
     if constexpr (Back) {
       if (g.uniform == 0) x = quotient_of<T>(x, divisor_of<T, Held>(g.count(2, origin + w)));
     }
@@ -140,8 +170,9 @@ __device__ __forceinline__ void store_held(H* to, const Pack<H, V>& x) {
   }
 }
 
-template <class Op, class T, int V, bool Back>
-__global__ void __launch_bounds__(kRowsThreads) pool_rows(const T* __restrict__ x, T* __restrict__ y, RowsPlan p) {
+template <class Op, class T, int V, bool Back, bool Deep = false>
+__global__ void __launch_bounds__(kRowsThreads, Deep ? 3 : 1)
+    pool_rows(const T* __restrict__ x, T* __restrict__ y, RowsPlan p) {
   using Held = typename Op::Held;
   extern __shared__ __align__(16) char shared[];
   Held* combined = reinterpret_cast<Held*>(shared);
@@ -161,8 +192,14 @@ __global__ void __launch_bounds__(kRowsThreads) pool_rows(const T* __restrict__ 
   for (int i = threadIdx.x; i < p.rows * tile.chunks; i += kRowsThreads) {
     const int r = quotient(i, tile.chunks, p.by_chunks), chunk = i - r * tile.chunks;
     if (rows[r].target < 0) break;
-    store_held(combined + r * p.pitch + chunk * V,
-               combine_rows<Op, T, V, Back>(x + rows[r].source + tile.origin + chunk * V, g, rows[r]));
+    const T* at = x + rows[r].source + tile.origin + chunk * V;
+    if constexpr (Deep) {
+      const auto wide = combine_deep<Op, T, V>(at, g, rows[r]);
+#pragma unroll
+      for (int e = 0; e < V; ++e) combined[r * p.pitch + chunk * (V + 1) + e] = wide.at[e];
+    } else {
+      store_held(combined + r * p.pitch + chunk * V, combine_rows<Op, T, V, Back>(at, g, rows[r]));
+    }
   }
   __syncthreads();
   const int step = Back || along.bins ? 1 : along.dilation;
@@ -170,7 +207,7 @@ __global__ void __launch_bounds__(kRowsThreads) pool_rows(const T* __restrict__ 
     const int r = quotient(i, tile.targets, p.by_tile), t = i - r * tile.targets;
     if (rows[r].target < 0) break;
     y[rows[r].target + (tile.first + t) * g.target.stride[4]] =
-        combine_window<Op, T, Back>(combined + r * p.pitch, g, columns[t], step, rows[r].divisor, tile.origin);
+        combine_window<Op, T, V, Back, Deep>(combined + r * p.pitch, g, columns[t], step, rows[r].divisor, tile.origin);
   }
 }
 

@@ -22,11 +22,8 @@ __device__ __forceinline__ void join_row(Pack<typename Op::Held, V>& acc, const 
   for (int w = first; w < last; w += kWideAhead * hop) {
     Pack<T, V> some[kWideAhead];
 #pragma unroll
-    for (int k = 0; k < kWideAhead; ++k) {
-#pragma unroll
-      for (int e = 0; e < V; ++e) some[k].at[e] = Op::nothing();
-      if (w + k * hop < last) some[k] = load_pack<V>(row + (w + k * hop) * stride);
-    }
+    for (int k = 0; k < kWideAhead; ++k)
+      some[k] = load_or_nothing<Op, V>(row + (w + k * hop) * stride, w + k * hop < last);
 #pragma unroll
     for (int k = 0; k < kWideAhead; ++k) Op::join(acc, held<Op>(some[k]));
   }
