@@ -151,6 +151,36 @@ TEST_F(GatedDeltaCuda, PackedSequencesAndPools) {
   }
 }
 
+/// One step of each sequence, which has a kernel of its own: in place, some skipped, some from zeros, values that are
+/// more than a block's columns, grouped heads.
+TEST_F(GatedDeltaCuda, OneStepInAPool) {
+  Draw draw(19);
+  for (DType dtype : {bfloat16, float16, float32})
+    for (const auto& [K, V] : {std::pair{128, 128}, {64, 192}, {128, 96}})
+      for (bool by_channel : {false, true}) {
+        DeltaCase c = random_delta(draw, {6, 2, 2, 1, K, V, by_channel, by_channel}, dtype);
+        for (Tensor* x : {&c.query, &c.key, &c.value, &c.decay}) *x = x->clone();  // dense, as the kernel takes them
+        const Tensor pool = draw.dense({9, 4, K, V}, float32);
+        c.options.state = pool, c.options.qk_normalize = V == 192;
+        c.options.state_indices = list({8, -1, 0, 5, -1, 2}, int64);
+        c.options.has_initial_state = list({1, 1, 0, 1, 0, 1}, boolean);
+        const auto want = delta_wanted(c);
+        DeltaCase gpu = moved(c);
+        gpu.options.out.output = on_gpu(draw.poisoned({6, 4, 1, V}, dtype));
+        const std::string what =
+            std::string(name(dtype)) + " K " + std::to_string(K) + " V " + std::to_string(V) + (by_channel ? " c" : "");
+        EXPECT_LE(relative_error(values(on_cpu(run_delta(gpu).output)), want.output), output_tolerance(c, 0)) << what;
+        const Tensor after = on_cpu(gpu.options.state);
+        const int64_t n = int64_t{4} * K * V;
+        for (const auto& [slot, sequence] : {std::pair{8, 0}, {0, 2}, {5, 3}, {2, 5}})
+          EXPECT_LE(relative_error(values(select(after, 0, slot)), {want.final_state.begin() + sequence * n,
+                                                                    want.final_state.begin() + (sequence + 1) * n}),
+                    2e-5)
+              << what << " " << slot;
+        for (int64_t slot : {1, 3, 4, 6, 7}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+      }
+}
+
 TEST_F(GatedDeltaCuda, RowsAloneAgainAndInOtherCompany) {
   Draw draw(4);
   // 512 heads of 128 x 128: enough for the kernel that streams states, and for two warpgroups a block.
