@@ -99,6 +99,7 @@ def on_cuda():
             yield case(name, s, direction, "bfloat16", True, device="cuda")
     for name, s in (("3d-3x3x3-32-N8-32x64x64", Shape(8, 32, (32, 64, 64), 32, 3)), ("1d-k5-512-N16-L4096", Shape(16, 512, (4096,), 512, 5))):
         yield case(name, s, "forward", "bfloat16", True, "implicit_gemm", f"conv-forward/{name}-bf16", "cuda")
+        yield case(name, s, "forward", "bfloat16", True, device="cuda")
     yield case("3x3-64-56", Shape(64, 64, 56, 64, 3), "forward", "float32", False, "implicit_gemm", "conv-forward/3x3-64-56-nchw-f32", "cuda")
     for direction in DIRECTIONS:
         yield case("3x3-64-56", Shape(64, 64, 56, 64, 3), direction, "float32", True, device="cuda")

@@ -94,8 +94,7 @@ constexpr ConvCandidate kCudaNarrow[] = {
     kCudaVendor,
     kCudaGemm,
 };
-// Of other groups with fewer channels than a step of the product sums.
-constexpr ConvCandidate kCudaGrouped[] = {
+constexpr ConvCandidate kCudaVendorFirst[] = {
     kCudaVendor,
     kCudaGemm,
     {"direct", cuda_direct_why_not, TENOR_IN_CUDA(cuda_direct_run), core::kNeverTuned},
@@ -103,6 +102,19 @@ constexpr ConvCandidate kCudaGrouped[] = {
 #undef TENOR_IN_CUDA
 
 constexpr int64_t kNarrowGroup = 8, kWideGroup = 64;  // channels
+
+/// Where cuDNN is faster on Hopper than a product in tiles of 128 by 64 and more (16-bit; README.md has the numbers):
+/// groups with fewer channels than a step of it sums, images of three dims with as few, and gradients whose tiles are
+/// too few to fill the device (of a filter: whose lines are too short to wait for).
+bool suits_vendor(const ConvProblem& p) {
+  if (p.groups > 1) return std::min(p.group_channels(), p.group_outputs()) < kWideGroup;
+  if (p.dtype != DType::kBFloat16 && p.dtype != DType::kFloat16) return false;
+  const int64_t most = std::max(p.channels, p.out_channels), least = std::min(p.channels, p.out_channels);
+  if (p.dims == 3 && most < kWideGroup) return true;
+  const bool few = p.batch * p.output_pixels() <= 4096 && least >= 256 && p.taps() > 1;
+  if (p.direction == Direction::kWeightBackward) return few || (most <= kWideGroup && least >= 32 && p.taps() > 1);
+  return few && p.direction == Direction::kDataBackward;
+}
 
 bool on_cuda(const ConvProblem& p) { return core::runs_on(p.device) == DeviceType::kCuda; }
 
@@ -134,7 +146,7 @@ std::string key_of(const ConvProblem& p) {
 
 std::span<const ConvCandidate> conv_candidates(const ConvProblem& p) {
   if (on_cuda(p) && p.groups > 1 && std::max(p.group_channels(), p.group_outputs()) <= kNarrowGroup) return kCudaNarrow;
-  if (on_cuda(p) && p.groups > 1 && std::min(p.group_channels(), p.group_outputs()) < kWideGroup) return kCudaGrouped;
+  if (on_cuda(p) && suits_vendor(p)) return kCudaVendorFirst;
   if (on_cuda(p)) return kCudaCandidates;
   return cpu_candidates(p);
 }

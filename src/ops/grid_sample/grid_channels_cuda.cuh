@@ -22,6 +22,7 @@ template <class T>
 __global__ void __launch_bounds__(kTurnThreads)
     turn_channels(StridedImage from, ImagePlaces size, int64_t n0, int64_t places, int64_t channels, int64_t padded,
                   T* to, const int* choice) {
+  begin_link();
   if (!is_chosen(choice, SampleWay::kScattered)) return;
   constexpr int kV = kVector<T>, kItems = kTurnPlaces * kTurnChannels / kTurnThreads;
   __shared__ T tile[kTurnChannels][kTurnPlaces + 4 / sizeof(T) + (sizeof(T) > 4)];
@@ -78,6 +79,7 @@ struct ChannelGridGradient {
 template <class T, int Dims, int K, int V, class I>
 __global__ void __launch_bounds__(kGradientThreads)
     grid_gradient_channels(const __grid_constant__ ChannelGridGradient p) {
+  begin_link();
   using R = core::Compute<T>;
   if (!is_chosen(p.choice, SampleWay::kScattered)) return;
   const GridSampleProblem& q = p.q.sample;
@@ -194,6 +196,7 @@ __device__ __forceinline__ void sum_lists(const TapEntry<R, I>* entries, const I
 template <class T, int V, class I>
 __global__ void __launch_bounds__(kSumThreads)
     sum_channels(const __grid_constant__ ChannelSums<core::Compute<T>, I> p) {
+  begin_link();
   using R = core::Compute<T>;
   if (!is_chosen(p.choice, SampleWay::kScattered)) return;
   constexpr int kMost = kSumThreads * kSumPixels;

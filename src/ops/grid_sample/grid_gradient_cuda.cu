@@ -52,6 +52,13 @@ int lanes_of(int64_t pieces) {
   return lanes;
 }
 
+/// A launch of the chain of kernels that the gradients are: each begins with begin_link().
+template <class Kernel, class... Args>
+void launch_link(const Gradient& g, Kernel kernel, Grid grid, const Args&... args) {
+  grid.early = true;
+  launch(g.s.op, kernel, grid, g.device(), args...);
+}
+
 /// Copies all images of x into rows of channels.
 template <class T>
 void turn(const Gradient& g, const Tensor& x, const Tensor& rows) {
@@ -63,8 +70,8 @@ void turn(const Gradient& g, const Tensor& x, const Tensor& rows) {
   for (int64_t n = 0; n < x.shape(0); n += kMostImages) {
     Grid some = grid;
     some.blocks.z = static_cast<unsigned>(std::min(kMostImages, x.shape(0) - n));
-    launch(g.s.op, turn_channels<T>, some, g.device(), image_of(x), places_of(x), n, places, x.shape(1), g.channels,
-           rows.data<T>() + n * image, g.chosen());
+    launch_link(g, turn_channels<T>, some, image_of(x), places_of(x), n, places, x.shape(1), g.channels,
+                rows.data<T>() + n * image, g.chosen());
   }
 }
 
@@ -73,21 +80,21 @@ void launch_grid_gradient(const Gradient& g) {
   const int64_t places = g.p.batch * g.p.samples;
   if (places == 0) return;
   if (!g.rows || g.choice.defined())
-    launch(g.s.op, grid_gradient<T, Dims, K, I>, Grid{dim3(blocks_of(places)), dim3(kGradientThreads)}, g.device(),
-           g.grid(), g.chosen());
+    launch_link(g, grid_gradient<T, Dims, K, I>, Grid{dim3(blocks_of(places)), dim3(kGradientThreads)}, g.grid(),
+                g.chosen());
   if (!g.rows) return;
   constexpr int kV = kVector<T>;
   const int64_t pieces = K > 1 ? g.channels / kV : 0;
   const ChannelGridGradient q{g.grid(),  rows_of(g.x_rows), rows_of(g.y_rows),        0,
                               g.p.batch, lanes_of(pieces),  static_cast<int>(pieces), g.chosen()};
-  launch(g.s.op, grid_gradient_channels<T, Dims, K, kV, I>, Grid{dim3(blocks_of(places)), dim3(kGradientThreads)},
-         g.device(), q);
+  launch_link(g, grid_gradient_channels<T, Dims, K, kV, I>, Grid{dim3(blocks_of(places)), dim3(kGradientThreads)}, q);
 }
 
 /// The memory of lists, and how kernels see it.
 template <class R, class I>
 struct ListMemory {
-  Tensor counts, sums, starts, ranks, arrivals, entries, long_counts, unranked, unsummed;
+  static constexpr int64_t kHead = 16 / sizeof(I);  ///< in front of the counts: the numbers of long lists
+  Tensor counts, sums, starts, ranks, arrivals, entries, unranked, unsummed;
   TapLists<R, I> lists{};
 
   ListMemory(const Gradient& g, int64_t n0, int64_t images, int64_t taps) {
@@ -100,15 +107,14 @@ struct ListMemory {
       t = Tensor::empty({count}, kIndex, device);
       return t.data<I>();
     };
-    lists.counts = index(counts, images * lists.pixels);
+    lists.counts = index(counts, kHead + images * lists.pixels) + kHead;
+    lists.long_counts = reinterpret_cast<unsigned long long*>(counts.data<I>());
     lists.sums = index(sums, images * lists.tiles);
     lists.starts = index(starts, images * (lists.pixels + 1));
     lists.ranks = index(ranks, all);
     lists.arrivals = index(arrivals, all);
     entries = Tensor::empty({all * static_cast<int64_t>(sizeof(TapEntry<R, I>)) / 8}, int64, device);
     lists.entries = static_cast<TapEntry<R, I>*>(entries.raw());
-    long_counts = Tensor::empty({2}, int64, device);
-    lists.long_counts = static_cast<unsigned long long*>(long_counts.raw());
     unranked = Tensor::empty({all / kMostRanked + 1}, int64, device);
     unsummed = Tensor::empty({all / kMostSummed + 1}, int64, device);
     lists.unranked = unranked.data<int64_t>();
@@ -119,22 +125,18 @@ struct ListMemory {
 template <class T, int Dims, int K, class I>
 void make_lists(const Gradient& g, const ListMemory<core::Compute<T>, I>& memory) {
   const auto& l = memory.lists;
-  const auto clear = [&](const Tensor& t) {
-    check(cudaMemsetAsync(t.raw(), 0, static_cast<size_t>(t.numel()) * item_size(t.dtype()),
-                          current_stream(g.device()).handle),
-          g.s.op);
-  };
-  clear(memory.counts);
-  clear(memory.long_counts);
+  check(cudaMemsetAsync(memory.counts.raw(), 0, static_cast<size_t>(memory.counts.numel()) * sizeof(I),
+                        current_stream(g.device()).handle),
+        g.s.op);
   const dim3 tiles(static_cast<unsigned>(l.tiles), static_cast<unsigned>(std::min(l.images, kMostImages)));
   const Grid grid{dim3(blocks_of(std::max<int64_t>(l.images * g.p.samples, 1))), dim3(kListThreads)};
-  launch(g.s.op, count_taps<T, Dims, K, I>, grid, g.device(), g.p, l);
-  launch(g.s.op, sum_counts<core::Compute<T>, I>, Grid{tiles, dim3(kScanThreads)}, g.device(), l);
-  launch(g.s.op, scan_counts<core::Compute<T>, I>, Grid{tiles, dim3(kScanThreads)}, g.device(), l);
-  launch(g.s.op, place_taps<T, Dims, K, I>, grid, g.device(), g.p, l);
-  launch(g.s.op, order_taps<T, Dims, K, I>, grid, g.device(), g.p, l);
-  launch(g.s.op, order_long_lists<T, Dims, K, I>,
-         Grid{dim3(static_cast<unsigned>(2 * multiprocessors(g.device()))), dim3(kListThreads)}, g.device(), g.p, l);
+  launch_link(g, count_taps<T, Dims, K, I>, grid, g.p, l);
+  if (l.tiles > kFewTiles) launch_link(g, sum_counts<core::Compute<T>, I>, Grid{tiles, dim3(kScanThreads)}, l);
+  launch_link(g, scan_counts<core::Compute<T>, I>, Grid{tiles, dim3(kScanThreads)}, l);
+  launch_link(g, place_taps<T, Dims, K, I>, grid, g.p, l);
+  launch_link(g, order_taps<T, Dims, K, I>, grid, g.p, l);
+  launch_link(g, order_long_lists<T, Dims, K, I>,
+              Grid{dim3(static_cast<unsigned>(2 * multiprocessors(g.device()))), dim3(kListThreads)}, g.p, l);
 }
 
 template <class T, class I>
@@ -146,11 +148,11 @@ void sum_rows(const Gradient& g, const TapLists<core::Compute<T>, I>& l) {
       l,      rows_of(g.y_rows), image_of(g.grad_x),       places_of(g.grad_x), rows_of(g.grad_x),
       direct, lanes_of(pieces),  static_cast<int>(pieces), g.p.channels,        g.chosen()};
   const int64_t most = int64_t{kSumThreads} / q.lanes * kSumPixels;
-  launch(g.s.op, sum_channels<T, kV, I>,
-         Grid{dim3(static_cast<unsigned>((l.pixels + most - 1) / most),
-                   static_cast<unsigned>((pieces + q.lanes - 1) / q.lanes), static_cast<unsigned>(l.images)),
-              dim3(kSumThreads)},
-         g.device(), q);
+  launch_link(g, sum_channels<T, kV, I>,
+              Grid{dim3(static_cast<unsigned>((l.pixels + most - 1) / most),
+                        static_cast<unsigned>((pieces + q.lanes - 1) / q.lanes), static_cast<unsigned>(l.images)),
+                   dim3(kSumThreads)},
+              q);
 }
 
 template <class T, int Dims, int K, class I>
@@ -162,14 +164,13 @@ void add_images(const Gradient& g, int64_t n0, int64_t images) {
                                          places_of(g.grad_x), g.p.channels,    g.chosen()};
   const auto groups = static_cast<unsigned>((g.p.channels + kSummedChannels - 1) / kSummedChannels);
   if (!g.rows || g.choice.defined())
-    launch(g.s.op, sum_pixels<T, I>,
-           Grid{dim3(blocks_of(memory.lists.pixels), groups, static_cast<unsigned>(images)), dim3(kGradientThreads)},
-           g.device(), q);
+    launch_link(
+        g, sum_pixels<T, I>,
+        Grid{dim3(blocks_of(memory.lists.pixels), groups, static_cast<unsigned>(images)), dim3(kGradientThreads)}, q);
   if (g.rows) sum_rows<T, I>(g, memory.lists);
   const auto warps = static_cast<unsigned>(std::min<int64_t>((g.p.channels + 7) / 8, 64));
-  launch(g.s.op, sum_long_lists<T, I>,
-         Grid{dim3(static_cast<unsigned>(4 * multiprocessors(g.device())), warps), dim3(kGradientThreads)}, g.device(),
-         q);
+  launch_link(g, sum_long_lists<T, I>,
+              Grid{dim3(static_cast<unsigned>(4 * multiprocessors(g.device())), warps), dim3(kGradientThreads)}, q);
 }
 
 template <class T, int Dims, int K, class I>

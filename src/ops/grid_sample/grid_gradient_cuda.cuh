@@ -52,6 +52,7 @@ __device__ __forceinline__ void store_gradient(const GridGradientProblem& p, int
 template <class T, int Dims, int K, class I>
 __global__ void __launch_bounds__(kGradientThreads)
     grid_gradient(const __grid_constant__ GridGradientProblem p, const int* choice) {
+  begin_link();
   using R = core::Compute<T>;
   if (!is_chosen(choice, SampleWay::kCoherent)) return;
   const GridSampleProblem& q = p.sample;
@@ -112,6 +113,7 @@ struct PixelSums {
 template <class T, class I>
 __global__ void __launch_bounds__(kGradientThreads)
     sum_pixels(const __grid_constant__ PixelSums<core::Compute<T>, I> p) {
+  begin_link();
   using R = core::Compute<T>;
   if (!is_chosen(p.choice, SampleWay::kCoherent)) return;
   const int64_t pixel = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x,
@@ -144,6 +146,7 @@ __global__ void __launch_bounds__(kGradientThreads)
 template <class T, class I>
 __global__ void __launch_bounds__(kGradientThreads)
     sum_long_lists(const __grid_constant__ PixelSums<core::Compute<T>, I> p) {
+  begin_link();
   using R = core::Compute<T>;
   const auto lists = static_cast<int64_t>(p.lists.long_counts[1]);
   const int lane = static_cast<int>(threadIdx.x) % 32;

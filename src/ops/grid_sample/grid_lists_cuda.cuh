@@ -4,17 +4,26 @@
 #pragma once
 
 #include "src/cuda/block_scan.cuh"
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/ops/grid_sample/grid_taps_cuda.cuh"
 
 namespace tenor::cuda {
 
 inline constexpr int kListThreads = 256, kScanThreads = 1024, kScanItems = 4;
 inline constexpr int kScanTile = kScanThreads * kScanItems;
+inline constexpr int kFewTiles = 8;  ///< an image, that are added up again in place of a kernel of sums
 /// Taps of a pixel up to which each looks for its place among the others; longer lists are written by a block that goes
 /// through all places.
 inline constexpr int kMostRanked = 1024;
 /// Entries of a pixel up to which one thread, or a few lanes, add them up; longer lists are a warp's work a channel.
 inline constexpr int kMostSummed = 128;
+
+/// How every kernel of the gradients begins: what those before it wrote can be read, and the next one may come in as
+/// its last blocks run. Of small grids a dozen launches are most of the time.
+__device__ __forceinline__ void begin_link() {
+  ptx::wait_for_previous();
+  ptx::launch_dependents();
+}
 
 /// Entries of one pixel stand in the order of their number, place * taps + tap.
 template <class R, class I>
@@ -29,7 +38,7 @@ struct TapLists {
   int64_t n0, images, pixels, most;  ///< most: places * taps, the entries that an image has room for
   int64_t tiles;                     ///< of the sums, an image
   I* counts;                         ///< [images, pixels]; 0 at first
-  I* sums;                           ///< [images, tiles], of kScanTile counts each
+  I* sums;                           ///< [images, tiles], of kScanTile counts each, where there are many
   I* starts;                         ///< [images, pixels + 1]
   I* ranks;                          ///< [images, most]: a tap's number among those of its pixel, as they came
   I* arrivals;                       ///< [images, most]: numbers of taps by pixel, as they came
@@ -61,6 +70,7 @@ __device__ __forceinline__ PlaceTaps<core::Compute<T>, Dims, K, I> dense_taps(co
 template <class T, int Dims, int K, class I>
 __global__ void __launch_bounds__(kListThreads)
     count_taps(const __grid_constant__ GridSampleProblem p, TapLists<core::Compute<T>, I> l) {
+  begin_link();
   const int64_t i = int64_t{blockIdx.x} * kListThreads + threadIdx.x;
   if (i >= l.images * p.samples) return;
   const int64_t n = quotient(i, p.samples), s = i - n * p.samples;
@@ -84,6 +94,7 @@ __device__ __forceinline__ void tile_counts(const TapLists<R, I>& l, int64_t n, 
 /// Blocks (tile, image).
 template <class R, class I>
 __global__ void __launch_bounds__(kScanThreads) sum_counts(TapLists<R, I> l) {
+  begin_link();
   __shared__ I warps[kScanThreads / 32];
   I count[kScanItems], sum = 0;
   for (int64_t n = blockIdx.y; n < l.images; n += gridDim.y) {
@@ -96,16 +107,27 @@ __global__ void __launch_bounds__(kScanThreads) sum_counts(TapLists<R, I> l) {
   }
 }
 
+/// The counts of an image's first tiles, by a block: their sum, in its last thread.
+template <class R, class I>
+__device__ __forceinline__ I counts_before(const TapLists<R, I>& l, int64_t n, int64_t tile, I* warps) {
+  I sum = 0;
+  if (l.tiles <= kFewTiles) {
+    for (int64_t i = threadIdx.x; i < tile * kScanTile; i += kScanThreads) sum += l.counts[n * l.pixels + i];
+  } else {
+    for (int64_t t = threadIdx.x; t < tile; t += kScanThreads) sum += l.sums[n * l.tiles + t];
+  }
+  return block_scan(sum, warps);
+}
+
 /// Where each pixel's list begins among its image's; and which lists are long. Blocks (tile, image).
 template <class R, class I>
 __global__ void __launch_bounds__(kScanThreads) scan_counts(TapLists<R, I> l) {
+  begin_link();
   __shared__ I warps[kScanThreads / 32];
   __shared__ I before;
   const int64_t tile = blockIdx.x;
   for (int64_t n = blockIdx.y; n < l.images; n += gridDim.y) {
-    I sum = 0;
-    for (int64_t t = threadIdx.x; t < tile; t += kScanThreads) sum += l.sums[n * l.tiles + t];
-    sum = block_scan(sum, warps);
+    const I sum = counts_before(l, n, tile, warps);
     if (threadIdx.x == kScanThreads - 1) before = sum;
     I count[kScanItems], own = 0;
     tile_counts(l, n, tile, count);
@@ -131,6 +153,7 @@ __global__ void __launch_bounds__(kScanThreads) scan_counts(TapLists<R, I> l) {
 template <class T, int Dims, int K, class I>
 __global__ void __launch_bounds__(kListThreads)
     place_taps(const __grid_constant__ GridSampleProblem p, TapLists<core::Compute<T>, I> l) {
+  begin_link();
   const int64_t i = int64_t{blockIdx.x} * kListThreads + threadIdx.x;
   if (i >= l.images * p.samples) return;
   const int64_t n = quotient(i, p.samples), s = i - n * p.samples;
@@ -146,6 +169,7 @@ __global__ void __launch_bounds__(kListThreads)
 template <class T, int Dims, int K, class I>
 __global__ void __launch_bounds__(kListThreads)
     order_long_lists(const __grid_constant__ GridSampleProblem p, TapLists<core::Compute<T>, I> l) {
+  begin_link();
   __shared__ int warps[kListThreads / 32];
   __shared__ int found;
   const auto lists = static_cast<int64_t>(*l.long_counts);
@@ -181,6 +205,7 @@ __global__ void __launch_bounds__(kListThreads)
 template <class T, int Dims, int K, class I>
 __global__ void __launch_bounds__(kListThreads)
     order_taps(const __grid_constant__ GridSampleProblem p, TapLists<core::Compute<T>, I> l) {
+  begin_link();
   const int64_t i = int64_t{blockIdx.x} * kListThreads + threadIdx.x;
   if (i >= l.images * p.samples) return;
   const int64_t n = quotient(i, p.samples), s = i - n * p.samples;
