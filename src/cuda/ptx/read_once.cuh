@@ -9,12 +9,10 @@ namespace tenor::cuda::ptx {
 /// A policy of load_16: what is read leaves L2 first, so that it takes the place of what was read before it and does
 /// not push out, nor have written back, what else lies there; or the usual one.
 __device__ __forceinline__ uint64_t read_policy(bool once) {
-  uint64_t policy;
-  if (once)
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  else
-    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
+  uint64_t first, normal;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+  return once ? first : normal;
 }
 
 /// 16 bytes at a multiple of 16, past L1, that nothing writes while the kernel runs.

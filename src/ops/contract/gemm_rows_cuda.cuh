@@ -23,19 +23,23 @@ struct RowsSplit {
 
 /// This block's k of its cluster's.
 struct Range {
-  int64_t first, last;
-  __device__ Range(int64_t k, const RowsSplit& split) {
+  int64_t first = 0, last;
+  __device__ __forceinline__ Range(int64_t k, const RowsSplit& split) : last(k) {
+    if (split.cluster_bits == 0) return;
     first = min((blockIdx.x & ((1 << split.cluster_bits) - 1)) * split.each, k);
     last = min(first + split.each, k);
   }
 };
 
-/// The first column of this block's strips of `cols` columns.
-__device__ __forceinline__ int64_t first_column(const RowsSplit& split, int cols) {
-  return int64_t{blockIdx.x >> split.cluster_bits} * cols;
+/// The first column of this block's strips of `cols` columns. A matrix of 2^31 columns of 256 elements would fill no
+/// memory that there is.
+__device__ __forceinline__ int first_column(const RowsSplit& split, int cols) {
+  return static_cast<int>(blockIdx.x >> split.cluster_bits) * cols;
 }
 /// Whether this block has a matrix of the batch; its offsets.
 __device__ __forceinline__ bool find_matrix(const DeviceGemm& p, int64_t (&at)[3]) {
+  at[0] = at[1] = at[2] = 0;
+  if (p.batch.ndim == 0) return true;
   const int64_t matrix = blockIdx.y + int64_t{gridDim.y} * blockIdx.z;
   if (matrix >= p.batch.count) return false;
   cuda::offsets(p.batch, matrix, at);
@@ -61,9 +65,13 @@ __device__ __forceinline__ cuda::Pack<T, cuda::kVector<T>> load_matrix(const T* 
 /// where kWhole, zero.
 template <bool kWhole, class T>
 __device__ __forceinline__ cuda::Pack<T, cuda::kVector<T>> load_row(const T* p, int64_t valid) {
-  if (valid >= (kWhole ? 1 : cuda::kVector<T>)) return cuda::load_pack<cuda::kVector<T>>(p);
   cuda::Pack<T, cuda::kVector<T>> out{};
-  if constexpr (!kWhole) {
+  if constexpr (kWhole) {
+    uint4 words{};
+    if (valid > 0) words = __ldg(reinterpret_cast<const uint4*>(p));
+    memcpy(&out, &words, sizeof words);
+  } else {
+    if (valid >= cuda::kVector<T>) return cuda::load_pack<cuda::kVector<T>>(p);
 #pragma unroll
     for (int i = 0; i < cuda::kVector<T>; ++i)
       if (i < valid) out.at[i] = p[i];
@@ -83,6 +91,12 @@ __device__ __forceinline__ double cluster_value(const double* local, int rank) {
   return value;
 }
 
+/// Row r of a, or the last one before it.
+template <class T>
+__device__ __forceinline__ const T* row_or_last(const T* a, const DeviceGemm& p, int r) {
+  return r == 0 ? a : a + min(r, static_cast<int>(p.m) - 1) * p.a.row;
+}
+
 /// Where a warp leaves its sums of a strip.
 template <int kTheRows, int kTheCols>
 struct DenseParts {
@@ -91,16 +105,16 @@ struct DenseParts {
 };
 
 template <class A>
-__device__ __forceinline__ void store_sum(const DeviceGemm& p, int64_t row, int64_t col, int64_t at, A sum) {
-  if (row >= p.m || col >= p.n) return;
-  if (p.bias) sum += element<A>(p.bias, p.bias_dtype, row * p.bias_row + col * p.bias_col);
-  set_element(p.c.data, p.c.dtype, at + row * p.c.row + col * p.c.col, sum);
+__device__ __forceinline__ void store_sum(const DeviceGemm& p, int row, int col, int64_t at, A sum) {
+  if (row >= static_cast<int>(p.m) || col >= static_cast<int>(p.n)) return;
+  if (p.bias) sum += element<A>(p.bias, p.bias_dtype, int64_t{row} * p.bias_row + col * p.bias_col);
+  set_element(p.c.data, p.c.dtype, at + int64_t{row} * p.c.row + col * p.c.col, sum);
 }
 
 /// Adds the warps' parts [kWarps][Parts::kSize], then the cluster's, each in order, and stores the strips from column
 /// `first`, one a group of warps.
 template <int kWarps, class Parts, class A>
-__device__ void finish(const DeviceGemm& p, A* parts, int64_t first, int64_t at, const RowsSplit& split) {
+__device__ void finish(const DeviceGemm& p, A* parts, int first, int64_t at, const RowsSplit& split) {
   constexpr int kThreads = 32 * kWarps, kOutputs = Parts::kRows * Parts::kCols;
   const int warps = 1 << split.warp_bits, blocks = 1 << split.cluster_bits,
             outputs = kOutputs * kWarps >> split.warp_bits;
@@ -120,15 +134,15 @@ __device__ void finish(const DeviceGemm& p, A* parts, int64_t first, int64_t at,
   __syncthreads();
   if (blocks == 1) {
     for (int o = threadIdx.x; o < outputs; o += kThreads)
-      if (row_of(o) < p.m) store_sum(p, row_of(o), col_of(o), at, sum_of(o));
+      if (row_of(o) < static_cast<int>(p.m)) store_sum(p, row_of(o), col_of(o), at, sum_of(o));
     return;
   }
   for (int o = threadIdx.x; o < outputs; o += kThreads)
-    if (row_of(o) < p.m) parts[place(o)] = sum_of(o);
+    if (row_of(o) < static_cast<int>(p.m)) parts[place(o)] = sum_of(o);
   cuda::ptx::cluster_sync();
   // The blocks share the outputs.
   for (int o = cuda::ptx::cluster_rank() * kThreads + threadIdx.x; o < outputs; o += blocks * kThreads) {
-    if (row_of(o) >= p.m) continue;
+    if (row_of(o) >= static_cast<int>(p.m)) continue;
     A theirs[kMaxBlocks];
 #pragma unroll
     for (int r = 0; r < kMaxBlocks; ++r) theirs[r] = r < blocks ? cluster_value(parts + place(o), r) : A(0);

@@ -32,11 +32,11 @@ __global__ void __launch_bounds__(256, kAligned ? 4 : 2)
   const uint64_t policy = ptx::read_policy(split.read_once);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = lane % 8 * 8;
   const Range range(p.k, split);
-  const int64_t first = first_column(split, Parts::kCols);
+  const int first = first_column(split, Parts::kCols);
   // Rows and columns past the end are read as ones before it, and not stored.
-  const T *a = static_cast<const T*>(p.a.data) + at[0] + own, *low = a + min(int64_t{lane / 8}, p.m - 1) * p.a.row,
-          *high = a + min(int64_t{lane / 8 + 4}, p.m - 1) * p.a.row;
-  const int64_t column = min(first + lane / 8, p.n - 1), left = p.n - 1 - column;
+  const T *a = static_cast<const T*>(p.a.data) + at[0] + own, *low = row_or_last(a, p, lane / 8),
+          *high = row_or_last(a, p, lane / 8 + 4);
+  const int end = static_cast<int>(p.n) - 1, column = min(first + lane / 8, end), left = end - column;
   const T* columns = static_cast<const T*>(p.b.data) + at[1] + column * p.b.col + own;
   uint4 w[kFours];
   const auto load = [&](int64_t k) {
@@ -110,11 +110,11 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
   int64_t at[3];
   if (!find_matrix(p, at)) return;
   const Range range(p.k, split);
-  const int64_t first = first_column(split, Parts::kCols);
+  const int first = first_column(split, Parts::kCols);
   const T* a = static_cast<const T*>(p.a.data) + at[0] + t * 4;
-  const T *low = a + min(int64_t{g}, p.m - 1) * p.a.row, *high = a + min(int64_t{g + 8}, p.m - 1) * p.a.row;
+  const T *low = row_or_last(a, p, g), *high = row_or_last(a, p, g + 8);
   const T* b = static_cast<const T*>(p.b.data) + at[1] + first + g * 8;
-  const int64_t cols = p.n - first - g * 8;
+  const int cols = static_cast<int>(p.n) - first - g * 8;
   const T* column = b + (cols > 0 ? 0 : -g * 8);  // past the end: any that is there, and is not stored
   const auto load = [&](int64_t k, uint4(&w)[4]) {
     const int64_t row = k + t * 4;

@@ -7,8 +7,8 @@ namespace {
 /// Where rows are several they are read once for eight columns.
 template <class T, int kRows, bool kAligned>
 RowsChoice dots() {
-  constexpr int kCols = kRows == 1 ? 2 : 8, kDepth = kRows == 1 ? 2 : 1;
-  return {vector_dots_kernel<T, kRows, kCols, kDepth, kAligned>, 8, kCols, 32 * kDepth * cuda::kVector<T>};
+  constexpr int kCols = kRows == 1 ? 2 : 8, kWarps = kRows == 1 ? 16 : 8;
+  return {vector_dots_kernel<T, kRows, kCols, kWarps, kAligned>, kWarps, kCols, 32 * cuda::kVector<T>};
 }
 template <class T, int kRows, bool kAligned>
 RowsChoice sums() {
