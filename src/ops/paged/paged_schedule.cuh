@@ -129,7 +129,7 @@ class Turns {
       if (lane == 0) ptx::mbarrier_arrive(&slots_.empty[slot]);
       return index;
     }
-    const int index = __shfl_sync(~0u, asked_, 0);
+    const int index = static_cast<int>(2 * gridDim.x) + __shfl_sync(~0u, asked_, 0);
     ptx::mbarrier_wait(&slots_.empty[slot], phase ^ 1);
     if (lane == 0) {
       slots_.index[slot] = index;
@@ -146,9 +146,11 @@ class Turns {
   }
 
  private:
-  /// An item for the turn after next: the answer is not waited for.
+  /// An item for the turn after next: the answer is not waited for. Behind an addition the assembler shuffles it among
+  /// the lanes that it takes to add as well, and there the warp would stand still; so this counts up to a bound.
   __device__ __forceinline__ void ask() {
-    if ((threadIdx.x & 31) == 0) asked_ = static_cast<int>(2 * gridDim.x) + atomicAdd(p_.turns, 1);
+    if ((threadIdx.x & 31) == 0)
+      asm volatile("atom.global.inc.u32 %0, [%1], %2;" : "=r"(asked_) : "l"(p_.turns), "r"(INT32_MAX) : "memory");
   }
 
   const Decode& p_;
