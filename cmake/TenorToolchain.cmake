@@ -92,7 +92,7 @@ endfunction()
 function(tenor_embed_headers target)
   set(headers include/tenor/dtype.h src/core/numeric.h src/cuda/content_error.cuh src/cuda/convert.cuh src/cuda/gelu.cuh src/cuda/lane_tree.cuh
               src/cuda/lasting.cuh src/cuda/layout.h src/cuda/vector.cuh src/ops/elementwise/elementwise_op.h)
-  foreach(name dims gather packs rows runtime standard)
+  foreach(name columns dims gather packs rows runtime standard)
     list(APPEND headers src/cuda/fusion/prelude/${name}.cuh)
   endforeach()
   foreach(name activation arithmetic compare division formula logic math)

@@ -23,20 +23,21 @@ struct FuseOptions {
   /// result: +, -, *, / with numbers and arrays, max, min, neg, relu, sigmoid, tanh, silu, gelu of either kind. The
   /// sum stays in float32 from step to step, without the steps' own roundings, and is rounded once, to the dtype of the
   /// chain's result. Of float32, bfloat16 and float16 operands on the CPU; on CUDA of the 16-bit ones with more than 64
-  /// rows and columns, where numbers and arrays are added, subtracted and multiplied, on a Hopper GPU. All else runs as
-  /// without. explain() says which kernels do so, and why others do not.
+  /// rows and columns, where numbers and arrays are added, subtracted and multiplied (arrays of the result's size not
+  /// beside a function, where a kernel of its own is faster), on a Hopper GPU. All else runs as without. explain() says
+  /// which kernels do so, and why others do not.
   bool fast = false;
 };
 
 /// A function that was made by fuse(). Its first call with inputs of some shapes, strides, dtypes, devices and
 /// alignments traces it on shapes alone (it is called with tensors of the meta device) and compiles what explain()
 /// would plan: chains of views, elementwise steps and reductions run as one kernel, which may read at places that an
-/// index names and join its results; contractions, sorts, attention and norms run as the operators they are. Later calls
-/// of that kind run the kernels. Results, and what it writes to its inputs, are those of the function itself, bit for
-/// bit (but for FuseOptions::fast).
+/// index names and join its results; contractions, sorts, attention and norms run as the operators they are. Later
+/// calls of that kind run the kernels. Results, and what it writes to its inputs, are those of the function itself, bit
+/// for bit (but for FuseOptions::fast).
 ///
 /// The function runs as it is written, every time, where one of its operators cannot be run again from a trace
-/// (such as mixture of experts, paged attention, sampling, the gated delta rule), where it reads values on the
+/// (such as unique, whose result's size hangs on data), where it reads values on the
 /// host or holds tensors of its own, where an input that it writes to shares memory with another, and while
 /// TENOR_FUSE=0 is in the environment. why_not() says so. A compilation or a launch that fails is an error. Several
 /// threads may call it at once.

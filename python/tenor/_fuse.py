@@ -289,7 +289,7 @@ def fuse(fn=None, /, *, fast=False):
     arguments' values traces fn: it is called with tenor.Tensors that have no data. What tenor.explain() plans for it then runs:
     chains of views, elementwise steps and reductions as one kernel each, which may read at places that an index names; a contraction,
     convolution, sort, attention or norm runs as the operator it is. Later calls run that, without fn. One step of an operator that
-    cannot be run again from a trace (such as mixture of experts, paged attention, sampling, the gated delta rule, lp_pool, ctc_loss) makes all of fn run
+    cannot be run again from a trace (such as unique or nonzero, whose result's size hangs on data) makes all of fn run
     as it is written. Arrays may stand in lists, tuples and dicts; arrays that fn captures are read once, at the trace (their contents
     at each call). Arguments reach fn as tenor.Tensors; results are arrays of the first one's library, in fn's structure.
 
@@ -304,7 +304,8 @@ def fuse(fn=None, /, *, fast=False):
     silu, gelu of either kind), so that the result itself never reaches memory. The sum over k stays in float32 from step to
     step, conversions to 16 bits between them are left out, and the chain's end is rounded once, to its dtype: it errs by that
     rounding and by float32's. On the CPU operands may be float32, bfloat16 or float16; on CUDA bfloat16 or float16 with more than 64
-    rows and columns, on a Hopper GPU, and arrays and numbers may be added, subtracted and multiplied (a number may also divide).
+    rows and columns, on a Hopper GPU, and arrays and numbers may be added, subtracted and multiplied (a number may also divide;
+    an array of the result's size not beside a function, where a kernel of its own is faster).
     Everything else keeps its bits. tenor.explain(fused, ...) shows each kernel that takes an epilogue, and as a cut's reason why
     others do not.
 

@@ -26,7 +26,8 @@ template <class Fn, class... X>
 void expect_one_kernel(const char* what, Fn fn, const X&... x) {
   const auto fused = fuse(fn);
   EXPECT_EQ(fused.function().kernels({x...}), 1) << what << ": " << fused.function().why_not({x...});
-  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fused(x...)), testing::on_cpu(fn(x...)))) << what;
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fused(x...)), testing::on_cpu(fn(x...))))
+      << what << (std::string() + ... + (" of " + describe(x)));
 }
 
 const auto softmax_of = [](Tensor x) {
@@ -60,18 +61,77 @@ TEST_F(FuseCudaTest, RowsAreOneKernel) {
     }
 }
 
-TEST_F(FuseCudaTest, WhatIsNoKernelHereRunsItsOperators) {
-  const auto over_columns = [](Tensor x) { return div(x, sum(x, {.dim = Dims{0}, .keepdim = true})); };
-  const auto spread = [](Tensor x) { return mul(sub(x, 1), std(x, {.dim = Dims{-1}, .keepdim = true})); };
-  const Tensor x = random({300, 200}, float32, 9);
-  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(over_columns)(x)), testing::on_cpu(over_columns(x))));
-  const auto around = [](Tensor x) {
-    const Tensor e = exp(mul(x, 0.5));
-    return relu(sub(e, sum(e, {.dim = Dims{0}, .keepdim = true})));
+const auto layer_norm_of = [](Tensor x) {
+  const Tensor centre = mean(x, {.dim = Dims{-1}, .keepdim = true}),
+               spread = var(x, {.dim = Dims{-1}, .keepdim = true, .correction = 0});
+  return mul(sub(x, centre), rsqrt(add(spread, 1e-5)));
+};
+const auto log_softmax_of = [](Tensor x) { return sub(x, logsumexp(x, {.dim = Dims{-1}, .keepdim = true})); };
+
+template <class Fn>
+void expect_rows_are_one_kernel(const char* what, Fn fn) {
+  for (const DType dtype : {float32, bfloat16})
+    for (const Dims& shape : {Dims{300, 5}, Dims{70, 1000}, Dims{500, 9001}, Dims{65, 40000}})
+      expect_one_kernel(what, fn, random(shape, dtype, 6));
+}
+TEST_F(FuseCudaTest, VariancesAreOneKernel) { expect_rows_are_one_kernel("layer_norm", layer_norm_of); }
+TEST_F(FuseCudaTest, LogSumsAreOneKernel) { expect_rows_are_one_kernel("log_softmax", log_softmax_of); }
+TEST_F(FuseCudaTest, DeviationsAreOneKernel) {
+  const auto spread = [](Tensor x) {
+    const Tensor twice = mul(sub(x, 1), 2.0);
+    return mul(twice, tenor::std(twice, {.dim = Dims{-1}, .keepdim = true}));
   };
-  EXPECT_EQ(fuse(around).function().kernels({x}), 2);
-  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(around)(x)), testing::on_cpu(around(x))));
-  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(spread)(x)), testing::on_cpu(spread(x))));
+  expect_rows_are_one_kernel("std", spread);
+  expect_one_kernel("std", spread, random({100, 300}, float64, 9));
+}
+
+template <class Fn>
+void expect_columns_are_one_kernel(const char* what, Fn fn) {
+  for (const DType dtype : {float32, bfloat16})
+    for (const Dims& shape : {Dims{300, 200}, Dims{257, 17}, Dims{1025, 130}, Dims{600, 4096}})
+      expect_one_kernel(what, fn, random(shape, dtype, 10));
+}
+const auto over_columns = [](Tensor x) { return div(x, sum(x, {.dim = Dims{0}, .keepdim = true})); };
+
+TEST_F(FuseCudaTest, ColumnSumsAreOneKernel) {
+  expect_columns_are_one_kernel("x / x.sum(0)", over_columns);
+  expect_columns_are_one_kernel("products", [](Tensor x) { return relu(sum(mul(x, add(x, 1)), {.dim = Dims{0}})); });
+}
+TEST_F(FuseCudaTest, ColumnMeansAreOneKernel) {
+  expect_columns_are_one_kernel("around the mean", [](Tensor x) {
+    const Tensor e = exp(mul(x, 0.5));
+    return relu(sub(e, mean(e, {.dim = Dims{0}, .keepdim = true})));
+  });
+}
+TEST_F(FuseCudaTest, ColumnsOfTwoPassesAreOneKernel) {
+  expect_columns_are_one_kernel("softmax", [](Tensor x) {
+    const Tensor e = exp(sub(x, amax(x, {.dim = Dims{0}, .keepdim = true})));
+    return div(e, sum(e, {.dim = Dims{0}, .keepdim = true}));
+  });
+}
+TEST_F(FuseCudaTest, ColumnDeviationsAreOneKernel) {
+  expect_columns_are_one_kernel("std, logsumexp", [](Tensor x) {
+    return sub(var(mul(x, 2.0), {.dim = Dims{0}, .keepdim = true}),
+               logsumexp(mul(x, 2.0), {.dim = Dims{0}, .keepdim = true}));
+  });
+}
+TEST_F(FuseCudaTest, ColumnsOfSeveralDimsAreOneKernel) {
+  const auto inner = [](Tensor x, Tensor b) {
+    const Tensor y = mul(x, b);
+    return sub(y, amax(y, {.dim = Dims{1}, .keepdim = true}));
+  };
+  expect_one_kernel("an inner dim", inner, random({7, 50, 96}, bfloat16, 15), random({96}, bfloat16, 16));
+  const auto channels = [](Tensor x) { return sub(x, mean(x, {.dim = Dims{0, 1, 2}, .keepdim = true})); };
+  expect_one_kernel("channels last", channels, random({6, 9, 11, 32}, float32, 17));
+  const auto planes = [](Tensor x) { return sub(x, mean(x, {.dim = Dims{0, 2}, .keepdim = true})); };
+  const Tensor x = random({40, 12, 30}, float32, 18);
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(planes)(x)), testing::on_cpu(planes(x))));
+}
+
+TEST_F(FuseCudaTest, WhatIsNoKernelHereRunsItsOperators) {
+  const Tensor x = random({100000, 8}, float32, 9);  // few columns, which are split
+  EXPECT_EQ(fuse(over_columns).function().kernels({x}), 0);
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(over_columns)(x)), testing::on_cpu(over_columns(x))));
 }
 
 Tensor entries(const Dims& shape, int64_t size, DType dtype, uint32_t seed) {

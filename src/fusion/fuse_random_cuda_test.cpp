@@ -44,10 +44,11 @@ TEST_F(FuseRandomCuda, FusedEqualsUnfused) {
             seconds = from_environment("TENOR_FUSE_SECONDS", 3600);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   const auto on_gpu = [](const Tensor& x) { return testing::on_gpu(x); };
-  // Compiling takes the time: all threads do it first.
-  const int compiled =
-      for_seeds(first, programs, std::min(16u, std::thread::hardware_concurrency()), end,
-                [&](int seed) { FusedFunction(program_of(seed)).kernels(placed_inputs(seed, on_gpu)); });
+  // Compiling takes the time: all threads do it first. Several processes may do so too, with seeds of their own.
+  const int threads = from_environment("TENOR_FUSE_THREADS", std::min(16u, std::thread::hardware_concurrency()));
+  const int compiled = for_seeds(first, programs, static_cast<unsigned>(threads), end, [&](int seed) {
+    FusedFunction(program_of(seed)).kernels(placed_inputs(seed, on_gpu));
+  });
   int ran = 0, kernels = 0;
   for_seeds(first, compiled, 1, std::chrono::steady_clock::time_point::max(),
             [&](int seed) { ran += expect_same(seed, on_gpu, kernels); });

@@ -48,7 +48,9 @@ std::string why_not_fused(const Program& given) {
   const Program program = without_log_sums(given);
   constexpr int kMostDims = 12;
   if (walk_of(program).ndim() > kMostDims) return "its arrays have more than 12 dims that do not merge";
-  return reduces(program) ? why_no_row_kernel(program) : why_no_loop_kernel(program);
+  if (!reduces(program)) return why_no_loop_kernel(program);
+  const std::string why = why_no_row_kernel(program);
+  return why.empty() || why_no_column_kernel(program).empty() ? "" : why;
 }
 
 size_t parameter_bytes(const Program& given) {
@@ -59,7 +61,8 @@ size_t parameter_bytes(const Program& given) {
 
 FusedKernel generate_kernel(const Program& given, const FusedOptions& options) {
   const Program program = without_log_sums(given);
-  return reduces(program) ? row_kernel(program, options) : loop_kernel(program, options);
+  if (!reduces(program)) return loop_kernel(program, options);
+  return why_no_row_kernel(program).empty() ? row_kernel(program, options) : column_kernel(program, options);
 }
 
 }  // namespace tenor::cuda

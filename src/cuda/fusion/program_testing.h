@@ -235,9 +235,11 @@ class RandomProgram {
   void random_map() {
     const auto op = static_cast<elementwise::Op>(draw_.upto(elementwise::kOps - 1));
     std::vector<Given> given;
+    const int array = op == elementwise::Op::kMaskedFill ? 2 : 0;  // what is never a number
     for (int i = 0; i < elementwise::row(op).arity; ++i)
-      given.push_back(i > 0 && draw_.upto(3) == 0 ? Given(static_cast<double>(draw_.upto(6)) - (draw_.coin() ? 3 : 0))
-                                                  : Given(any_value()));
+      given.push_back(i > 0 && i != array && draw_.upto(3) == 0
+                          ? Given(static_cast<double>(draw_.upto(6)) - (draw_.coin() ? 3 : 0))
+                          : Given(any_value()));
     std::vector<double> params;
     if (op == elementwise::Op::kIsclose) params = {1e-2, 1e-3, 1};
     if (op == elementwise::Op::kLeakyRelu || op == elementwise::Op::kElu || op == elementwise::Op::kSoftplus)

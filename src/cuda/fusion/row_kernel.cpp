@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "src/cuda/fusion/kernels.h"
+#include "src/cuda/fusion/passes.h"
 #include "src/cuda/fusion/reductions.h"
 #include "src/cuda/fusion/writer.h"
 
@@ -33,9 +34,14 @@ int64_t power_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(stati
 class RowKernel {
  public:
   RowKernel(const Program& program, const FusedOptions& options)
-      : program_(program), walk_(walk_of(program)), writer_(program, walk_), ndim_(walk_.ndim()) {
+      : program_(program),
+        walk_(walk_of(program)),
+        writer_(program, walk_),
+        steps_(program, walk_),
+        ndim_(walk_.ndim()),
+        passes_(steps_.reducing()) {
     width_ = vector_width(program, walk_, true, options.most_width);
-    find_passes();
+    find_last_uses();
     if (is_shared(walk_))
       share_rows();
     else
@@ -62,32 +68,17 @@ class RowKernel {
   }
 
  private:
-  const Instruction& code(int i) const { return program_.code[static_cast<size_t>(i)]; }
-  bool is_reduce(int i) const { return code(i).kind == Instruction::Kind::kReduce; }
-  bool in_row(int i) const { return walk_.varies_in_row(i); }
-  /// Whether a row of the result has many places, be their values alike.
-  bool stores_row(size_t s) const {
-    const Dims& stride = walk_.arrays[static_cast<size_t>(walk_.loads) + s].stride;
-    return std::find_if(stride.begin() + walk_.kept, stride.end(), [](int64_t n) { return n != 0; }) != stride.end();
-  }
-  bool stores_rows() const {
-    for (size_t s = 0; s < program_.stores.size(); ++s)
-      if (stores_row(s)) return true;
-    return false;
-  }
-  int count() const { return static_cast<int>(program_.code.size()); }
+  const Instruction& code(int i) const { return steps_.code(i); }
+  bool is_reduce(int i) const { return steps_.is_reduce(i); }
+  bool in_row(int i) const { return steps_.in_row(i); }
+  bool stores_row(size_t s) const { return steps_.stores_row(s); }
+  int count() const { return steps_.count(); }
+  int pass_of(int i) const { return steps_.first(i); }
 
-  /// pass_: the first pass in which a value is known; folded by a reduction in it, the total is known in the next.
-  void find_passes() {
-    pass_.assign(program_.code.size(), 0);
+  void find_last_uses() {
     last_use_.assign(program_.code.size(), 0);
-    for (int i = 0; i < count(); ++i) {
-      for (int input : code(i).inputs)
-        pass_[at(i)] = std::max(pass_[at(i)], pass_[at(input)] + (is_reduce(input) ? 1 : 0));
-      passes_ = std::max(passes_, pass_[at(i)] + (is_reduce(i) ? 1 : 0));
-    }
     for (int i = 0; i < count(); ++i)
-      for (int input : code(i).inputs) last_use_[at(input)] = std::max(last_use_[at(input)], pass_[at(i)]);
+      for (int input : code(i).inputs) last_use_[at(input)] = std::max(last_use_[at(input)], pass_of(i));
     for (const fusion::Store& s : program_.stores)
       if (in_row(s.value)) last_use_[at(s.value)] = passes_;
     for (int i = count(); i-- > 0;)
@@ -101,15 +92,19 @@ class RowKernel {
   }
   static size_t at(int i) { return static_cast<size_t>(i); }
 
-  bool is_kept(int i) const {
-    return in_row(i) && !is_reduce(i) && !is_made_again(i) && last_use_[at(i)] > pass_[at(i)];
-  }
+  bool is_kept(int i) const { return in_row(i) && !is_reduce(i) && !is_made_again(i) && last_use_[at(i)] > pass_of(i); }
   bool is_held(int i) const { return held_ && is_kept(i); }
-  int64_t held_bytes() const {  // of one element
-    int64_t bytes = 0;
-    for (int i = 0; i < count(); ++i)
-      if (is_kept(i)) bytes += static_cast<int64_t>(item_size(code(i).dtype));
-    return bytes;
+  /// Of one element, between the passes where most is kept: what a pass uses up makes room for what it makes.
+  int64_t held_bytes() const {
+    int64_t most = 0;
+    for (int pass = 0; pass < passes_; ++pass) {
+      int64_t bytes = 0;
+      for (int i = 0; i < count(); ++i)
+        if (is_kept(i) && pass_of(i) <= pass && last_use_[at(i)] > pass)
+          bytes += static_cast<int64_t>(item_size(code(i).dtype));
+      most = std::max(most, bytes);
+    }
+    return most;
   }
 
   void choose_threads(const FusedOptions& options) {
@@ -161,7 +156,8 @@ class RowKernel {
     if (!in_row(i)) return joined("load<", type, ", 1>(a", a, ")");
     const int64_t stride = walk_.arrays[at(a)].stride.back();
     if (stride == 1 || width_ == 1)
-      return joined(is_held(i) && stores_rows() ? "load_lasting<" : "load<", type, ", ", width_, ">(", place, ")");
+      return joined(is_held(i) && steps_.stores_rows() ? "load_lasting<" : "load<", type, ", ", width_, ">(", place,
+                    ")");
     if (stride == 0) return joined("spread<", width_, ">(load<", type, ", 1>(", place, "))");
     return joined("load_apart<", type, ", ", width_, ">(", place, ", static_cast<", writer_.index(), ">(p.stride[", a,
                   "][", ndim_ - 1, "]))");
@@ -189,15 +185,15 @@ class RowKernel {
   std::vector<bool> needed_in(int pass) const {
     std::vector<bool> needed(program_.code.size(), false);
     for (int i = 0; i < count(); ++i) {
-      if (is_reduce(i) && pass_[at(i)] == pass) needed[at(code(i).inputs[0])] = true;
-      if (is_held(i) && pass_[at(i)] == pass) needed[at(i)] = true;
+      if (is_reduce(i) && pass_of(i) == pass) needed[at(code(i).inputs[0])] = true;
+      if (is_held(i) && pass_of(i) == pass) needed[at(i)] = true;
     }
     if (pass == passes_)
       for (const fusion::Store& s : program_.stores)
         if (in_row(s.value)) needed[at(s.value)] = true;
     for (int i = count(); i-- > 0;) {
       if (!needed[at(i)] || !in_row(i)) needed[at(i)] = false;
-      if (needed[at(i)] && is_held(i) && pass_[at(i)] < pass) needed[at(i)] = false;  // there already
+      if (needed[at(i)] && is_held(i) && pass_of(i) < pass) needed[at(i)] = false;  // there already
       if (!needed[at(i)] || is_reduce(i)) continue;
       for (int input : code(i).inputs) needed[at(input)] = true;
     }
@@ -226,7 +222,7 @@ class RowKernel {
         const std::string made = writer_.step(i, name, std::to_string(width_));
         steps += joined("      ", is_held(i) ? "" : "const auto ", register_of(i), " = ", made, ";\n");
       }
-      if (is_reduce(i) && pass_[at(i)] == pass) {
+      if (is_reduce(i) && pass_of(i) == pass) {
         leaves += is_deviation(code(i))
                       ? joined("    MomentLeaves<", formed_in(code(i)), ", ", width_, "> f", i, "(about", i, ");\n")
                       : joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", width_, "> f", i, ";\n");
@@ -255,7 +251,7 @@ class RowKernel {
     std::string out;
     const auto name = [](int i) { return joined("v", i); };
     for (int i = 0; i < count(); ++i) {
-      if (in_row(i) || is_reduce(i) || pass_[at(i)] != pass) continue;
+      if (in_row(i) || is_reduce(i) || pass_of(i) != pass) continue;
       out +=
           joined("  const auto v", i, " = ", walk_.array_of[at(i)] >= 0 ? load(i) : writer_.step(i, name, "1"), ";\n");
     }
@@ -288,7 +284,7 @@ class RowKernel {
     if (chunks_ > 1) return pass == 0 ? shared_totals() : std::string();
     std::string out;
     for (int i = 0; i < count(); ++i) {
-      if (!is_reduce(i) || pass_[at(i)] != pass) continue;
+      if (!is_reduce(i) || pass_of(i) != pass) continue;
       out += joined("  t", i, " = row.template meet<", core_of(code(i)), ">(t", i, ", each, ",
                     warps_ > 1 ? joined("scratch[", meetings++ % 2, "]") : "nullptr", ");\n");
       out += joined("  const auto v", i, " = ", total_of(code(i), joined("t", i)), ";\n");
@@ -298,7 +294,7 @@ class RowKernel {
   std::string first_totals(int pass) const {
     std::string out;
     for (int i = 0; i < count(); ++i) {
-      if (!is_reduce(i) || pass_[at(i)] != pass) continue;
+      if (!is_reduce(i) || pass_of(i) != pass) continue;
       out += joined("  auto t", i, " = ", core_of(code(i)), "::identity();\n");
       if (is_deviation(code(i))) out += first_element(i);
     }
@@ -306,15 +302,11 @@ class RowKernel {
   }
   /// `about<i>`: the first element of the row that reduction i takes up, which every thread works out.
   std::string first_element(int reduction) const {
-    std::vector<bool> needed(program_.code.size(), false);
-    needed[at(code(reduction).inputs[0])] = true;
-    for (int i = count(); i-- > 0;)
-      if (needed[at(i)] && in_row(i) && !is_reduce(i))
-        for (int input : code(i).inputs) needed[at(input)] = true;
+    const std::vector<bool> needed = steps_.needed_for(code(reduction).inputs[0]);
     const auto name = [&](int i) { return joined(in_row(i) ? "s" : "v", i); };
     std::string lines;
     for (int i = 0; i < count(); ++i) {
-      if (!needed[at(i)] || !in_row(i)) continue;
+      if (!needed[at(i)]) continue;
       const int a = walk_.array_of[at(i)];
       std::string made;
       if (a < 0)
@@ -389,12 +381,13 @@ class RowKernel {
   const Program& program_;
   Walk walk_;
   Writer writer_;
-  int ndim_;
-  int width_ = 1, warps_ = 1, lanes_ = 32, passes_ = 0;
+  Passes steps_;
+  int ndim_, passes_;
+  int width_ = 1, warps_ = 1, lanes_ = 32;
   int64_t each_ = 1, rows_ = 1, chunks_ = 1;
   int scratch_ = -1;  // the scalar that is the address of what thread blocks of a row share
   bool held_ = true, full_ = false;
-  std::vector<int> pass_, last_use_;
+  std::vector<int> last_use_;
 };
 
 /// Whether some result has many places a row.

@@ -184,7 +184,10 @@ std::vector<char> Writer::parameters(const Counts& counts) const {
     for (size_t d = 0; d < dims; ++d) append(bytes, d < a.stride.size() ? a.stride[d] : int64_t{0});
   Dims size = walk_.size;
   size.resize(dims, 1);
-  if (!walk_.size.empty()) size.back() = std::max<int64_t>(size.back() / counts.width, 1);
+  if (!walk_.size.empty()) {
+    int64_t& divided = counts.dim < 0 ? size.back() : size[static_cast<size_t>(counts.dim)];
+    divided = std::max<int64_t>(divided / counts.width, 1);
+  }
   for (int64_t s : size) append(bytes, s);
   for (uint64_t s : scalars_) append(bytes, s);
   if (scalars_.empty()) append(bytes, uint64_t{0});

@@ -45,7 +45,8 @@ class Writer {
   std::string parameters_type() const;
   struct Counts {
     int64_t count = 0, tail = 0, length = 0, each = 0;
-    int width = 1;  ///< elements of a unit: by which the innermost size is divided
+    int width = 1;  ///< elements of a unit: by which the size of `dim` is divided
+    int dim = -1;   ///< -1: the innermost
   };
   std::vector<char> parameters(const Counts& counts) const;
 

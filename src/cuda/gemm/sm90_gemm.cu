@@ -89,16 +89,16 @@ uint64_t next_token() {
   return count.fetch_add(0x9E3779B97F4A7C15);
 }
 
-/// The least of all plans with tiles for which `is_there`.
+/// The least of all plans with tiles for which `is_there`; turned only where it may be.
 template <class F>
-GemmPlan tile_choice(const GemmProblem& p, F is_there) {
+GemmPlan tile_choice(const GemmProblem& p, bool may_turn, F is_there) {
   const TileShape* tiles;
   const int count = sm90_gemm_tiles(p.b_outer, &tiles), processors = multiprocessors();
   const bool tma = tma_stores(p);
   GemmPlan best;
   double least = INFINITY;
   for (bool turn : {false, true}) {
-    if (turn && p.b_outer) continue;  // the kernel reads its A along k only
+    if (turn && (p.b_outer || !may_turn)) continue;  // the kernel reads its A along k only
     const GemmProblem q = turn ? turned(p) : p;
     for (int i = 0; i < count; ++i)
       for (bool split : {false, true}) {
@@ -130,7 +130,7 @@ int sm90_gemm_tiles(bool b_outer, const TileShape** tiles) {
 }
 
 GemmPlan sm90_gemm_choice(const GemmProblem& p) {
-  if (p.b_outer || std::min(p.m, p.n) > kMostRows) return tile_choice(p, [](int) { return true; });
+  if (p.b_outer || std::min(p.m, p.n) > kMostRows) return tile_choice(p, true, [](int) { return true; });
   GemmPlan few;
   few.rows = true, few.turned = p.n < p.m;
   return few;
@@ -138,7 +138,7 @@ GemmPlan sm90_gemm_choice(const GemmProblem& p) {
 
 GemmPlan sm90_gemm_epilogue_choice(const GemmProblem& p) {
   const std::span<const int> some = p.b_outer ? std::span<const int>(kChainOuterTiles) : kChainTiles;
-  return tile_choice(p, [&](int tile) { return std::find(some.begin(), some.end(), tile) != some.end(); });
+  return tile_choice(p, false, [&](int tile) { return std::find(some.begin(), some.end(), tile) != some.end(); });
 }
 
 size_t sm90_gemm_workspace(const GemmProblem& p, const GemmPlan& plan) {
@@ -175,12 +175,9 @@ bool prepare(GemmLaunch& launch, const GemmProblem& p, const GemmProblem& q, con
 cudaError_t sm90_gemm(const GemmProblem& p, const Chain& chain, const GemmPlan& plan, cudaStream_t stream) {
   GemmLaunch launch{};
   launch.stream = stream;
-  if (!prepare(launch, p, plan.turned ? turned(p) : p, plan)) return cudaErrorInvalidValue;
-  Chain seen = chain;
-  for (ChainOperand& o : seen.operand)
-    if (plan.turned) std::swap(o.row, o.column);
-  return p.bfloat16 ? launch_chain_bfloat16(p.b_outer, plan.tile, launch, seen)
-                    : launch_chain_float16(p.b_outer, plan.tile, launch, seen);
+  if (plan.turned || plan.rows || !prepare(launch, p, p, plan)) return cudaErrorInvalidValue;
+  return p.bfloat16 ? launch_chain_bfloat16(p.b_outer, plan.tile, launch, chain)
+                    : launch_chain_float16(p.b_outer, plan.tile, launch, chain);
 }
 
 cudaError_t sm90_gemm(const GemmProblem& p, const GemmPlan& plan, cudaStream_t stream) {

@@ -234,6 +234,11 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
         continue;
       }
     }
+    if constexpr (requires { tiles.prepare(0, 0, int2{}); }) {
+      const TilePlace tile = tiles.place(piece.tile);
+      tiles.prepare(tile.y + place.m * Config::kTileM + group * 64,
+                    (tile.column * Config::kClusterN + place.n) * Config::kStored, tile.c);
+    }
     if (piece.first > 0) load_sums(shape.carry, slot - Config::kBlocks * Config::kConsumers, d, group + 1);
     ptx::wgmma_pin(d);
     const auto step_over = [&](bool first) {

@@ -84,10 +84,9 @@ GemmPlan sm90_gemm_choice(const GemmProblem& problem);
 /// Bytes of workspace that a plan takes; 0 unless it splits.
 size_t sm90_gemm_workspace(const GemmProblem& problem, const GemmPlan& plan);
 
-/// The choice among the tiles that have epilogues; never the kernel for few rows.
+/// The choice among the tiles that have epilogues; neither turned nor the kernel for few rows.
 GemmPlan sm90_gemm_epilogue_choice(const GemmProblem& problem);
-/// Launches it with an epilogue, which a plan of sm90_gemm_epilogue_choice() has. C is of the operands' dtype. The
-/// chain is the product's; it is turned here where the plan is.
+/// Launches it with an epilogue, which a plan of sm90_gemm_epilogue_choice() has. C is of the operands' dtype.
 cudaError_t sm90_gemm(const GemmProblem& problem, const Chain& chain, const GemmPlan& plan, cudaStream_t stream);
 
 /// Launches it on the stream; without a workspace nothing is split. The bits of an element depend on its two rows (its

@@ -11,48 +11,91 @@
 
 namespace tenor::cuda::gemm {
 
-/// Two neighbours of an operand, at row and column and the next column; clamped to C.
-template <class T>
-struct ChainReader {
-  const void* data;
-  int64_t row, column;
-  int m, n;
-  bool is_float, together;
-  __device__ ChainReader(const ChainOperand& o, const GemmShape& shape, int z, int w)
-      : row(o.row), column(o.column), m(shape.m), n(shape.n), is_float(o.is_float) {
-    const int64_t at = z * o.batch[0] + w * o.batch[1];
-    data = static_cast<const char*>(o.data) + at * (is_float ? 4 : 2);
-    together = column == 1 && row % 2 == 0 && n % 2 == 0 && reinterpret_cast<uintptr_t>(data) % (is_float ? 8 : 4) == 0;
+/// An operand as a thread meets it in a tile of sums: at its accumulators' places, two neighbours of a row at a time.
+template <class T, int kCount>
+class ChainReader {
+ public:
+  __device__ __forceinline__ ChainReader(const ChainOperand& o, const GemmShape& shape, int y, int x, int z, int w)
+      : operand_(o), shape_(shape), y_(y), x_(x), batch_(z * o.batch[0] + w * o.batch[1]) {
+    const T* first =
+        static_cast<const T*>(o.data) + batch_ + (y + accumulator_row(0)) * o.row + x + accumulator_column(0);
+    near_ = first;
+    // Whole tiles of an array whose rows are dense, or that is one row.
+    together_ = !o.is_float && o.column == 1 && o.row % 2 == 0 && reinterpret_cast<uintptr_t>(first) % 4 == 0 &&
+                y + 64 <= shape.m && x + 2 * kCount <= shape.n;
   }
-  __device__ __forceinline__ float2 at(int i, int j) const {
-    const int64_t first = min(i, m - 1) * row + min(j, n - (together ? 2 : 1)) * column;
-    if (together) {
-      if (is_float) return *reinterpret_cast<const float2*>(static_cast<const float*>(data) + first);
-      const uint32_t two = *reinterpret_cast<const uint32_t*>(static_cast<const T*>(data) + first);
-      return {static_cast<float>(reinterpret_cast<const T*>(&two)[0]),
-              static_cast<float>(reinterpret_cast<const T*>(&two)[1])};
+  /// y = fn(y, other) of every accumulator.
+  template <class F>
+  __device__ __forceinline__ void each(float (&d)[kCount], F fn) const {
+    if (together_ && operand_.row == 0) return each_column(d, fn);
+    if (together_) return each_together(d, fn);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) d[i] = fn(d[i], at(i));
+  }
+
+ private:
+  static __device__ __forceinline__ float2 two(const T* from) {
+    const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
+    T pair[2];
+    memcpy(pair, &word, sizeof(word));
+    return {static_cast<float>(pair[0]), static_cast<float>(pair[1])};
+  }
+  template <class F>
+  __device__ __forceinline__ void each_column(float (&d)[kCount], F fn) const {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+      const float2 other = two(near_ + 2 * i);
+      d[i] = fn(d[i], other.x), d[i + 1] = fn(d[i + 1], other.y);
+      d[i + 2] = fn(d[i + 2], other.x), d[i + 3] = fn(d[i + 3], other.y);
     }
-    const int64_t second = min(i, m - 1) * row + min(j + 1, n - 1) * column;
-    if (is_float) return {static_cast<const float*>(data)[first], static_cast<const float*>(data)[second]};
-    return {static_cast<float>(static_cast<const T*>(data)[first]),
-            static_cast<float>(static_cast<const T*>(data)[second])};
   }
+  template <class F>
+  __device__ __forceinline__ void each_together(float (&d)[kCount], F fn) const {
+    const T* below = near_ + 8 * operand_.row;
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+      const float2 high = two(near_ + 2 * i), low = two(below + 2 * i);
+      d[i] = fn(d[i], high.x), d[i + 1] = fn(d[i + 1], high.y);
+      d[i + 2] = fn(d[i + 2], low.x), d[i + 3] = fn(d[i + 3], low.y);
+    }
+  }
+  __device__ __forceinline__ float at(int i) const {
+    const int row = min(y_ + accumulator_row(i), shape_.m - 1), column = min(x_ + accumulator_column(i), shape_.n - 1);
+    const int64_t place = batch_ + row * operand_.row + column * operand_.column;
+    return operand_.is_float ? static_cast<const float*>(operand_.data)[place]
+                             : static_cast<float>(static_cast<const T*>(operand_.data)[place]);
+  }
+
+  const ChainOperand& operand_;
+  const GemmShape& shape_;
+  int y_, x_;
+  int64_t batch_;
+  const T* near_;
+  bool together_;
 };
+
+/// Asks for what a warpgroup's tile will read of the arrays beside it, long before it does.
+template <class T, int kCount>
+__device__ __forceinline__ void prefetch_chain(const Chain& chain, const GemmShape& shape, int y, int x, int z, int w) {
+  constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kLines = (2 * kCount + kLine - 1) / kLine;
+  for (int s = 0; s < chain.steps; ++s) {
+    const ChainStep& step = chain.step[s];
+    if (step.op != ChainOp::kAdd && step.op != ChainOp::kMul) continue;
+    const ChainOperand& o = chain.operand[step.operand];
+    if (o.row == 0 || o.column != 1 || o.is_float) continue;
+    for (int i = threadIdx.x % 128; i < 64 * kLines; i += 128) {
+      const int row = y + i / kLines, column = x + i % kLines * kLine;
+      if (row >= shape.m || column >= shape.n) continue;
+      const T* at = static_cast<const T*>(o.data) + z * o.batch[0] + w * o.batch[1] + row * o.row + column;
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+    }
+  }
+}
 
 template <int kCount, class F>
 __device__ __forceinline__ void each_sum(float (&d)[kCount], F f) {
 #pragma unroll
   for (float& y : d) y = f(y);
-}
-
-/// fn(d, other) of each accumulator.
-template <class T, int kCount, class F>
-__device__ __forceinline__ void each_pair(float (&d)[kCount], const ChainReader<T>& other, int y, int x, F fn) {
-#pragma unroll
-  for (int i = 0; i < kCount; i += 2) {
-    const float2 two = other.at(y + accumulator_row(i), x + accumulator_column(i));
-    d[i] = fn(d[i], two.x), d[i + 1] = fn(d[i + 1], two.y);
-  }
 }
 
 /// A 64-row tile of sums whose first element is (y, x), matrix (z, w).
@@ -73,12 +116,14 @@ __device__ __forceinline__ void run_chain(float (&d)[kCount], const Chain& chain
         each_sum(d, [=](float v) { return v + scalar; });
         break;
       case ChainOp::kAdd:
-        each_pair(d, ChainReader<T>(chain.operand[step.operand], shape, z, w), y, x,
-                  [=](float v, float other) { return fmaf(other, scalar, v); });
+        ChainReader<T, kCount>(chain.operand[step.operand], shape, y, x, z, w).each(d, [=](float v, float other) {
+          return fmaf(other, scalar, v);
+        });
         break;
       case ChainOp::kMul:
-        each_pair(d, ChainReader<T>(chain.operand[step.operand], shape, z, w), y, x,
-                  [](float v, float other) { return v * other; });
+        ChainReader<T, kCount>(chain.operand[step.operand], shape, y, x, z, w).each(d, [](float v, float other) {
+          return v * other;
+        });
         break;
       case ChainOp::kRelu:
         each_sum(d, [](float v) { return Formula<Op::kRelu, float>()(v); });
@@ -106,6 +151,9 @@ __device__ __forceinline__ void run_chain(float (&d)[kCount], const Chain& chain
 template <class Config>
 struct ChainTiles : DenseTiles<Config> {
   const Chain& chain;
+  __device__ __forceinline__ void prepare(int y, int x, int2 matrix) const {
+    prefetch_chain<typename Config::T, Config::kColumns / 2>(chain, this->shape, y, x, matrix.x, matrix.y);
+  }
   template <int kCount>
   __device__ __forceinline__ void finish(float (&d)[kCount], int y, int x, int2 matrix) const {
     run_chain<typename Config::T>(d, chain, this->shape, y, x, matrix.x, matrix.y);

@@ -112,6 +112,16 @@ std::string cuda_epilogue_why_not(const GemmProblem& p, const Epilogue& epilogue
     return "on CUDA it has at most 6 steps and 3 arrays";
   for (const Matrix& x : p.operands)
     if (x.dtype != p.a.dtype && x.dtype != DType::kFloat32) return "an array has another dtype than the operands";
+  // Measured: beside a function of every element, or another such array, an array of the result's size costs the
+  // product more than a kernel of their own costs.
+  const auto whole =
+      std::count_if(p.operands.begin(), p.operands.end(), [](const Matrix& x) { return x.row != 0 && x.col != 0; });
+  const auto functions = std::count_if(epilogue.steps.begin(), epilogue.steps.end(), [](const EpilogueStep& step) {
+    return step.alone && step.op != elementwise::Op::kRelu && step.op != elementwise::Op::kNeg;
+  });
+  if (whole > 1 || (whole == 1 && functions > 0))
+    return "on CUDA an array of the result's size beside a function, or two of them, are faster in a kernel of their "
+           "own";
   for (const EpilogueStep& step : epilogue.steps) {
     using elementwise::Op;
     const bool divides = step.op == Op::kDiv && (step.reversed || step.operand >= 0);

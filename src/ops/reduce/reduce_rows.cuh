@@ -25,6 +25,18 @@ __device__ __forceinline__ A lane_tree(const Core& core, A (&leaf)[N], int lanes
   return cuda::lane_tree<V>(core, leaf, lanes, [](A value, int mask) { return cuda::shuffle_xor(value, mask); });
 }
 
+/// The value of the first of `lanes` neighbouring lanes, in all of them.
+template <class A>
+__device__ __forceinline__ A leading(A value, int lanes) {
+  static_assert(sizeof(A) % 4 == 0);
+  uint32_t words[sizeof(A) / 4];
+  memcpy(words, &value, sizeof(A));
+#pragma unroll
+  for (uint32_t& word : words) word = __shfl_sync(~0u, word, 0, lanes);
+  memcpy(&value, words, sizeof(A));
+  return value;
+}
+
 /// Takes in V neighbours, or the first n of them.
 template <int V, class T, class Op, class S, class A, int N>
 __device__ __forceinline__ void fold_pack(const Op& op, const T (&x)[V], int64_t i, int n, int slot, S shift,
@@ -198,7 +210,9 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
       if (b + k >= grid.blocks || left(k) == 0) break;
       fold_block<V, W>(op, pack[k], shift, base(k), left(k), valid, lanes, lane, acc, held + threadIdx.x % kHeld);
       if constexpr (Op::Core::kOrdered) {
-        const A block = lane_tree<V>(op.core, acc, lanes);
+        A block = lane_tree<V>(op.core, acc, lanes);
+        if constexpr (!std::is_scalar_v<A>)
+          block = leading(block, lanes);  // moments do not commute: the first lane has the order's
         if (lane == b + k) value = block;
 #pragma unroll
         for (A& a : acc) a = op.core.identity();
