@@ -74,47 +74,49 @@ __device__ __forceinline__ K sample_of(const K* __restrict__ sequence, const Seq
   const int64_t at = (i + 1) * int64_t{samples.gap} - 1;
   return at < samples.n ? core::encode(sequence[at * s.stride], s.code) : static_cast<K>(~K(0));
 }
+/// Where sample i stands: level by level of a search tree, its root at 1 and the last sample at 0. In the order of the
+/// samples themselves a step's addresses would lie powers of two apart, in one bank.
+__device__ __forceinline__ int tree_place(int i, int count) {
+  if (i + 1 == count) return 0;
+  const int below = __ffs(i + 1) - 1;  // levels
+  return (count >> (below + 1)) + ((i + 1) >> (below + 1));
+}
+
 template <class K>
 __global__ void __launch_bounds__(kSearchThreads)
     sample_kernel(const K* __restrict__ sequence, const __grid_constant__ Sequences s, Samples samples, K* out) {
   const int i = static_cast<int>(blockIdx.x * kSearchThreads + threadIdx.x);
-  if (i < samples.count) out[i] = sample_of(sequence, s, samples, i);
+  if (i < samples.count) out[tree_place(i, samples.count)] = sample_of(sequence, s, samples, i);
 }
 
-/// The samples by a block's threads, several loads before the first is stored. `ready` holds them (then they are many),
-/// or nothing.
+/// The samples as a tree, by a block's threads. `ready` holds it (then they are many), or nothing.
 template <class K>
 __device__ __forceinline__ void load_samples(const K* __restrict__ sequence, const K* __restrict__ ready,
-                                             const Sequences& s, const Samples& samples, K* to) {
-  constexpr int kAhead = 8, kN = kVector<K>;
+                                             const Sequences& s, const Samples& samples, K* tree) {
+  constexpr int kN = kVector<K>;
   if (ready) {
-#pragma unroll kAhead
+#pragma unroll 8
     for (int i = threadIdx.x * kN; i < samples.count; i += kSampledThreads * kN)
-      store_pack(to + i, load_pack<kN>(ready + i));
+      store_pack(tree + i, load_pack<kN>(ready + i));
     return;
   }
-  for (int first = threadIdx.x; first < samples.count; first += kAhead * kSampledThreads) {
-    K some[kAhead];
-#pragma unroll
-    for (int e = 0; e < kAhead; ++e) some[e] = sample_of(sequence, s, samples, first + e * kSampledThreads);
-#pragma unroll
-    for (int e = 0; e < kAhead; ++e)
-      if (first + e * kSampledThreads < samples.count) to[first + e * kSampledThreads] = some[e];
-  }
+#pragma unroll 4
+  for (int i = threadIdx.x; i < samples.count; i += kSampledThreads)
+    tree[tree_place(i, samples.count)] = sample_of(sequence, s, samples, i);
 }
 
 template <class K, bool kRight>
-__global__ void __launch_bounds__(kSampledThreads)
+__global__ void __launch_bounds__(kSampledThreads, 2)
     search_sampled_kernel(const K* __restrict__ sequence, const K* __restrict__ values, const K* __restrict__ ready,
                           const __grid_constant__ Sequences s, Samples samples, int64_t* places) {
   extern __shared__ __align__(16) char memory[];
-  K* const sample = reinterpret_cast<K*>(memory);
-  load_samples(sequence, ready, s, samples, sample);
+  K* const tree = reinterpret_cast<K*>(memory);
+  load_samples(sequence, ready, s, samples, tree);
   __syncthreads();
   constexpr int64_t kPerBlock = int64_t{kSampledThreads} * kAtOnce;
   for (int64_t first = blockIdx.x * kPerBlock + threadIdx.x; first < s.count; first += gridDim.x * kPerBlock) {
     K key[kAtOnce] = {};
-    int place[kAtOnce] = {};
+    int place[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u)
       if (first + u * kSampledThreads < s.count) key[u] = core::encode(values[first + u * kSampledThreads], s.code);
@@ -124,13 +126,15 @@ __global__ void __launch_bounds__(kSampledThreads)
                  ? step
                  : 0;
     };
-    for (int step = samples.count / 2; step > 0; step /= 2)
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u)
-        if (is_before(sample[place[u] + step - 1], key[u])) place[u] += step;
+    for (int& p : place) p = 1;
+    for (int level = 1; level < samples.count; level *= 2)
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) place[u] = 2 * place[u] + is_before(tree[place[u]], key[u]);
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
-      place[u] += is_before(sample[place[u]], key[u]);  // as many samples as there are
+      place[u] -= samples.count;
+      place[u] += place[u] + 1 == samples.count && is_before(tree[0], key[u]);
       place[u] = min(static_cast<int64_t>(place[u]) * samples.gap, int64_t{samples.n});
     }
     constexpr int kN = kVector<K>;

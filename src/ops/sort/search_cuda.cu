@@ -21,7 +21,9 @@ constexpr size_t kHalf = 100 << 10;
 void search_sampled(const Sequences& s, const Tensor& sequence, const Tensor& values, const Tensor& places) {
   const Device device = places.device();
   core::visit_size(sequence.dtype(), [&]<class K>() {
-    const int gap = 1 << core::log_above(core::div_up(s.n, kMostSamples<K>));
+    const int64_t room = static_cast<int64_t>(std::bit_floor(capability(device).shared) / sizeof(K)),
+                  most = std::min<int64_t>(kMostSamples<K>, room);
+    const int gap = 1 << core::log_above(core::div_up(s.n, most));
     const bool packs = s.stride == 1 && reinterpret_cast<uintptr_t>(sequence.raw()) % 16 == 0;
     const Samples samples{gap, 1 << core::log_above(core::div_up(s.n, gap)), static_cast<int>(s.n), packs};
     const K* const from = sequence.data<K>();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/core/output.h"
+#include "src/cuda/capability.h"
 #include "src/ops/sort/sort_cuda.h"
 
 namespace tenor::cuda {
@@ -75,6 +76,12 @@ void run(const char* op, const Tensor& x, int dim, core::KeyCode code, const Ten
   to_indices.finish();
 }
 
+/// The longest rows of a block take shared memory that not every device has; half as long ones fit all.
+constexpr size_t kLongRowShared = 161 << 10;
+bool fits_block(const OrderRows& rows) {
+  const int64_t longest = longest_block_row(rows.dtype);
+  return rows.n <= (capability(rows.device).shared < kLongRowShared ? longest / 2 : longest);
+}
 bool fits_selection(const OrderRows& rows) { return rows.n < int64_t{UINT32_MAX}; }
 
 }  // namespace
@@ -87,7 +94,7 @@ void order_rows(const char* op, const Tensor& x, int dim, core::KeyCode code, in
     if (tiny) return topk_tiny(rows, k);
     if (rows.n <= kShortRow) return sort_short(rows, k);
     if (k <= kMostSelected && fits_selection(rows)) return topk_selected(rows, k);
-    if (rows.n <= longest_block_row(rows.dtype)) return sort_short(rows, k);
+    if (fits_block(rows)) return sort_short(rows, k);
     sort_long(rows, k);
   });
 }
