@@ -2,6 +2,7 @@
 #include "src/cuda/launch.h"
 #include "src/ops/index/index_columns.cuh"
 #include "src/ops/index/index_columns_cuda.h"
+#include "src/ops/index/index_lines_cuda.h"
 
 namespace tenor::index {
 
@@ -9,8 +10,6 @@ namespace {
 
 using cuda::Grid;
 using cuda::launch;
-
-constexpr int64_t kMostShared = 200 << 10;
 
 /// The innermost dim of a layout as groups of n.
 void group_columns(Columns& columns, int n) {
@@ -60,11 +59,12 @@ bool find_columns(const DeviceMove& m, Columns& out) {
 template <class V, class F>
 bool with_width(const Columns& columns, Device device, F&& fn) {
   const int64_t places = columns.places;
-  if (ColumnSpace<V, 16>::bytes(places) <= kMostShared && columns.layout.count >= 16 * cuda::multiprocessors(device)) {
+  const size_t most = most_shared(device);
+  if (ColumnSpace<V, 16>::bytes(places) <= most && columns.layout.count >= 16 * cuda::multiprocessors(device)) {
     fn.template operator()<16>(ColumnSpace<V, 16>::bytes(places));
-  } else if (ColumnSpace<V, 8>::bytes(places) <= kMostShared) {
+  } else if (ColumnSpace<V, 8>::bytes(places) <= most) {
     fn.template operator()<8>(ColumnSpace<V, 8>::bytes(places));
-  } else if (ColumnSpace<V, 4>::bytes(places) <= kMostShared) {
+  } else if (ColumnSpace<V, 4>::bytes(places) <= most) {
     fn.template operator()<4>(ColumnSpace<V, 4>::bytes(places));
   } else {
     return false;

@@ -18,7 +18,6 @@ using cuda::offsets;
 
 constexpr int kThreads = 512;
 constexpr int kEach = 4;  // entries that a thread holds
-constexpr int64_t kMostShared = 200 << 10;
 
 /// A line: `length` entries that name `places` neighbouring elements of the table.
 struct Lines {
@@ -146,11 +145,14 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+size_t most_shared(Device device) { return std::min<size_t>(200 << 10, cuda::capability(device).shared); }
+
 bool scatter_lines_on_device(const DeviceMove& m, DType dtype) {
   Lines lines{};
-  if (m.size * static_cast<int64_t>(sizeof(int)) > kMostShared || !find_lines(m, lines)) return false;
+  const size_t shared = static_cast<size_t>(m.size) * sizeof(int);
+  if (shared > most_shared(m.index.device()) || !find_lines(m, lines)) return false;
   lines.entries = entries_of(m);
-  const Grid grid{static_cast<unsigned>(lines.layout.count), kThreads, static_cast<size_t>(m.size) * sizeof(int)};
+  const Grid grid{static_cast<unsigned>(lines.layout.count), kThreads, shared};
   core::visit_size(dtype, [&]<class T>() {
     launch(m.at.op, scatter_lines_kernel<T>, grid, m.index.device(), lines, static_cast<const T*>(m.dense),
            static_cast<T*>(m.table));
@@ -161,11 +163,11 @@ bool scatter_lines_on_device(const DeviceMove& m, DType dtype) {
 bool combine_lines_on_device(const DeviceMove& m, DType dtype, const CombineRule& given) {
   Lines lines{};
   if (!given.include_self || given.combine == DeviceCombine::kMean) return false;
-  const auto width = static_cast<int64_t>(item_size(compute_dtype(dtype)));
-  const int64_t shared = (m.size * width + 7) / 8 * 8 + m.size * static_cast<int64_t>(sizeof(int));
-  if (shared > kMostShared || !find_lines(m, lines)) return false;
+  const size_t width = item_size(compute_dtype(dtype)), places = static_cast<size_t>(m.size);
+  const size_t shared = (places * width + 7) / 8 * 8 + places * sizeof(int);
+  if (shared > most_shared(m.index.device()) || !find_lines(m, lines)) return false;
   lines.entries = entries_of(m);
-  const Grid grid{static_cast<unsigned>(lines.layout.count), kThreads, static_cast<size_t>(shared)};
+  const Grid grid{static_cast<unsigned>(lines.layout.count), kThreads, shared};
   core::visit(dtype, [&]<class T>() {
     launch(m.at.op, combine_lines_kernel<T>, grid, m.index.device(), lines, rule_of<core::Compute<T>>(given),
            static_cast<const T*>(m.dense), static_cast<T*>(m.table));

@@ -6,6 +6,9 @@
 
 namespace tenor::index {
 
+/// Shared memory that lines and columns may take of a block.
+size_t most_shared(Device device);
+
 /// scatter_on_device and combine_on_device for such moves. False, and nothing done, when a line does not fit, the lines
 /// are too few to fill the device, or far longer than their entries.
 bool scatter_lines_on_device(const DeviceMove& move, DType dtype);
