@@ -1,4 +1,4 @@
-"""Holds the times that `explain` predicts of fused kernels against measured ones, for functions that move more than a megabyte.
+"""Holds the times that `explain` predicts of kernels, fused and of one operator, against measured ones, for functions that move more than a megabyte.
 
     python bench/predictions.py [--device cuda] [--threads N] [--rounds N] [--within 1.5] [--json]
 
@@ -49,8 +49,16 @@ def total(x, y):
     return (x * y).sum(-1)
 
 
+def named(name, fn):
+    fn.__name__ = name
+    return fn
+
+
+ALONE = [(named(name, fn), names) for name, fn, names in (
+    ("x + y", lambda x, y: x + y, "xy"), ("relu", lambda x: x.relu(), "x"), ("sum", lambda x: x.sum(-1), "x"), ("softmax", lambda x: tn.softmax(x, -1), "x"),
+    ("rms_norm", lambda x, w: tn.rms_norm(x, w), "xw"), ("clone", lambda x: x.clone(), "x"))]
 CASES = [(fn, names, dtype) for dtype in ("float32", "bfloat16") for fn, names in (
-    (chain, "xy"), (share, "x"), (softmax, "x"), (rms, "xw"), (add_rms, "xyw"), (silu_mul, "xy"), (total, "xy"))]
+    (chain, "xy"), (share, "x"), (softmax, "x"), (rms, "xw"), (add_rms, "xyw"), (silu_mul, "xy"), (total, "xy"), *ALONE)]
 
 
 class Case:

@@ -12,7 +12,10 @@ constexpr double kLaunch = 4.4e-6, kStart = 1.8e-6;
 /// What a pass of the CPU's program costs beside the operation: loads, a store and the loop, in float32 additions.
 constexpr int64_t kPassAdditions = 6;
 /// A rounding within the program widens nothing.
-constexpr int64_t kRoundedPassAdditions = 3;
+constexpr int64_t kRoundedPassAdditions = 2;
+
+/// Beyond the caches kernels reach less than the best rate measured; a program's passes wait for their tile.
+constexpr double kFarAlone = 0.5, kFarFused = 2;
 
 bool is_narrow(const Tensor& x) { return x.defined() && (x.dtype() == float16 || x.dtype() == bfloat16); }
 
@@ -37,6 +40,14 @@ double program_seconds(const PlannedKernel& kernel, const Graph& graph, const Ta
   return seconds;
 }
 
+/// What the kernel's bytes take longer than they would in the caches.
+double far_seconds(const PlannedKernel& kernel, const Target& target) {
+  Target near = target;
+  near.memory.resize(1);
+  return std::max(0.0, target.memory_seconds(kernel.bytes_read, kernel.bytes_written) -
+                           near.memory_seconds(kernel.bytes_read, kernel.bytes_written));
+}
+
 }  // namespace
 
 double predicted_seconds(const PlannedKernel& kernel, const Graph& graph, const Target& target, double floor_seconds) {
@@ -44,8 +55,9 @@ double predicted_seconds(const PlannedKernel& kernel, const Graph& graph, const 
   const auto running = std::count_if(kernel.steps.begin(), kernel.steps.end(), runs);
   if (running == 0) return 0;
   if (target.traits.type != DeviceType::kCpu) return kLaunch + floor_seconds;
-  if (running == 1) return kStart + floor_seconds;
-  return kStart + std::max(floor_seconds, program_seconds(kernel, graph, target));
+  const double far = far_seconds(kernel, target);
+  if (running == 1) return kStart + floor_seconds + kFarAlone * far;
+  return kStart + std::max(floor_seconds, program_seconds(kernel, graph, target) + kFarFused * far);
 }
 
 }  // namespace tenor::fusion

@@ -133,7 +133,13 @@ TEST(Gemm, BitsDoNotDependOnTheThreadCountWhereKernelsAreOurs) {
       const Tensor a = draw.dense({37, 300}, dtype), b = draw.dense({300, 95}, dtype), row = select(a, 0, 3);
       std::optional<Tensor> wide, narrow, alone;
       { const Threads one(1); narrow = under(strategy, a, b), alone = under(strategy, row, b); }
-      { const Threads many(5); wide = under(strategy, a, b); if (alone) EXPECT_TRUE(same_bits(*alone, *under(strategy, row, b))) << strategy; }
+      {
+        const Threads many(5);
+        wide = under(strategy, a, b);
+        if (alone) {
+          EXPECT_TRUE(same_bits(*alone, *under(strategy, row, b))) << strategy;
+        }
+      }
       if (narrow) {
         EXPECT_TRUE(same_bits(*narrow, *wide)) << strategy << " " << name(dtype);
       }

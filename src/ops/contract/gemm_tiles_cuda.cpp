@@ -47,17 +47,17 @@ cuda::gemm::ChainStep chain_step(const EpilogueStep& step, int first) {
     case Op::kNeg:
       return {ChainOp::kScale, 0, -1};
     case Op::kRelu:
-      return {ChainOp::kRelu};
+      return {ChainOp::kRelu, 0, 0};
     case Op::kSigmoid:
-      return {ChainOp::kSigmoid};
+      return {ChainOp::kSigmoid, 0, 0};
     case Op::kTanh:
-      return {ChainOp::kTanh};
+      return {ChainOp::kTanh, 0, 0};
     case Op::kSilu:
-      return {ChainOp::kSilu};
+      return {ChainOp::kSilu, 0, 0};
     case Op::kGelu:
-      return {ChainOp::kGelu};
+      return {ChainOp::kGelu, 0, 0};
     default:
-      return {ChainOp::kGeluTanh};
+      return {ChainOp::kGeluTanh, 0, 0};
   }
 }
 
