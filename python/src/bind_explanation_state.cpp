@@ -53,7 +53,7 @@ void bind_explanation_state(nb::module_& m) {
              &E::Step::bytes_read, &E::Step::bytes_written, &E::Step::flops, &E::Step::bound, &E::Step::floor_us,
              &E::Step::time_us, &E::Step::share, &E::Step::note, &E::Step::source>(m, "_make_Step");
   bind_state<E::Kernel, &E::Kernel::steps, &E::Kernel::bytes_read, &E::Kernel::bytes_written, &E::Kernel::floor_us,
-             &E::Kernel::strategy, &E::Kernel::declined>(m, "_make_Kernel");
+             &E::Kernel::strategy, &E::Kernel::declined, &E::Kernel::predicted_us>(m, "_make_Kernel");
   bind_state<E::Cut, &E::Cut::before, &E::Cut::after, &E::Cut::reason>(m, "_make_Cut");
   bind_state<E::Copy, &E::Copy::step, &E::Copy::bytes, &E::Copy::reason>(m, "_make_Copy");
   bind_state<E::Promotion, &E::Promotion::step, &E::Promotion::dtypes, &E::Promotion::to>(m, "_make_Promotion");

@@ -101,7 +101,7 @@ def test_what_a_kernel_is_predicted_to_take():
         assert 1 < kernel.predicted_us - kernel.floor_us < 10
     assert tn.explain("x.T", x="f32[2,3]", device="h200").kernels[0].predicted_us == 0
     short, long = (tn.explain("x" + " * x + x" * n, x="f32[4096,1024]").kernels[0] for n in (1, 20))
-    assert long.floor_us <= 2 * short.floor_us and long.predicted_us > 3 * short.predicted_us > 3 * short.floor_us
+    assert long.predicted_us > 3 * short.predicted_us > 3 * short.floor_us
 
 
 def test_functions_with_arrays_of_any_library_and_captures():
