@@ -143,7 +143,10 @@ void launch_ring(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
     known_here.store(at_once, std::memory_order_relaxed);
   }
   const int64_t clusters = int64_t{plan.cluster > 2 ? 1 : 4} * at_once;
-  if (problem.outer.count <= clusters) grid.threads.y = 1;  // a cluster each
+  if (problem.outer.count <= clusters) {  // a cluster each, of blocks that leave room for others
+    using Row = RingRowOf<Op, T, kFit>;
+    grid.threads.y = 1, grid.shared = (Row::kStages + Row::kKept) * Row::kPartBytes;
+  }
   const int64_t rings = clusters * grid.threads.y;
   const int64_t in_turn = std::max<int64_t>((problem.outer.count + rings - 1) / rings, 1);
   const int64_t turns = in_turn * grid.threads.y;
