@@ -24,7 +24,7 @@ struct Layout {
   int64_t count = 1;
   int64_t size[kMaxDims];
   int64_t stride[N][kMaxDims];
-  Divider divider[kMaxDims];  ///< of the sizes, where count < 2^31
+  Divider divider[kMaxDims];  ///< of the sizes, where 0 < count < 2^31
 
   /// Whether tensor t is one run of elements, each once.
   bool is_dense(int t) const { return ndim == 0 || (ndim == 1 && stride[t][0] == 1); }
@@ -45,6 +45,25 @@ Layout<N> collapse(const char* op, const Dims& shape, const Dims (&strides)[N], 
   return out;
 }
 
+/// Sets the dividers to the sizes as they stand. Whoever changes a size or the count calls it: a smaller count can
+/// bring a walk below 2^31, where kernels divide by every dim's divider, also those of dims that did not change.
+template <int N>
+void set_dividers(Layout<N>& layout) {
+  if (layout.count <= 0 || layout.count > INT32_MAX) return;
+  for (int d = 0; d < layout.ndim; ++d) layout.divider[d] = make_divider(layout.size[d]);
+}
+
+/// Turns the innermost dim into groups of n elements, the last of which may have fewer.
+template <int N>
+void group_innermost(Layout<N>& layout, int64_t n) {
+  const int last = layout.ndim - 1;
+  const int64_t groups = (layout.size[last] + n - 1) / n;
+  if (layout.count > 0) layout.count = layout.count / layout.size[last] * groups;
+  layout.size[last] = groups;
+  for (auto& stride : layout.stride) stride[last] *= n;
+  set_dividers(layout);
+}
+
 /// The layout less one of its dims, which is not empty.
 template <int N>
 Layout<N> without(const Layout<N>& layout, int dim) {
@@ -56,7 +75,7 @@ Layout<N> without(const Layout<N>& layout, int dim) {
     for (int t = 0; t < N; ++t) out.stride[t][out.ndim] = layout.stride[t][d];
     ++out.ndim;
   }
-  for (int d = 0; d < out.ndim && out.count <= INT32_MAX; ++d) out.divider[d] = make_divider(out.size[d]);
+  set_dividers(out);
   return out;
 }
 

@@ -49,8 +49,7 @@ void to_units(PointwiseArgs& args, int width, int64_t head) {
   const int last = layout.ndim - 1;
   layout.size[last] = last == 0 ? layout.count : layout.size[last] / width;
   for (auto& stride : layout.stride) stride[last] *= width;
-  for (int d = 0; layout.count > 0 && layout.count <= INT32_MAX && d < layout.ndim; ++d)
-    layout.divider[d] = make_divider(layout.size[d]);
+  set_dividers(layout);
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 
 #include "src/core/visit.h"
 #include "src/cuda/launch.h"
@@ -135,14 +134,9 @@ void launch_ring(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
   Grid grid = grid_of(plan, problem.outer.count);
   grid.shared = RingRowOf<Op, T, kFit>::kParts * RingRowOf<Op, T, kFit>::kPartBytes;
   grid.threads.y = kRingRows;
-  static std::array<std::atomic<int>, kRowCluster + 1> known;  // clusters that a device takes at once, by their size
-  auto& known_here = known[plan.cluster];
-  int at_once = known_here.load(std::memory_order_relaxed);
-  if (at_once == 0) {
-    at_once = clusters_at_once(op, ring_row_kernel<Op, T, kFit>, grid);
-    known_here.store(at_once, std::memory_order_relaxed);
-  }
-  const int64_t clusters = int64_t{plan.cluster > 2 ? 1 : 4} * at_once;
+  static DeviceCount at_once[kRowCluster + 1];  // clusters, by their size
+  const auto find = [&] { return clusters_at_once(op, ring_row_kernel<Op, T, kFit>, grid); };
+  const int64_t clusters = int64_t{plan.cluster > 2 ? 1 : 4} * at_once[plan.cluster].of(device, find);
   if (problem.outer.count <= clusters) {  // a cluster each, of blocks that leave room for others
     using Row = RingRowOf<Op, T, kFit>;
     grid.threads.y = 1, grid.shared = (Row::kStages + Row::kKept) * Row::kPartBytes;

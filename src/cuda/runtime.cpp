@@ -1,7 +1,6 @@
 #include "src/cuda/runtime.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -137,14 +136,12 @@ DeviceGuard::~DeviceGuard() {
 }
 
 int multiprocessors(Device device) {
-  constexpr int kDevices = 64;
-  static auto* counts = new std::atomic<int>[kDevices]{};
-  std::atomic<int>& known = counts[device.index % kDevices];
-  int count = known.load(std::memory_order_relaxed);
-  if (count > 0) return count;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
-  known.store(count, std::memory_order_relaxed);
-  return count;
+  static auto* counts = new DeviceCount;
+  return counts->of(device, [&] {
+    int count = 0;
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device.index), "cudaDeviceGetAttribute");
+    return count;
+  });
 }
 
 ContentError* content_error(Stream stream) {

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+
 #include "src/core/backend.h"
 
 namespace tenor::cuda {
@@ -30,6 +32,22 @@ inline cudaStream_t stream_of(const Tensor& x) { return current_stream(x.device(
 
 /// Multiprocessors of the device, remembered.
 int multiprocessors(Device device);
+
+/// A count above 0 that each device has of its own: find() says it, once a device (or by several threads at once).
+class DeviceCount {
+ public:
+  template <class Find>
+  int of(Device device, Find&& find) {
+    std::atomic<int>& known = counts_[device.index % kDevices];
+    int count = known.load(std::memory_order_relaxed);
+    if (count == 0) known.store(count = find(), std::memory_order_relaxed);
+    return count;
+  }
+
+ private:
+  static constexpr int kDevices = 64;
+  std::atomic<int> counts_[kDevices] = {};
+};
 
 /// What a kernel found wrong with the contents of its arguments: the first entry wins. Lives in pinned host memory, one a
 /// stream, so that the host reads it without a copy once the stream is done.

@@ -90,6 +90,44 @@ TEST(Layout, MergesWhatIsDenseAndDropsOnes) {
   EXPECT_THROW(collapse("test", many, {apart, apart}, 0), UnsupportedError);
 }
 
+/// The places of a walk whose every dim is divided by its divider, as kernels do below 2^31 elements.
+int64_t divided_offset(const Layout<2>& layout, int t, int64_t i) {
+  int64_t at = 0;
+  for (int d = layout.ndim - 1; d >= 0; --d) {
+    const int64_t next = d == 0 ? 0 : quotient(static_cast<uint32_t>(i), layout.divider[d]);
+    at += (i - next * layout.size[d]) * layout.stride[t][d];
+    i = next;
+  }
+  return at;
+}
+
+TEST(Layout, GroupsOfAHugeWalkAreDividedByTheirOwnSizes) {
+  // 2^31 elements and more, 2^29 groups: dims that did not change need dividers too.
+  const Dims shape{5, 3 * 1024, 7 * 1024, 24}, wide{int64_t{7} << 40, int64_t{3} << 30, 48, 1};
+  const Dims far{int64_t{5} << 41, int64_t{1} << 31, 100, 1};
+  for (int64_t n : {4, 8, 16}) {
+    Layout<2> layout = collapse("test", shape, {wide, far}, 0);
+    ASSERT_GT(layout.count, INT32_MAX);
+    ASSERT_EQ(layout.ndim, 4);
+    group_innermost(layout, n);
+    ASSERT_EQ(layout.count, int64_t{5} * 3 * 1024 * 7 * 1024 * ((24 + n - 1) / n));
+    ASSERT_LE(layout.count, INT32_MAX);
+    Draw draw(static_cast<uint32_t>(n));
+    for (int round = 0; round < 1000; ++round) {
+      const int64_t at[4] = {draw.upto(4), draw.upto(3 * 1024 - 1), draw.upto(7 * 1024 - 1), draw.upto((24 - 1) / n)};
+      const int64_t i = ((at[0] * shape[1] + at[1]) * shape[2] + at[2]) * layout.size[3] + at[3];
+      const int64_t want = at[0] * far[0] + at[1] * far[1] + at[2] * far[2] + at[3] * n;
+      ASSERT_EQ(divided_offset(layout, 1, i), want) << i;
+    }
+  }
+}
+
+TEST(Layout, GroupsOfAnEmptyWalk) {
+  Layout<2> layout = collapse("test", Dims{3, 0}, {Dims{7, 1}, Dims{9, 1}}, 0);
+  group_innermost(layout, 4);
+  EXPECT_EQ(layout.count, 0);
+}
+
 /// A call of one operand over a result that starts `offset` elements past an aligned address.
 PointwiseCall call_of(const Dims& shape, DType dtype, int64_t offset, int64_t input_offset, const Dims& input_strides) {
   static const Tensor memory = Tensor::empty({1 << 20}, float64);

@@ -95,11 +95,7 @@ void run(const char* op, const Tensor& gate, const Tensor& up, const Tensor& out
   };
   if (!fits(layout, gate, 0, kWide) || !fits(layout, up, 1, kWide) || !fits(layout, out, 2, kWide))
     return go.template operator()<1>();
-  const int last = layout.ndim - 1;
-  layout.count /= kWide;
-  layout.size[last] /= kWide;
-  for (auto& stride : layout.stride) stride[last] *= kWide;
-  for (int d = 0; layout.count <= INT32_MAX && d < layout.ndim; ++d) layout.divider[d] = make_divider(layout.size[d]);
+  group_innermost(layout, kWide);
   go.template operator()<kWide>();
 }
 

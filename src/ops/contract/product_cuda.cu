@@ -71,12 +71,7 @@ void launch_multiply(const Tensor& a, const Tensor& b, const Tensor& c) {
                     has_runs(layout, 1, b.raw(), sizeof(T), kRun, true) &&
                     has_runs(layout, 2, c.raw(), sizeof(To), kRun, false);
   const bool single_a = runs && layout.stride[0][last] == 0, single_b = runs && layout.stride[1][last] == 0;
-  if (runs) {
-    layout.count /= kRun, layout.size[last] /= kRun;
-    for (int t = 0; t < 3; ++t) layout.stride[t][last] *= kRun;
-    if (layout.count <= INT32_MAX)
-      for (int d = 0; d < layout.ndim; ++d) layout.divider[d] = cuda::make_divider(layout.size[d]);
-  }
+  if (runs) cuda::group_innermost(layout, kRun);
   const cuda::Grid grid{cuda::blocks_for(layout.count, 2 * kThreads, c.device()), kThreads};
   cuda::launch("outer", runs ? multiply_kernel<T, To, kRun> : multiply_kernel<T, To, 1>, grid, c.device(), a.data<T>(),
                b.data<T>(), c.data<To>(), single_a, single_b, layout);

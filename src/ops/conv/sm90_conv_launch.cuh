@@ -21,7 +21,8 @@ void launch_config(const ConvLaunch& launch) {
   const auto kernel = sm90_conv_kernel<Config>;
   const LaunchPlace& place = launch.place;
   cuda::Grid grid{Config::kCluster, kThreads, sizeof(ConvShared<Config>), Config::kCluster};
-  static const int resident = cuda::clusters_at_once(place.op, kernel, grid);
+  static cuda::DeviceCount at_once;
+  const int resident = at_once.of(place.device, [&] { return cuda::clusters_at_once(place.op, kernel, grid); });
   int64_t clusters = 0;
   for (int i = 0; i < launch.batch.count; ++i) clusters += tiles_of(launch.batch.shape[i]);
   grid.blocks = static_cast<unsigned>(std::min<int64_t>(clusters, resident) * Config::kCluster);

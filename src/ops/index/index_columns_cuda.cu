@@ -11,16 +11,12 @@ namespace {
 using cuda::Grid;
 using cuda::launch;
 
-/// The innermost dim of a layout as groups of n.
+/// The innermost dim of the layout as groups of n.
 void group_columns(Columns& columns, int n) {
-  cuda::Layout<3>& layout = columns.layout;
-  const int last = layout.ndim - 1;
-  columns.in_group = layout.size[last];
-  columns.groups = core::div_up(columns.in_group, n);
-  layout.count = layout.count / columns.in_group * columns.groups;
-  layout.size[last] = columns.groups;
-  for (auto& stride : layout.stride) stride[last] *= n;
-  if (layout.count <= INT32_MAX) layout.divider[last] = cuda::make_divider(columns.groups);
+  const int last = columns.layout.ndim - 1;
+  columns.in_group = columns.layout.size[last];
+  cuda::group_innermost(columns.layout, n);
+  columns.groups = columns.layout.size[last];
 }
 
 /// Columns of a move whose entries walk one dim of the table, neighbours in another being neighbours in the index and

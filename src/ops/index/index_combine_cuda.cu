@@ -184,10 +184,7 @@ bool make_packs(Combination& c, int n, size_t item) {
   for (int d = 0; d < last; ++d)
     if (columns.stride[0][d] % n != 0 || columns.stride[1][d] % n != 0) return false;
   if (!c.split.by_place) return false;
-  columns.count /= n;
-  columns.size[last] /= n;
-  for (auto& stride : columns.stride) stride[last] *= n;
-  if (columns.count <= INT32_MAX) columns.divider[last] = cuda::make_divider(columns.size[last]);
+  cuda::group_innermost(columns, n);
   return true;
 }
 

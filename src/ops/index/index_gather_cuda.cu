@@ -114,10 +114,7 @@ bool make_runs(const DeviceMove& m, DType dtype, const Layout<3>& layout, Layout
   for (int d = 0; d < last; ++d)
     if (layout.stride[0][d] % 4 != 0 || layout.stride[1][d] % 4 != 0) return false;
   runs = layout;
-  runs.count /= 4;
-  runs.size[last] /= 4;
-  for (auto& stride : runs.stride) stride[last] *= 4;
-  if (layout.count <= INT32_MAX) runs.divider[last] = cuda::make_divider(runs.size[last]);
+  cuda::group_innermost(runs, 4);
   return at_16;
 }
 
