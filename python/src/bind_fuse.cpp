@@ -149,6 +149,7 @@ void FuseTable::trace(const nb::list& arrays, const nb::object& call) {
   try {
     nb::object result;
     {
+      const fusion::TracedDevice stands(tensors);
       const core::TracerGuard guard(&recorder);
       result = call(shapes);
     }

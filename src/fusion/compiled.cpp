@@ -26,13 +26,11 @@ Tensor placed(const Tensor& x, const Tensor& real) {
                       x.strides(), real.storage(), real.read_only());
 }
 
-/// The number in memory, before any call on any stream reads it.
-Tensor held_constant(const TracedConstant& x, Device device) {
-  const Tensor held = Tensor::empty({1}, x.made.dtype(), device);
-  if (!core::on_cuda(held)) return std::memcpy(held.raw(), x.element.data(), item_size(x.made.dtype())), held;
-  core::backend(device).fill(held, x.element.data());
-  core::backend(device).synchronize(current_stream(device));
-  return held;
+/// Writes a number on the call's stream. Each call writes its own: a step may change it, and a call within a graph
+/// capture may not wait for a device.
+void write_constant(const Tensor& x, const std::array<char, 8>& element) {
+  if (core::on_cuda(x)) return core::backend(x.device()).fill(x, element.data());
+  std::memcpy(x.raw(), element.data(), item_size(x.dtype()));
 }
 
 Device device_of(const std::vector<Tensor>& given) {
@@ -111,9 +109,7 @@ void Compiled::find_slots() {
     const int slot = slot_of(trace_.inputs[i]);
     slots_[static_cast<size_t>(slot)].input = static_cast<int>(i);
   }
-  for (const TracedConstant& x : trace_.constants) {
-    slots_[static_cast<size_t>(slot_of(x.made))].constant = held_constant(x, device_);
-  }
+  for (const TracedConstant& x : trace_.constants) slots_[static_cast<size_t>(slot_of(x.made))].constant = x.element;
   // In the order in which they are made: a storage is first seen as a whole.
   for (const core::Step& s : trace_.steps)
     for (const Tensor& x : s.outputs) {
@@ -217,13 +213,15 @@ std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
     if (slot.input >= 0) memory[s] = inputs[static_cast<size_t>(slot.input)];
-    if (slot.constant.defined()) memory[s] = slot.constant;
   }
   const auto allocate = [&](size_t s) {
     const Slot& slot = slots_[s];
     const auto item = static_cast<int64_t>(item_size(slot.made.dtype()));
     const auto elements = static_cast<int64_t>(slot.made.storage()->bytes) / item;
-    const auto make = [&] { memory[s] = Tensor::empty({elements}, slot.made.dtype(), device_); };
+    const auto make = [&] {
+      memory[s] = Tensor::empty({elements}, slot.made.dtype(), device_);
+      if (slot.constant) write_constant(memory[s], *slot.constant);
+    };
     if (!slot.is_output) return make();
     const AllocatorGuard results(&core::result_allocator());
     make();
@@ -248,7 +246,7 @@ std::vector<Tensor> Compiled::run(const std::vector<Tensor>& inputs, int* failed
   }
   std::vector<Tensor> results;
   for (const auto& [slot, layout] : outputs_) {
-    if (!at(slot).defined()) allocate(static_cast<size_t>(slot));  // nothing writes to it: it is empty
+    if (!at(slot).defined()) allocate(static_cast<size_t>(slot));  // no step writes to it: it is empty or a constant
     results.push_back(placed(layout, at(slot)));
   }
   return results;

@@ -1,7 +1,9 @@
 // A traced function that runs again: its plan's kernels, compiled, in order.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,8 +45,8 @@ class Compiled {
     Tensor made;     ///< in which it was first seen, without memory
     int input = -1;  ///< which input it is; -1: made here
     bool is_output = false;
-    Tensor constant = {};       ///< what it always holds, where that is known
-    int first = -1, last = -1;  ///< launches that use it
+    std::optional<std::array<char, 8>> constant = {};  ///< the element that it begins with, of one element
+    int first = -1, last = -1;                         ///< launches that use it
   };
 
   int slot_of(const Tensor& x);

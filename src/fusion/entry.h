@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/core/device_traits.h"
 #include "src/fusion/compiled.h"
 
 namespace tenor::fusion {
@@ -13,7 +15,16 @@ namespace tenor::fusion {
 /// False while TENOR_FUSE=0 is in the environment.
 bool enabled();
 
-/// Shapes, strides, dtypes, devices and alignments.
+/// While it lives, traced shapes stand for the device of these inputs: strategies and epilogues are that device's.
+class TracedDevice {
+ public:
+  explicit TracedDevice(const std::vector<Tensor>& inputs);
+
+ private:
+  std::optional<core::TraitsGuard> guard_;
+};
+
+/// Shapes, strides, dtypes, devices and alignments, and the modes that a plan depends on.
 std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs);
 
 /// Refuses a step that runs on memory: of arrays that the function holds itself, whose next values no trace knows.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/device_traits.h"
 #include "src/core/text.h"
 #include "src/fusion/backend.h"
 #include "src/fusion/epilogue.h"
@@ -170,6 +171,7 @@ void add_memory_remark(Explanation& e, const Target& target) {
 Explanation explain_steps(const std::vector<core::Step>& steps, const std::vector<Tensor>& outputs,
                           const std::string& device, const std::vector<std::string>& sources, bool fast) {
   const Target target = target_of(device);
+  const core::TraitsGuard stands(target.traits);  // contractions are asked what they take with them there
   const Graph graph(steps, outputs);
   const Plan plan = make_plan(graph, decline_of(target.traits.type), fast);
   Explanation e;

@@ -9,6 +9,7 @@
 
 #include "src/core/check.h"
 #include "src/core/layout.h"
+#include "src/core/modes.h"
 #include "src/core/read_observer.h"
 #include "src/fusion/compiled.h"
 #include "src/fusion/entry.h"
@@ -65,7 +66,7 @@ bool enabled() {
 }
 
 std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs) {
-  std::vector<int64_t> key;
+  std::vector<int64_t> key = {core::batch_invariant() ? 1 : 0};  // it decides whether contractions take epilogues
   for (const Tensor& x : inputs) {
     key.push_back(static_cast<int64_t>(x.device().type) << 32 | static_cast<int64_t>(x.device().index));
     key.push_back(static_cast<int64_t>(x.dtype()) << 32 | x.ndim());
@@ -73,6 +74,11 @@ std::vector<int64_t> layout_key(const std::vector<Tensor>& inputs) {
     for (int d = 0; d < x.ndim(); ++d) key.push_back(x.shape(d)), key.push_back(x.shape(d) > 1 ? x.stride(d) : 0);
   }
   return key;
+}
+
+TracedDevice::TracedDevice(const std::vector<Tensor>& inputs) {
+  const Device device = device_of(inputs);
+  if (device.type == DeviceType::kCuda) guard_.emplace(core::device_traits(device));
 }
 
 void refuse_held(const core::Step& step) {
@@ -107,6 +113,7 @@ std::string Entry::why_not(const std::vector<Tensor>& inputs) const {
 Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs, bool fast) {
   for (const Tensor& x : inputs)
     if (x.device() != inputs[0].device()) return {nullptr, "the inputs are on several devices"};
+  const TracedDevice stands(inputs);
   Trace made;
   try {
     made = trace();

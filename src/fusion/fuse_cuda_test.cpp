@@ -308,5 +308,16 @@ TEST_F(FuseCaptureTest, Replays) {
   expect_replays("fuse", {out}, [&] { core::copy_into(fused(x), out); });
 }
 
+// Traced, compiled and loaded within the capture; the number that scatter turns into an array is written by the graph.
+TEST_F(FuseCaptureTest, FirstCallsAreCaptured) {
+  const Tensor x = normal({70, 300}, bfloat16), index = integers({70, 1}, 300), out = result({70, 300}, bfloat16);
+  const auto fused = fuse([](Tensor x, Tensor index) {
+    const Tensor e = exp(mul(x, 0.5));
+    return relu(sub(scatter(e, 1, index, 3.0), 1));
+  });
+  expect_replays("fuse", {out}, [&] { core::copy_into(fused(x, index), out); });
+  EXPECT_GT(fused.function().kernels({x, index}), 0) << fused.function().why_not({x, index});
+}
+
 }  // namespace
 }  // namespace tenor

@@ -35,6 +35,40 @@ TEST_F(FuseFastCudaTest, EpiloguesRoundOnce) {
       }
 }
 
+/// Few rows, other dtypes and steps run without, and keep the function's bits.
+TEST_F(FuseFastCudaTest, DeclinedChainsKeepTheirBits) {
+  const auto expect_same = [](const Case& c, const Shape& s, DType dtype) {
+    std::vector<Tensor> there;
+    for (const Tensor& x : fast_testing::inputs_of(s, dtype, random)) there.push_back(testing::on_gpu(x));
+    const FusedFunction fused([&](const std::vector<Tensor>& x) { return std::vector<Tensor>{c.fn(x)}; },
+                              {.fast = true});
+    EXPECT_EQ(fused.why_not(there), "") << c.name;
+    EXPECT_TRUE(testing::same_bits(testing::on_cpu(fused(there)[0]), testing::on_cpu(c.fn(there))))
+        << c.name << " " << name(dtype) << " m=" << s.m;
+  };
+  for (const Case& c : fast_testing::cases()) {
+    if (!c.on_cuda) expect_same(c, {{}, 257, 77, 64}, bfloat16);
+    expect_same(c, {{}, 64, 300, 64}, float16);
+    expect_same(c, {{}, 1, 300, 200}, bfloat16);
+    expect_same(c, {{2}, 70, 90, 64}, float32);
+  }
+}
+
+TEST_F(FuseFastCudaTest, BatchInvariant) {
+  const auto fused = fuse([](Tensor x, Tensor w) { return gelu(linear(x, w)); }, {.fast = true});
+  const Tensor x = testing::on_gpu(random({300, 256}, bfloat16, 1)),
+               w = testing::on_gpu(random({512, 256}, bfloat16, 2));
+  EXPECT_EQ(fused.function().kernels({x, w}), 1);
+  fused(x, w);
+  const BatchInvariantGuard guard;
+  EXPECT_EQ(fused.function().kernels({x, w}), 0);
+  const Tensor all = fused(x, w);
+  for (int64_t rows : {1, 20, 64, 65, 200})
+    EXPECT_TRUE(
+        testing::same_bits(testing::on_cpu(fused(narrow(x, 0, 7, rows), w)), testing::on_cpu(narrow(all, 0, 7, rows))))
+        << rows;
+}
+
 TEST_F(FuseFastCudaTest, OuterAndUnalignedOperands) {
   const auto fn = [](Tensor x, Tensor w, Tensor r) { return add(relu(matmul(x, w)), r); };
   const auto fused = fuse(fn, {.fast = true});

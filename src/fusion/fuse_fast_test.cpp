@@ -110,6 +110,39 @@ TEST(FuseFast, DeclinedChainsKeepTheirBits) {
       "another shape");
 }
 
+/// Under batch_invariant() a row has its bits alone and among others, with an epilogue (CPU) or without (CUDA), also of
+/// a function that has run without the mode.
+TEST(FuseFast, BatchInvariant) {
+  const auto fused = fuse([](Tensor x, Tensor w) { return relu(linear(x, w)); }, {.fast = true});
+  for (DType dtype : {float32, bfloat16}) {
+    const Tensor x = random({300, 200}, dtype, 1), w = random({1500, 200}, dtype, 2);
+    fused(x, w), fused(narrow(x, 0, 7, 1), w);
+    const BatchInvariantGuard guard;
+    const Tensor all = fused(x, w);
+    for (int64_t rows : {1, 5, 70}) {
+      const Tensor some = fused(narrow(x, 0, 7, rows), w);
+      EXPECT_EQ(testing::values(some), testing::values(narrow(all, 0, 7, rows))) << rows << " " << name(dtype);
+    }
+  }
+}
+
+TEST(FuseFast, ExplainSaysWhatCudaDeclines) {
+  const Device meta{DeviceType::kMeta};
+  const std::vector<Tensor> in = {Tensor::empty({256, 512}, bfloat16, meta),
+                                  Tensor::empty({1024, 512}, bfloat16, meta)};
+  const auto declined = [&](double divisor) {
+    const auto fn = [&](const std::vector<Tensor>& x) { return std::vector<Tensor>{div(linear(x[0], x[1]), divisor)}; };
+    std::string reasons;
+    for (const auto& cut : explain(fn, in, {.device = "h200", .fast = true}).cuts) reasons += cut.reason;
+    return reasons;
+  };
+  for (double divisor : {3.0, -1e-37, 0.0, double(INFINITY)}) EXPECT_EQ(declined(divisor), "") << divisor;
+  EXPECT_NE(declined(1e-39).find("reciprocal"), std::string::npos) << "1 / 1e-39 is infinite";
+  EXPECT_NE(declined(3e38).find("reciprocal"), std::string::npos) << "1 / 3e38 is subnormal";
+  const BatchInvariantGuard guard;
+  EXPECT_NE(declined(3).find("batch_invariant()"), std::string::npos);
+}
+
 TEST(FuseFast, ExplainShowsTheEpilogue) {
   const std::vector<Tensor> in = {Tensor::empty({256, 512}, bfloat16, {DeviceType::kMeta}),
                                   Tensor::empty({1024, 512}, bfloat16, {DeviceType::kMeta})};

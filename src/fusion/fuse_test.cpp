@@ -140,6 +140,15 @@ TEST(Fuse, AWriteToAPartLeavesTheRest) {
   }
 }
 
+// Each call begins with the numbers as they are written, whatever calls before made of them.
+TEST(Fuse, NumbersAreEachCallsOwn) {
+  const auto fn = [](Tensor x, Tensor index) { return scatter_add(exp(x), 1, index, 2.5); };
+  const auto fused = fuse(fn);
+  const Tensor x = random({20, 30}, float32, 13), index = zeros({20, 4}, {.dtype = int64});
+  ASSERT_EQ(fused.function().why_not({x, index}), "");
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(same(fused(x, index), fn(x, index))) << i;
+}
+
 TEST(Fuse, OverlappingViewsAreNotMixedUp) {
   const auto shift = [](Tensor x) {
     const Tensor doubled = mul(x, 2);

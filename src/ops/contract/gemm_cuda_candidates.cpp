@@ -3,6 +3,7 @@
 #include "src/ops/contract/gemm_cuda_candidates.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/core/backend.h"
 #include "src/core/compute_capability.h"
@@ -21,6 +22,9 @@ using core::kHopper;
 bool lies_well(const Matrix& x, int64_t rows, int64_t cols) {
   return rows_aligned(x, rows, cols) && (rows == 1 || x.row >= cols);
 }
+
+/// Whether y / s is y * (1 / s) but for roundings: also where s is 0, infinite or NaN.
+bool multiplies_instead(float s) { return s == 0 || !std::isfinite(s) || std::isnormal(1 / s); }
 
 bool vendor_takes_dtypes(const GemmProblem& p) {
   if (p.a.dtype != p.b.dtype || !is_float(p.compute)) return false;
@@ -106,6 +110,9 @@ bool cuda_tiles_streams(const GemmProblem& p) {
 std::string cuda_epilogue_why_not(const GemmProblem& p, const Epilogue& epilogue) {
   constexpr int64_t kStreamed = 64;  // rows or columns that a kernel without takes, at the memory's pace
   if (std::string why = cuda_tiles_why_not(p); !why.empty()) return why;
+  if (p.batch_invariant)
+    return "on CUDA under batch_invariant() an epilogue would give a row other bits than it has among 64 or fewer, "
+           "which run without";
   if (p.c.dtype != p.a.dtype) return "on CUDA it stores the operands' dtype";
   if (std::min(p.m, p.n) <= kStreamed) return "few rows or columns run at the memory's pace by a kernel without";
   if (p.operands.size() > kEpilogueOperands || epilogue.steps.size() > kEpilogueSteps)
@@ -127,6 +134,8 @@ std::string cuda_epilogue_why_not(const GemmProblem& p, const Epilogue& epilogue
     const bool divides = step.op == Op::kDiv && (step.reversed || step.operand >= 0);
     if (divides || step.op == Op::kMaximum || step.op == Op::kMinimum)
       return "on CUDA it divides by numbers only, and has no maximum and minimum";
+    if (step.op == Op::kDiv && !multiplies_instead(step.scalar))
+      return "on CUDA it divides by multiplying, and the divisor's reciprocal is no normal number";
   }
   return {};
 }
