@@ -2,6 +2,7 @@
 #include "src/ops/index/index_cuda_testing.h"
 #include "tenor/create.h"
 #include "tenor/elementwise.h"
+#include "tenor/reduce.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -134,6 +135,22 @@ TEST_F(IndexCudaSizes, LargeTables) {
   const Tensor joined = cat({slice(flat, 0, 0, 3), flat}, 0);
   EXPECT_EQ(values(on_cpu(slice(joined, 0, joined.numel() - 2, {}))), (std::vector<double>{2, 4}));
   EXPECT_EQ(values(on_cpu(slice(flip(flat, {0}), 0, 0, 2))), (std::vector<double>{4, 2}));
+}
+
+/// More than 2^31 elements along three dims that do not merge, fewer runs of them.
+TEST_F(IndexCudaSizes, LargeWalksOfSeveralDims) {
+  constexpr int64_t kRows = 40000, kWidth = 28000;
+  const auto part = [&](DType dtype, int64_t more_rows, int64_t more_width) {
+    const Tensor all = zeros({2, kRows + more_rows, kWidth + more_width}, {.dtype = dtype, .device = kGpu});
+    return narrow(narrow(all, 1, 0, kRows), 2, 0, kWidth);
+  };
+  const Tensor table = part(uint8, 0, 1), index = part(int32, 1, 0);
+  fill_(select(table, 0, 0), 3), fill_(select(table, 0, 1), 5), fill_(select(index, 0, 1), 1);
+  const Tensor got = gather(table, 0, index);
+  ASSERT_GT(got.numel(), INT32_MAX);
+  const std::vector<double> want = {3.0 * kRows * kWidth, 5.0 * kRows * kWidth};
+  EXPECT_EQ(values(on_cpu(sum(got, {.dim = Dims{1, 2}}))), want);
+  EXPECT_EQ(values(on_cpu(sum(scatter(zeros_like(table), 0, index, got), {.dim = Dims{1, 2}}))), want);
 }
 
 TEST_F(IndexCudaSizes, NothingToDo) {
