@@ -35,15 +35,15 @@ __device__ __forceinline__ float4 add_pairs(const float (&from)[kDecodeWarps][kW
 
 /// Brings the share of its state that the block `ahead` blocks later has to the second-level cache: whole rows, which
 /// lie one after the other.
-template <int kKeyDim>
+template <int kKeyDim, bool kPool>
 __device__ __forceinline__ void prefetch_state(const DeviceProblem& p, unsigned ahead) {
   const unsigned column_blocks = gridDim.x, heads = gridDim.y,
                  block = (blockIdx.z * heads + blockIdx.y) * column_blocks + blockIdx.x + ahead,
                  rest = block / column_blocks, part = block % column_blocks;
   const int64_t n = rest / heads;
   if (n >= p.sequences.count) return;
-  const int64_t place = p.sequences.slots.data ? slot_entry(p.sequences, n) : n;
-  if (p.sequences.slots.data && (place < 0 || place >= p.sequences.slots.size)) return;
+  const int64_t place = kPool ? slot_entry(p.sequences, n) : n;
+  if (kPool && (place < 0 || place >= p.sequences.slots.size)) return;
   const unsigned first = kKeyDim * part / column_blocks, last = kKeyDim * (part + 1) / column_blocks;
   const float* from = state_of(p.first, place, rest % heads) + first * p.value_dim;
   const auto bytes = (last - first) * static_cast<uint32_t>(p.value_dim * sizeof(float));
@@ -51,22 +51,33 @@ __device__ __forceinline__ void prefetch_state(const DeviceProblem& p, unsigned 
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
+/// A step's outputs of a sequence that is skipped.
+template <class T>
+__device__ __forceinline__ void zero_step(const DeviceProblem& p, int64_t n, unsigned head, int column) {
+  if (threadIdx.x >= kDecodeLanes) return;
+  T* out = place_in<T>(p.output, DeviceSequence(p.sequences, n), head, 0) + column * p.output.dim;
+#pragma unroll
+  for (int j = 0; j < kFour; ++j) out[j * p.output.dim] = T{};
+}
+
 /// Grid: column blocks, value heads, sequences. States are dense, values a multiple of 64; keys,
 /// queries, values and decays by channel lie as Elements takes them wide. `ahead`: a block brings the state of the one
-/// so many later nearer; 0: none.
-template <class T, int kKeyDim, bool kByChannel>
+/// so many later nearer; 0: none. kPool: states have slots; whether a slot is named before turns out while its state is
+/// on the way.
+template <class T, int kKeyDim, bool kByChannel, bool kPool>
 __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks)
     decode_kernel(const __grid_constant__ DeviceProblem p, unsigned ahead) {
   constexpr int kRows = kKeyDim / kRowGroups;
   __shared__ DecodeShared shared;
   const unsigned head = blockIdx.y;
-  const int64_t n = blockIdx.z, place = place_of(p.sequences, n);
-  if (place < 0) return;
+  const int64_t n = blockIdx.z, place = kPool ? slot_entry(p.sequences, n) : n;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = threadIdx.x / kDecodeLanes * kRows,
             at = threadIdx.x % kDecodeLanes * kFour, column = static_cast<int>(blockIdx.x) * kDecodeColumns + at,
             width = static_cast<int>(p.value_dim);
+  if (kPool && is_skipped(p.sequences, place)) return zero_step<T>(p, n, head, column);
+  bool bad = kPool && is_outside(p.sequences, place);
   cuda::Pack<float, kFour> state[kRows] = {};
-  if (starts_from_state(p.sequences, n)) {  // before all else
+  if (!bad && starts_from_state(p.sequences, n)) {  // before all else
     const float* from = state_of(p.first, place, head) + row * width + column;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) state[r] = cuda::load_past_l1<kFour>(from + r * width);
@@ -83,7 +94,8 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks)
   const float beta =
       p.beta_float ? row_of<float>(p.beta, s, head, 0)[0] : cuda::convert<float>(row_of<T>(p.beta, s, head, 0)[0]);
 
-  if (ahead > 0 && threadIdx.x == 0) prefetch_state<kKeyDim>(p, ahead);
+  if (ahead > 0 && threadIdx.x == 0) prefetch_state<kKeyDim, kPool>(p, ahead);
+  if constexpr (kPool) bad |= is_named_before(p.sequences, n, place);
 
   float by_key[kFour] = {}, by_query[kFour] = {}, norms[kFour] = {};
   const float one_decay = kByChannel ? 1.0f : expf(decays[0]);
@@ -108,7 +120,14 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks)
   else
     store_four(&shared.by_query[warp][at], by_query);
   if (lane == 0) store_four(shared.norms[warp], norms);
-  __syncthreads();
+  if constexpr (kPool) {
+    if (__syncthreads_or(bad)) {
+      if (threadIdx.x == 0) raise_bad_slot(p.sequences, n, place);
+      return zero_step<T>(p, n, head, column);
+    }
+  } else {
+    __syncthreads();
+  }
   const float4 predicted = add_pairs(shared.by_key, at), all = add_pairs(shared.norms, 0);
   const float key_scale = p.normalize ? rsqrtf(all.x + 1e-6f) : 1.0f;
   const auto error_of = [&](int j, float by) { return beta * (value[j] - key_scale * by); };

@@ -31,7 +31,7 @@ const core::OpRegistration kOps({
     {"chunk_gated_delta_rule",
      "gated_delta",
      OpClass::kContraction,
-     "q,k[B,H,T,K], v[B,Hv,T,V], beta, g[B,Hv,T] -> gated_delta_rule, chunk_size steps at once",
+     "q,k[B,H,T,K], v[B,Hv,T,V], beta, g[B,Hv,T] -> gated_delta_rule, many steps at once",
      {"tensorcore", "general"}},
 });
 

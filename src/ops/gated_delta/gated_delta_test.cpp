@@ -189,7 +189,8 @@ TEST(GatedDeltaRule, ExplainSaysWhatRunsOnHopper) {
                         {bfloat16, 128, 16, true, "tensorcore", "64 steps at once, for chunk_size 16"},
                         {float16, 64, 128, false, "tensorcore", "64 steps at once, for chunk_size 128"},
                         {float32, 128, 64, false, "tensorcore", ""},
-                        {float32, 128, 32, true, "general", ""},
+                        {float32, 128, 32, true, "tensorcore", "64 steps at once, for chunk_size 32"},
+                        {float16, 64, 64, true, "tensorcore", ""},
                         {float64, 128, 64, false, "general", ""},
                         {bfloat16, 96, 32, false, "general", ""}}) {
     const Dims keys{1, 2, 100, v.key_dim}, values{1, 2, 100, 128}, gates{1, 2, 100};
@@ -252,6 +253,8 @@ TEST(GatedDeltaRule, Errors) {
                            op + "state_indices holds 3 at 0, outside -1..2");
   expect_error<IndexError>(run({.state = pool, .state_indices = list({-2}, int32)}),
                            op + "state_indices holds -2 at 0, outside -1..2");
+  expect_error<IndexError>(run({.state = pool, .state_indices = list({-1}, int64).to(uint64)}),
+                           op + "state_indices holds 18446744073709551615 at 0, outside -1..2");
   expect_error<ValueError>(
       run({.cu_seqlens = list({0, 1, 2}, int64), .state = pool, .state_indices = list({1, 1}, int64)}),
       op + "state_indices names slot 1 twice, at 0 and 1");
