@@ -28,14 +28,14 @@ struct ChannelFactors {
   static constexpr int kTileBytes = (3 * kHalves + 2) * kSquareBytes;
 };
 
-/// Of a block besides what it makes.
+/// Sums of steps' log decays within their blocks, to base 2.
+template <int kKeyDim>
+using ChannelSums = float[kChunk][kKeyDim + 4];
+
+/// Of a block besides what it makes, the sums, and L and its inverse (`lower`).
 template <int kKeyDim_>
-struct ChannelSums {
+struct ChannelNumbers {
   static constexpr int kKeyDim = kKeyDim_;
-  union {
-    float sums[kChunk][kKeyDim + 4];  // of a step's log decays within its block, to base 2
-    float lower[kChunk][kPad];        // L and its inverse, when the decays are done with
-  };
   float before[kBlocks][kKeyDim], after[kBlocks][kKeyDim];  // the sums of all blocks before one, and behind it
   float beta[kChunk], key_norm[kChunk], query_norm[kChunk];
   int good;  // steps before the first whose key, beta or decay is no number
@@ -44,11 +44,16 @@ struct ChannelSums {
 
 /// With how keys and queries lie in what it makes: tiles of 64 channels, at first as TMA brings them.
 template <int kKeyDim>
-struct ChannelShared : ChannelSums<kKeyDim> {
+struct ChannelShared : ChannelNumbers<kKeyDim> {
   using Element = BFloat16;
   static constexpr bool kFine = false, kHasNorms = true;  ///< norms and the scale go into what is made
   alignas(1024) ChannelFactors<kKeyDim> made;
+  union {
+    ChannelSums<kKeyDim> sums_;
+    float lower[kChunk][kPad];  // when the sums are done with
+  };
 
+  __device__ auto& sums() { return sums_; }
   __device__ auto& keys() { return made.key; }
   __device__ auto& queries() { return made.query; }
   __device__ auto& updates() { return made.update; }
@@ -101,7 +106,7 @@ struct ChannelChunk {
       if (top + i >= task.valid) decays[i] = 0;
       const float decay = decays[i] < kLeastDecay ? kLeastDecay : decays[i];  // NaN stays
       sum = fmaf(decay, static_cast<float>(kLog2e), i % kBlock == 0 ? 0.0f : sum);
-      shared.sums[top + i][channel] = sum;
+      shared.sums()[top + i][channel] = sum;
       if (i % kBlock == kBlock - 1 && !(sum * 0.0f == 0.0f)) find_bad_decay(top + i - (kBlock - 1), channel);
     }
     const int i = threadIdx.x;
@@ -117,7 +122,7 @@ struct ChannelChunk {
   /// A block's sums are no number: from where on.
   __device__ __noinline__ void find_bad_decay(int top, int channel) const {
     for (int i = top; i < top + kBlock; ++i)
-      if (!(shared.sums[i][channel] * 0.0f == 0.0f)) {
+      if (!(shared.sums()[i][channel] * 0.0f == 0.0f)) {
         atomicMin(&shared.good, i);
         return;
       }
@@ -148,7 +153,7 @@ struct ChannelChunk {
   }
 
   __device__ __forceinline__ float block_sum(int block, int channel) const {
-    return shared.sums[block * kBlock + kBlock - 1][channel];
+    return shared.sums()[block * kBlock + kBlock - 1][channel];
   }
   /// Sums of whole blocks, and the chunk's decay.
   __device__ __forceinline__ void sum_blocks() const {
@@ -178,7 +183,7 @@ struct ChannelChunk {
       cuda::Pack<Element, 8> to;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const float after = shared.sums[row | (kBlock - 1)][channel + j] - shared.sums[row][channel + j];
+        const float after = shared.sums()[row | (kBlock - 1)][channel + j] - shared.sums()[row][channel + j];
         to.at[j] = cuda::convert<Element>(cuda::widen(k.at[j]) * exp2_fast(after));
       }
       Shared::eight(shared.updates(), row, channel) = to;
@@ -212,7 +217,7 @@ struct ChannelChunk {
   }
 
   __device__ __forceinline__ float2 sums_of(int row, int channel) const {
-    return *reinterpret_cast<const float2*>(&shared.sums[row][channel]);
+    return *reinterpret_cast<const float2*>(&shared.sums()[row][channel]);
   }
   struct Corner {
     float2 row, key;
@@ -249,7 +254,7 @@ struct ChannelChunk {
     for (int j = 0; j < 8; j += 4) *reinterpret_cast<float4*>(&to[j]) = *reinterpret_cast<const float4*>(from + j);
   }
   __device__ __forceinline__ void load_sums(float (&to)[8], int row, int channel) const {
-    load_floats(to, &shared.sums[row][channel]);
+    load_floats(to, &shared.sums()[row][channel]);
   }
   __device__ __forceinline__ void load_row(Row& to, int row, int channel) const {
     load_sums(to.sums, row, channel);

@@ -8,13 +8,20 @@
 
 namespace tenor::delta {
 
+/// Two blocks of float16 fit a multiprocessor.
 template <class T, int kKeyDim_>
-struct Tf32ChannelShared : ChannelSums<kKeyDim_> {
+struct Tf32ChannelShared : ChannelNumbers<kKeyDim_> {
   using Element = T;
   static constexpr int kKeyDim = kKeyDim_;
   static constexpr bool kFine = kIsFine<T>, kHasNorms = false;
   alignas(128) Tf32ChannelFactors<T, kKeyDim> made;
+  float lower[kChunk][kPad];
 
+  /// Where the squares will be.
+  __device__ auto& sums() {
+    static_assert(sizeof(ChannelSums<kKeyDim>) <= 2 * sizeof(made.rest.squares.attend));
+    return *reinterpret_cast<ChannelSums<kKeyDim>*>(made.rest.squares.attend);
+  }
   __device__ auto& keys() { return made.rows.key; }
   __device__ auto& queries() { return made.rows.query; }
   __device__ auto& updates() { return made.rest.update; }
@@ -93,7 +100,7 @@ __device__ __forceinline__ void set_channel_weights(Shared& shared, int valid) {
 
 /// Dynamic shared memory: Tf32ChannelShared.
 template <class T, int kKeyDim>
-__global__ void __launch_bounds__(kChannelThreads)
+__global__ void __launch_bounds__(kChannelThreads, kIsFine<T> ? 1 : 2)
     prepare_tf32_channels_kernel(const __grid_constant__ DeviceProblem p, Tf32ChannelFactors<T, kKeyDim>* factors) {
   if constexpr (!ptx::kIsHopper) return;  // in PTX for other devices the kernel is empty, and never launched
   using Shared = Tf32ChannelShared<T, kKeyDim>;
