@@ -274,6 +274,30 @@ TEST_F(GatedDeltaCuda, SegmentsOfALongSequence) {
       }
 }
 
+/// A state that a call starts from and leaves: the bits of one that is written elsewhere, whole and in segments.
+TEST_F(GatedDeltaCuda, StatesInPlace) {
+  Draw draw(20);
+  struct Variant {
+    DType dtype;
+    int64_t steps, chunk;
+    bool by_channel;
+  };
+  for (const auto& [dtype, steps, chunk, by_channel] :
+       {Variant{bfloat16, 1, 0, false}, Variant{bfloat16, 5, 0, true}, Variant{bfloat16, 4133, 64, false},
+        Variant{bfloat16, 4133, 64, true}, Variant{float16, 130, 64, true}, Variant{float32, 130, 64, true},
+        Variant{float32, 130, 64, false}, Variant{float64, 70, 16, false}}) {
+    DeltaCase c = random_delta(draw, {1, 1, 2, steps, 128, 128, by_channel, false, 0.05}, dtype);
+    c.options.initial_state = draw.dense({1, 2, 128, 128}, float32);
+    const DeltaCase apart = moved(c);
+    DeltaCase onto = moved(c);
+    onto.options.out = {on_gpu(draw.poisoned(c.value.shape(), dtype)), onto.options.initial_state};
+    const GatedDeltaResult want = run_delta(apart, chunk), got = run_delta(onto, chunk);
+    EXPECT_EQ(got.final_state.raw(), onto.options.initial_state.raw());
+    EXPECT_TRUE(same_bits(on_cpu(got.output), on_cpu(want.output))) << name(dtype) << " " << steps;
+    EXPECT_TRUE(same_bits(on_cpu(got.final_state), on_cpu(want.final_state))) << name(dtype) << " " << steps;
+  }
+}
+
 TEST_F(GatedDeltaCuda, SegmentsOfPackedSequences) {
   Draw draw(11);
   DeltaCase c = random_delta(draw, {1, 1, 1, 9000, 128, 64, false, false, 0.05}, bfloat16);

@@ -178,6 +178,23 @@ TEST(GatedDeltaRule, ResultsMayLieOnOperands) {
   EXPECT_TRUE(same_bits(got.final_state, want.final_state));
 }
 
+/// In place, without memory of its own: the bits of states that are written elsewhere.
+TEST(GatedDeltaRule, StatesInPlace) {
+  Draw draw(10);
+  for (bool packed : {false, true})
+    for (int64_t chunk : kForms) {
+      DeltaCase c = random_delta(draw, {packed ? 1 : 3, 2, 2, 70, 16, 80}, float32);
+      if (packed) c.options.cu_seqlens = list({0, 0, 33, 70}, int64);
+      c.options.initial_state = draw.dense({3, 4, 16, 80}, float32);
+      const GatedDeltaResult want = run_delta(c, chunk);
+      c.options.out = {draw.poisoned(c.value.shape(), float32), c.options.initial_state};
+      const GatedDeltaResult got = run_delta(c, chunk);
+      EXPECT_EQ(got.final_state.raw(), c.options.initial_state.raw());
+      EXPECT_TRUE(same_bits(got.output, want.output)) << chunk;
+      EXPECT_TRUE(same_bits(got.final_state, want.final_state)) << chunk;
+    }
+}
+
 TEST(GatedDeltaRule, ExplainSaysWhatRunsOnHopper) {
   struct Variant {
     DType dtype;
