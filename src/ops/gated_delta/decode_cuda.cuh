@@ -15,7 +15,7 @@ inline constexpr int kDecodeBlocks = 3;  // on a multiprocessor
 /// Sums over the rows of each warp.
 struct DecodeShared {
   alignas(16) float by_key[kDecodeWarps][kDecodeColumns], by_query[kDecodeWarps][kDecodeColumns];
-  alignas(16) float norms[kDecodeWarps][kFour];  // k.k, q.q, q.k
+  alignas(16) float norms[kDecodeWarps][kFour];  // k.k, q.q, q.k, and whether the slot is bad
 };
 
 __device__ __forceinline__ float4 add_four(float4 x, float4 y) {
@@ -80,8 +80,9 @@ struct DecodeStep {
   }
 
   /// Decays the thread's rows of the state, and leaves the warp's sums of what they give in shared memory.
-  __device__ __forceinline__ void read_state(cuda::Pack<float, kFour> (&state)[kRows], DecodeShared& shared,
-                                             int at) const {
+  /// `bad`: the warp has found the slot to be none, which goes with them.
+  __device__ __forceinline__ void read_state(cuda::Pack<float, kFour> (&state)[kRows], DecodeShared& shared, int at,
+                                             bool bad) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float by_key[kFour] = {}, by_query[kFour] = {}, norms[kFour] = {};
     const float one_decay = kByChannel ? 1.0f : expf(decays[0]);
@@ -106,6 +107,7 @@ struct DecodeStep {
       store_four(&shared.by_key[warp][at], by_key);
     else
       store_four(&shared.by_query[warp][at], by_query);
+    norms[3] = bad ? 1.0f : 0.0f;
     if (lane == 0) store_four(shared.norms[warp], norms);
   }
 };
@@ -134,17 +136,14 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks)
   DecodeStep<T, kKeyDim, kByChannel> step;
   step.load(p, n, head, row, column);
   if (ahead > 0 && threadIdx.x == 0) prefetch_state<kKeyDim, kPool>(p, ahead);
-  if constexpr (kPool) bad |= is_named_before(p.sequences, n, place);
-  step.read_state(state, shared, at);
-  if constexpr (kPool) {
-    if (__syncthreads_or(bad)) {
-      if (threadIdx.x == 0) raise_bad_slot(p.sequences, n, place);
-      return zero_step<T>(p, n, head, column);
-    }
-  } else {
-    __syncthreads();
-  }
+  if constexpr (kPool) bad = __any_sync(~0u, bad || is_named_before(p.sequences, n, place));
+  step.read_state(state, shared, at, bad);
+  __syncthreads();
   const float4 predicted = add_pairs(shared.by_key, at), all = add_pairs(shared.norms, 0);
+  if (kPool && all.w > 0) {
+    if (threadIdx.x == 0) raise_bad_slot(p.sequences, n, place);
+    return zero_step<T>(p, n, head, column);
+  }
   const float key_scale = p.normalize ? rsqrtf(all.x + 1e-6f) : 1.0f;
   const auto error_of = [&](int j, float by) { return step.beta * (step.value[j] - key_scale * by); };
   const float error[kFour] = {error_of(0, predicted.x), error_of(1, predicted.y), error_of(2, predicted.z),
