@@ -33,7 +33,7 @@ struct GatedDeltaOptions {
 struct ChunkGatedDeltaOptions {
   Tensor initial_state = {};
   std::optional<double> query_scale = {};
-  int64_t chunk_size = 64;  ///< steps that are computed together; > 0
+  int64_t chunk_size = 64;  ///< > 0: steps that "general" computes together; "tensorcore" always takes 64
   Tensor cu_seqlens = {};
   Tensor state = {};
   Tensor state_indices = {};
@@ -54,7 +54,7 @@ struct ChunkGatedDeltaOptions {
 GatedDeltaResult gated_delta_rule(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& beta,
                                   const Tensor& log_decay, const GatedDeltaOptions& options = {});
 
-/// The same function, chunk_size steps at once: prefill. With G the running sum of log_decay in a chunk, L_ij = beta_i
+/// The same function, many steps at once: prefill. With G the running sum of log_decay in a chunk, L_ij = beta_i
 /// exp(G_i - G_j) k_i . k_j below the diagonal and R = V - exp(G) K S,
 ///     N = (I + L)^-1 beta R;   O = scale (exp(G) Q S + tril(exp(G_i - G_j) Q K^T) N);
 ///     S = exp(G_C) S + (exp(G_C - G) K)^T N.

@@ -96,13 +96,12 @@ void bind_rules(nb::module_& m) {
       "query_scale"_a = nb::none(), nb::kw_only(), "chunk_size"_a = 64, "cu_seqlens"_a = nb::none(),
       "state"_a = nb::none(), "state_indices"_a = nb::none(), "has_initial_state"_a = nb::none(),
       "qk_normalize"_a = false, "strategy"_a = "auto", "out"_a = nb::none(), "workspace"_a = nb::none(),
-      "gated_delta_rule, chunk_size steps at once (prefill): the same arguments and results by the chunked algorithm, "
-      "any T. "
+      "gated_delta_rule, many steps at once (prefill): the same arguments and results by the chunked algorithm, any T. "
       "strategy:\n"
-      "'tensorcore' (Hopper, 16-bit and float32 operands; 64 steps at once whatever chunk_size is, which explain "
-      "says),\n"
-      "'general' (chunk_size steps). ValueError for chunk_size < 1; UnsupportedError on CUDA where the triangular\n"
-      "workspace of 4 * (chunk_size^2 + chunk_size) bytes exceeds a block's shared memory.");
+      "'general' computes chunk_size steps together, 'tensorcore' (Hopper; float32, float16 and bfloat16) always 64,\n"
+      "whatever chunk_size is, as explain notes: the same function within the same tolerance. ValueError for\n"
+      "chunk_size < 1; on CUDA UnsupportedError from either where general's triangular workspace of\n"
+      "4 * (chunk_size^2 + chunk_size) bytes exceeds a block's shared memory.");
 }
 
 }  // namespace

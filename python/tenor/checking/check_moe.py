@@ -51,7 +51,7 @@ def plan_outcome(plan, ids, weights, dtype):
 
 def logits_of(draw, experts=None):
     """Whole numbers below, so that equal scores are equal in every precision; or normal ones."""
-    t, e = draw.int(0, 9), experts or draw.pick([1, 2, 5, 8, 33, 64, 128, 200, 520])
+    t, e = draw.int(0, 9), experts or draw.pick([1, 2, 5, 8, 33, 64, 128, 200, 520, 1025, 4096])
     dtype = draw.pick(FLOATS)
     x = draw.rng.integers(-2, 3, (t, e)).astype(dtype) if draw.chance(0.5) else draw.values((t, e), dtype, special=0)
     if t and draw.chance(0.3):
@@ -61,7 +61,7 @@ def logits_of(draw, experts=None):
 
 def moe_routes(tn, draw):
     x = logits_of(draw)
-    k, renormalize = draw.int(0, min(x.shape[1] + 1, 12)), draw.chance(0.5)
+    k, renormalize = draw.pick([draw.int(0, min(x.shape[1] + 1, 12)), x.shape[1]]), draw.chance(0.5)
     here = tn.asarray(x)
     if not 1 <= k <= x.shape[1]:
         return Refused(lambda: tn.moe.route(here, k), "ValueError")
@@ -94,10 +94,12 @@ class Own:
     """A plan of the caller's, with ids -1."""
 
     def __init__(self, draw, dtype, experts=None):
-        self.t, self.k, self.e = draw.int(0, 12), draw.int(1, 5), experts or draw.int(1, 9)
-        self.ids = draw.layout(draw.rng.integers(-1, self.e, (self.t, self.k)).astype(draw.pick([np.int32, np.int64])))
+        self.t, self.k, self.e = draw.int(0, 12), draw.int(1, 5), experts or draw.pick([draw.int(1, 9), 60, 120])
+        ids = draw.pick([draw.rng.integers(-1, self.e, (self.t, self.k)), np.full((self.t, self.k), draw.int(0, self.e - 1))])  # or all to one
+        of_any = [np.int8, np.int16, np.int32, np.int64] + ([np.uint8, np.uint16, np.uint32, np.uint64] if (ids >= 0).all() else [])
+        self.ids = draw.layout(ids.astype(draw.pick(of_any)))
         self.weights = draw.layout(draw.values((self.t, self.k), dtype, special=0, scale=1))
-        flat = np.asarray(self.ids).ravel()
+        flat = np.asarray(self.ids).astype(np.int64).ravel()
         self.order = np.argsort(np.where(flat < 0, self.e, flat), kind="stable")[: int((flat >= 0).sum())]
         self.offsets = np.concatenate(([0], np.cumsum(np.bincount(flat[flat >= 0], minlength=self.e)))).astype(np.int64)
 
@@ -177,6 +179,15 @@ def moe_grouped_products(tn, draw):
     return Same(tn.moe.grouped_matmul(*map(tn.asarray, (x, w, offsets))), want, 8 * tolerance(t))
 
 
+def moe_bad_ids(tn, draw):
+    """An id out of range, in any integer dtype; the greatest of an unsigned one is no -1."""
+    dtype, e = np.dtype(draw.pick(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])), draw.int(1, 100)
+    ids = draw.rng.integers(0, e, (draw.int(1, 5), draw.int(1, 4))).astype(dtype)
+    ids[0, draw.int(0, ids.shape[1] - 1)] = draw.pick([e, np.iinfo(dtype).max] + ([-2, np.iinfo(dtype).min] if dtype.kind == "i" else []))
+    here, weights = tn.asarray(draw.layout(ids)), tn.asarray(np.ones(ids.shape, np.float32))
+    return Refused(lambda: tn.moe.RoutingPlan(here, weights, e).expert_indices("int64").numpy(), "IndexError")
+
+
 def moe_refusals(tn, draw):
     z = lambda *shape, dtype=np.float32: tn.asarray(np.zeros(shape, dtype))
     x, good = z(2, 6), dict(top_k=2, groups=3, selected_groups=1)
@@ -194,4 +205,4 @@ def moe_refusals(tn, draw):
     return Refused(call, kind)
 
 
-PROPERTIES = [moe_routes, moe_grouped_routes, moe_moves, moe_experts, moe_forwards, moe_grouped_products, moe_refusals]
+PROPERTIES = [moe_routes, moe_grouped_routes, moe_moves, moe_experts, moe_forwards, moe_grouped_products, moe_bad_ids, moe_refusals]

@@ -1,4 +1,5 @@
 // gated_delta_gate and gated_rms_norm on CUDA.
+#include "src/cuda/stride_loop.cuh"
 #include "src/ops/gated_delta/gated_delta_around_kernels.h"
 #include "src/ops/gated_delta/gated_delta_launch.h"
 #include "src/ops/gated_delta/gated_norm_cuda.cuh"
@@ -20,7 +21,7 @@ struct GateArgs {
 
 template <class T, class C = core::Compute<T>>
 __global__ void __launch_bounds__(kThreads) gate_kernel(const __grid_constant__ GateArgs p) {
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < p.count; i += int64_t{gridDim.x} * kThreads) {
+  cuda::for_each_item(p.count, [&](int64_t i) {
     const int64_t c = i % p.width, step = i / p.width % p.steps, row = i / p.width / p.steps;
     const int64_t head = row % p.heads, batch = row / p.heads;
     const auto place = [&](const Rows& x) { return batch * x.batch + head * x.head + step * x.step + c * x.dim; };
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kThreads) gate_kernel(const __grid_constant__ 
     const C value =
         p.bounded ? static_cast<C>(p.lower_bound) * sigmoid(rate * x) : -(rate * (positive + log1p(exp(-fabs(x)))));
     static_cast<float*>(p.out.data)[place(p.out)] = static_cast<float>(value);
-  }
+  });
 }
 
 // ---- the norm

@@ -339,7 +339,59 @@ __device__ __forceinline__ void make_solve(const float (&lower)[kChunk][kPad], u
   });
 }
 
-/// Blocks: value heads fastest, then slots of the slice's chunks.
+/// The chunk and value head that a first kernel's block makes the factors of. Blocks: value heads fastest, then slots.
+struct ChunkTask {
+  int64_t head, slot, n;
+  DeviceSequence s;
+  int64_t step;  ///< the chunk's first one
+  int valid;     ///< steps of the chunk; none where the slot is empty
+  __device__ __forceinline__ ChunkTask(const DeviceProblem& p, int64_t slot)
+      : head(blockIdx.x % static_cast<unsigned>(p.value_heads)),
+        slot(slot),
+        n(sequence_of(p.sequences, slot)),
+        s(p.sequences, n),
+        step((slot - first_slot(p.sequences, n)) * kChunk),
+        valid(static_cast<int>(min(s.length - step, int64_t{kChunk}))) {}
+};
+/// Which of the launch's slots a block has.
+__device__ __forceinline__ int64_t block_slot(const DeviceProblem& p) {
+  return blockIdx.x / static_cast<unsigned>(p.value_heads);
+}
+
+/// Begins to bring a chunk's keys and queries by TMA, in halves of 64 channels; one thread's work. What it sets up is
+/// ready for the others when the block has met.
+template <class Shared, class Tiles>
+__device__ __forceinline__ void load_tiles(Shared& shared, Tiles& key, Tiles& query, const DeviceProblem& p,
+                                           const ChunkMaps& maps, const ChunkTask& t) {
+  shared.good = t.valid;
+  ptx::mbarrier_init(&shared.barrier, 1);
+  ptx::mbarrier_init_fence();
+  ptx::mbarrier_arrive_expect(&shared.barrier, sizeof(key) + sizeof(query));
+  const int at = static_cast<int>(t.s.begin + t.step), key_head = static_cast<int>(t.head / p.group),
+            batch = static_cast<int>(t.s.batch);
+  for (int h = 0; h < static_cast<int>(sizeof(key) / kSquareBytes); ++h) {
+    ptx::tma_load_4d(key[h], &maps.key, 64 * h, at, key_head, batch, &shared.barrier);
+    ptx::tma_load_4d(query[h], &maps.query, 64 * h, at, key_head, batch, &shared.barrier);
+  }
+}
+
+/// What the block has made, to its place; all threads call.
+template <class Factors>
+__device__ __forceinline__ void store_factors(Factors* factors, const DeviceProblem& p, const ChunkTask& t,
+                                              const Factors& made) {
+  ptx::fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  ptx::bulk_store(factors + t.slot * p.value_heads + t.head, &made, sizeof(made));
+  ptx::tma_store_commit();
+  ptx::tma_store_wait_read<0>();
+}
+
+/// A later slice's last block ends after the second kernel of the slice before.
+__device__ __forceinline__ void end_slice(const ChunkSlice& slice) {
+  if (threadIdx.x == 0 && slice.first > 0 && blockIdx.x + 1 == gridDim.x) ptx::wait_for_previous();
+}
+
 template <int kKeyDim>
 __global__ void __launch_bounds__(kPrepareThreads, 5)
     prepare_kernel(const __grid_constant__ DeviceProblem p, const __grid_constant__ ChunkMaps maps,
@@ -347,26 +399,11 @@ __global__ void __launch_bounds__(kPrepareThreads, 5)
   extern __shared__ __align__(1024) unsigned char prepare_memory[];
   auto& shared = *reinterpret_cast<PrepareShared<kKeyDim>*>(prepare_memory);
   ptx::launch_dependents();
-  const int64_t head = blockIdx.x % static_cast<unsigned>(p.value_heads),
-                slot = slice.slot(blockIdx.x / static_cast<unsigned>(p.value_heads));
-  const int64_t n = sequence_of(p.sequences, slot);
-  const DeviceSequence s(p.sequences, n);
-  const int64_t step = (slot - first_slot(p.sequences, n)) * kChunk;
-  if (step >= s.length) return;
-  const int valid = static_cast<int>(min(s.length - step, int64_t{kChunk})), warp = threadIdx.x / 32;
-  if (threadIdx.x == 0) {
-    shared.good = valid;
-    ptx::mbarrier_init(&shared.barrier, 1);
-    ptx::mbarrier_init_fence();
-    ptx::mbarrier_arrive_expect(&shared.barrier, sizeof(shared.tiles));
-    const int at = static_cast<int>(s.begin + step), key_head = static_cast<int>(head / p.group),
-              batch = static_cast<int>(s.batch);
-    for (int h = 0; h < kKeyDim / 64; ++h) {
-      ptx::tma_load_4d(shared.tiles.key[h], &maps.key, 64 * h, at, key_head, batch, &shared.barrier);
-      ptx::tma_load_4d(shared.tiles.query[h], &maps.query, 64 * h, at, key_head, batch, &shared.barrier);
-    }
-  }
-  load_gates<BFloat16>(shared, p, s, head, step, valid);
+  const ChunkTask t(p, slice.slot(block_slot(p)));
+  if (t.valid <= 0) return;
+  const int warp = threadIdx.x / 32;
+  if (threadIdx.x == 0) load_tiles(shared, shared.tiles.key, shared.tiles.query, p, maps, t);
+  load_gates<BFloat16>(shared, p, t.s, t.head, t.step, t.valid);
   __syncthreads();
   ptx::mbarrier_wait(&shared.barrier, 0);
   float by_key[4][2][4] = {}, by_query[4][2][4] = {};
@@ -374,9 +411,9 @@ __global__ void __launch_bounds__(kPrepareThreads, 5)
   triangle_products(shared, by_key, by_query);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    if (i == warp) check_keys(shared, by_key[i], valid);
+    if (i == warp) check_keys(shared, by_key[i], t.valid);
   ChunkFactors& made = shared.squares.made;
-  const int good = set_weights(shared, p, valid, made.weights);
+  const int good = set_weights(shared, p, t.valid, made.weights);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     if (i < warp) weigh_block<false, false>(shared, i, good, by_key[i], by_query[i]);
@@ -390,13 +427,8 @@ __global__ void __launch_bounds__(kPrepareThreads, 5)
   invert_diagonal<false>(shared.squares.lower);
   __syncthreads();
   make_solve(shared.squares.lower, made.solve, shared.beta, shared.good);
-  ptx::fence_async_proxy();
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  ptx::bulk_store(factors + slot * p.value_heads + head, &made, sizeof(made));
-  ptx::tma_store_commit();
-  ptx::tma_store_wait_read<0>();
-  if (slice.first > 0 && blockIdx.x + 1 == gridDim.x) ptx::wait_for_previous();
+  store_factors(factors, p, t, made);
+  end_slice(slice);
 }
 
 }  // namespace tenor::delta

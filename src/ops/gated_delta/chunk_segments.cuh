@@ -11,8 +11,9 @@ namespace tenor::delta {
 /// The segments of a call: `chunks` chunks each, of a sequence `count` at most, at least three.
 struct Segments {
   unsigned count, chunks;
-  float* ends;  ///< [sequence][segment but the last][value head][K][V]: b, then the states at the segments' ends
-  float* maps;  ///< [sequence][segment between first and last][value head]: M transposed, [K][K]
+  float* ends;    ///< [sequence][segment but the last][value head][K][V]: b, then the states at the segments' ends
+  float* maps;    ///< [sequence][segment between first and last][value head]: M transposed, [K][K]
+  float* starts;  ///< [sequence][value head][K][V], of a pool: states before the last segments write there; or null
 
   __host__ __device__ int64_t end_at(int64_t n, int64_t segment, const DeviceProblem& p, int64_t head) const {
     return ((n * (count - 1) + segment) * p.value_heads + head) * p.key_dim * p.value_dim;
@@ -89,8 +90,11 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   const auto end_of = [&](int64_t segment) {
     return Columns{segments.ends + segments.end_at(n, segment, p, t.head) + part.first, p.value_dim, 1};
   };
-  Columns from, to;
+  Columns from, to, start;
+  if (segments.starts && part.segment == 0 && !is_last)
+    start = {segments.starts + (n * p.value_heads + t.head) * p.key_dim * p.value_dim + part.first, p.value_dim, 1};
   if (part.segment == 0 && starts_from_state(p.sequences, n)) from = columns_of(p.first, t);
+  if (kOutputs && start.data) from = start;
   if (kOutputs && part.segment > 0) from = end_of(part.segment - 1);
   if (!kOutputs) to = end_of(part.segment);
   if (part.is_map)
@@ -98,6 +102,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (kOutputs && is_last) to = columns_of(p.last, t);
   float state[Config::kKeyDim / 8][4];
   read_state<Config::kKeyDim>(state, warp_columns(from));
+  if (!kOutputs) write_state<Config::kKeyDim>(state, warp_columns(start));
   if (part.is_map) add_identity<Config::kKeyDim>(state, part.first);
   scan_chunks<Config, kOutputs>(state, shared, t);
   write_state<Config::kKeyDim>(state, warp_columns(to));

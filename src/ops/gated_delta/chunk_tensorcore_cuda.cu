@@ -80,7 +80,7 @@ Segments choose_segments(const Launch& l) {
     const auto waves = [&](unsigned units) { return std::ceil(static_cast<double>(units * heads) / fits); };
     const double time =
         each * (0.7 * waves(first_pass_units(p, count)) + waves(second_pass_units(p, count))) + 2 * count;
-    if (time < least) least = time, best = {count, each, nullptr, nullptr};
+    if (time < least) least = time, best = {count, each, nullptr, nullptr, nullptr};
   }
   return best;
 }
@@ -93,6 +93,9 @@ void launch_segments(const Launch& l, Segments s) {
                maps = Tensor::empty({core::count_product((s.count - 2) * heads, p.key_dim * p.key_dim)}, float32,
                                     l.device);
   s.ends = ends.data<float>(), s.maps = maps.data<float>();
+  Tensor starts;
+  if (p.first.data && p.first.data == p.last.data)
+    starts = Tensor::empty({core::count_product(heads, each)}, float32, l.device), s.starts = starts.data<float>();
   const auto pass = [&](auto* kernel, unsigned units, bool early) {
     cuda::launch(l.op, kernel,
                  {dim3(blocks_of(l.op, units, p.value_heads, p.sequences.count)), dim3(Config::kThreads),

@@ -1,5 +1,5 @@
 // "tensorcore" for float32 and float16: the two kernels by TF32 products, and what they need of memory.
-#include "src/ops/gated_delta/chunk_tf32_prepare.cuh"
+#include "src/ops/gated_delta/chunk_tf32_channels.cuh"
 #include "src/ops/gated_delta/chunk_tf32_scan.cuh"
 #include "src/ops/gated_delta/gated_delta_launch.h"
 
@@ -23,33 +23,62 @@ int choose_warps(int64_t tiles, int64_t heads, int most, int multiprocessors) {
   return best;
 }
 
-template <class T, int kKeyDim, int kWarps>
-void launch_scan(const Problem& problem, const DeviceProblem& p, const Tf32Factors* factors, int warps) {
+/// A launch whose first kernel's factors lie in `memory`; null: no sequence has a step.
+struct Launch {
+  const Problem& problem;
+  const DeviceProblem& p;
+  void* memory;
+  int64_t items;
+};
+
+template <class Config, int kWarps>
+void launch_scan(const Launch& l, int warps) {
+  const DeviceProblem& p = l.p;
   const int64_t tiles = p.value_dim / kTf32Columns, column_blocks = (tiles + warps - 1) / warps;
-  cuda::launch(problem.op, scan_tf32_kernel<T, kKeyDim, kWarps>,
-               {dim3(blocks_of(problem.op, column_blocks, p.value_heads, p.sequences.count)),
-                dim3(static_cast<unsigned>(32 * (warps + 1))), sizeof(Tf32Shared<T, kKeyDim>), 1, factors != nullptr},
-               problem.output.device(), p, factors, static_cast<unsigned>(column_blocks));
+  cuda::launch(l.problem.op, scan_tf32_kernel<Config, kWarps>,
+               {dim3(blocks_of(l.problem.op, column_blocks, p.value_heads, p.sequences.count)),
+                dim3(static_cast<unsigned>(32 * (warps + 1))), sizeof(typename Config::Shared), 1, l.memory != nullptr},
+               l.problem.output.device(), p, static_cast<const typename Config::Factors*>(l.memory),
+               static_cast<unsigned>(column_blocks));
+}
+
+template <class Config>
+void launch_prepare(const Launch& l) {
+  using T = typename Config::Element;
+  const auto pass = [&](auto* kernel, int threads, size_t shared) {
+    cuda::launch(l.problem.op, kernel,
+                 {dim3(blocks_of(l.problem.op, 1, 1, l.items)), dim3(static_cast<unsigned>(threads)), shared},
+                 l.problem.output.device(), l.p, static_cast<typename Config::Factors*>(l.memory));
+  };
+  if constexpr (Config::kByChannel)
+    pass(prepare_tf32_channels_kernel<T, Config::kKeyDim>, kChannelThreads,
+         sizeof(Tf32ChannelShared<T, Config::kKeyDim>));
+  else
+    pass(prepare_tf32_kernel<T, Config::kKeyDim>, kPrepareThreads, sizeof(Tf32PrepareShared<T, Config::kKeyDim>));
+}
+
+template <class Config>
+void launch_kernels(Launch l) {
+  constexpr int kMost = kMostWarps<typename Config::Element>;
+  const Device device = l.problem.output.device();
+  Tensor memory;
+  if (l.items > 0 && l.problem.steps > 0)
+    memory = Tensor::empty({core::count_product(l.items, int64_t{sizeof(typename Config::Factors)})}, uint8, device);
+  l.memory = memory.defined() ? memory.raw() : nullptr;
+  if (l.memory) launch_prepare<Config>(l);
+  const int warps = choose_warps(l.p.value_dim / kTf32Columns, l.p.value_heads * l.p.sequences.count, kMost,
+                                 cuda::multiprocessors(device));
+  warps > 4 ? launch_scan<Config, kMost>(l, warps) : launch_scan<Config, 4>(l, warps);
 }
 
 template <class T, int kKeyDim>
-void launch_kernels(const Problem& problem, const DeviceProblem& p, Tf32Factors* factors, int64_t items) {
-  const Device device = problem.output.device();
-  if (factors)
-    cuda::launch(
-        problem.op, prepare_tf32_kernel<T, kKeyDim>,
-        {dim3(blocks_of(problem.op, 1, 1, items)), dim3(kPrepareThreads), sizeof(Tf32PrepareShared<T, kKeyDim>)},
-        device, p, factors);
-  const int warps = choose_warps(p.value_dim / kTf32Columns, p.value_heads * p.sequences.count, kMostWarps<T>,
-                                 cuda::multiprocessors(device));
-  warps > 4 ? launch_scan<T, kKeyDim, kMostWarps<T>>(problem, p, factors, warps)
-            : launch_scan<T, kKeyDim, 4>(problem, p, factors, warps);
+void launch_for(const Launch& l) {
+  l.p.by_channel ? launch_kernels<Tf32Scan<T, kKeyDim, true>>(l) : launch_kernels<Tf32Scan<T, kKeyDim, false>>(l);
 }
 
 template <class T>
-void launch_type(const Problem& problem, const DeviceProblem& p, Tf32Factors* factors, int64_t items) {
-  p.key_dim == 128 ? launch_kernels<T, 128>(problem, p, factors, items)
-                   : launch_kernels<T, 64>(problem, p, factors, items);
+void launch_type(const Launch& l) {
+  l.p.key_dim == 128 ? launch_for<T, 128>(l) : launch_for<T, 64>(l);
 }
 
 }  // namespace
@@ -60,15 +89,8 @@ void launch_tf32(const Problem& problem, const DeviceProblem& given) {
   DeviceProblem p = given;
   const Tensor query = aligned_rows(problem.query), key = aligned_rows(problem.key);
   p.query = rows_of(query), p.key = rows_of(key);
-  const int64_t items = core::count_product(chunk_slots(p.sequences), p.value_heads);
-  Tensor memory;  // none where no sequence has a step
-  if (items > 0 && problem.steps > 0)
-    memory = Tensor::empty({core::count_product(items, int64_t{sizeof(Tf32Factors)})}, uint8, problem.output.device());
-  auto* factors = memory.defined() ? static_cast<Tf32Factors*>(memory.raw()) : nullptr;
-  if (problem.query.dtype() == float32)
-    launch_type<float>(problem, p, factors, items);
-  else
-    launch_type<Float16>(problem, p, factors, items);
+  const Launch launch{problem, p, nullptr, core::count_product(chunk_slots(p.sequences), p.value_heads)};
+  problem.query.dtype() == float32 ? launch_type<float>(launch) : launch_type<Float16>(launch);
 }
 
 }  // namespace tenor::delta

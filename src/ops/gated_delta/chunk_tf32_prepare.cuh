@@ -94,7 +94,63 @@ __device__ __forceinline__ void triangle_products(const Tf32PrepareShared<Float1
   }
 }
 
-/// Blocks: value heads fastest, then slots of chunks. Dynamic shared memory: Tf32PrepareShared.
+/// Begins to bring a chunk's rows: half of the block's threads keys, the others queries. All threads call.
+template <class Shared, class T, int kKeyDim>
+__device__ __forceinline__ void load_rows(Shared& shared, ChunkRows<T, kKeyDim>& key, ChunkRows<T, kKeyDim>& query,
+                                          const DeviceProblem& p, const ChunkTask& t) {
+  if (threadIdx.x == 0) {
+    shared.good = t.valid;
+    ptx::mbarrier_init(&shared.barrier, 1);
+    ptx::mbarrier_init_fence();
+    ptx::mbarrier_arrive_expect(&shared.barrier, 2 * row_bytes<T, kKeyDim>(t.valid));
+  }
+  __syncthreads();
+  const bool of_key = threadIdx.x < kChunk;
+  const Rows& from = of_key ? p.key : p.query;
+  if (threadIdx.x < 2 * kChunk)
+    copy_rows<T, kKeyDim>(of_key ? key : query, row_of<T>(from, t.s, t.head / p.group, t.step), from.step, t.valid,
+                          threadIdx.x % kChunk, kChunk, &shared.barrier);
+}
+
+/// What a square holds: rounded to TF32 but where kFine.
+template <bool kFine>
+__device__ __forceinline__ float square_element(float x) {
+  return kFine ? x : to_tf32(x);
+}
+
+/// A warp's rows of L and of Q K^T from products, decayed and weighed.
+template <bool kFine, class Shared>
+__device__ __forceinline__ void weigh_rows(Shared& shared, int good, float (&by_key)[4][2][4],
+                                           float (&by_query)[4][2][4]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i > warp) continue;
+    if (i < warp) weigh_block<false, kFine>(shared, i, good, by_key[i], by_query[i]);
+    if (i == warp) weigh_block<true, kFine>(shared, i, good, by_key[i], by_query[i]);
+#pragma unroll
+    for (int h = 0; h < 4; ++h)
+      *reinterpret_cast<float2*>(
+          &shared.squares.made.attend[16 * warp + lane / 4 + h % 2 * 8][16 * i + h / 2 * 8 + lane % 4 * 2]) =
+          make_float2(square_element<kFine>(by_query[i][h / 2][h % 2 * 2]),
+                      square_element<kFine>(by_query[i][h / 2][h % 2 * 2 + 1]));
+  }
+}
+
+/// (I + L)^-1 beta to a square; four warps call.
+template <bool kFine>
+__device__ __forceinline__ void make_solve(const float (&lower)[kChunk][kPad], float (&solve)[kChunk][kSquarePitch],
+                                           const float (&betas)[kChunk], int good) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  join_blocks<kFine>(lower, betas, good, [&](int block, const float(&x)[2][4]) {
+#pragma unroll
+    for (int at = 0; at < 8; ++at)
+      solve[16 * block + at / 4 * 8 + lane % 4 * 2 + at % 2][16 * warp + lane / 4 + at % 4 / 2 * 8] =
+          square_element<kFine>(x[at / 4][at % 4]);
+  });
+}
+
+/// Dynamic shared memory: Tf32PrepareShared.
 template <class T, int kKeyDim>
 __global__ void __launch_bounds__(kPrepareThreads)
     prepare_tf32_kernel(const __grid_constant__ DeviceProblem p, Tf32Factors* factors) {
@@ -103,31 +159,13 @@ __global__ void __launch_bounds__(kPrepareThreads)
   extern __shared__ __align__(1024) unsigned char prepare_memory[];
   auto& shared = *reinterpret_cast<Tf32PrepareShared<T, kKeyDim>*>(prepare_memory);
   ptx::launch_dependents();
-  const int64_t head = blockIdx.x % static_cast<unsigned>(p.value_heads),
-                slot = blockIdx.x / static_cast<unsigned>(p.value_heads);
-  const int64_t n = sequence_of(p.sequences, slot);
-  const DeviceSequence s(p.sequences, n);
-  const int64_t step = (slot - first_slot(p.sequences, n)) * kChunk;
-  if (step >= s.length) return;
-  const int valid = static_cast<int>(min(s.length - step, int64_t{kChunk})), warp = threadIdx.x / 32,
-            lane = threadIdx.x % 32;
-  clear_rows<T, kKeyDim>(shared.tiles.key, valid, threadIdx.x, kPrepareThreads);
-  clear_rows<T, kKeyDim>(shared.tiles.query, valid, threadIdx.x, kPrepareThreads);
-  if (threadIdx.x == 0) {
-    shared.good = valid;
-    ptx::mbarrier_init(&shared.barrier, 1);
-    ptx::mbarrier_init_fence();
-    ptx::mbarrier_arrive_expect(&shared.barrier, 2 * row_bytes<T, kKeyDim>(valid));
-  }
-  __syncthreads();
-  const int row = threadIdx.x % kChunk;
-  if (threadIdx.x < kChunk)
-    copy_rows<T, kKeyDim>(shared.tiles.key, row_of<T>(p.key, s, head / p.group, step), p.key.step, valid, row, kChunk,
-                          &shared.barrier);
-  else
-    copy_rows<T, kKeyDim>(shared.tiles.query, row_of<T>(p.query, s, head / p.group, step), p.query.step, valid, row,
-                          kChunk, &shared.barrier);
-  load_gates<T>(shared, p, s, head, step, valid);
+  const ChunkTask t(p, block_slot(p));
+  if (t.valid <= 0) return;
+  const int warp = threadIdx.x / 32;
+  clear_rows<T, kKeyDim>(shared.tiles.key, t.valid, threadIdx.x, kPrepareThreads);
+  clear_rows<T, kKeyDim>(shared.tiles.query, t.valid, threadIdx.x, kPrepareThreads);
+  load_rows<Tf32PrepareShared<T, kKeyDim>, T, kKeyDim>(shared, shared.tiles.key, shared.tiles.query, p, t);
+  load_gates<T>(shared, p, t.s, t.head, t.step, t.valid);
   __syncthreads();
   ptx::mbarrier_wait(&shared.barrier, 0);
   float by_key[4][2][4] = {}, by_query[4][2][4] = {};
@@ -135,35 +173,15 @@ __global__ void __launch_bounds__(kPrepareThreads)
   triangle_products(shared, by_key, by_query);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    if (i == warp) check_keys(shared, by_key[i], valid);
+    if (i == warp) check_keys(shared, by_key[i], t.valid);
   Tf32Factors& made = shared.squares.made;
-  const int good = set_weights(shared, p, valid, made.weights);
-  const auto rounded = [](float x) { return kFine ? x : to_tf32(x); };
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if (i > warp) continue;
-    if (i < warp) weigh_block<false, kFine>(shared, i, good, by_key[i], by_query[i]);
-    if (i == warp) weigh_block<true, kFine>(shared, i, good, by_key[i], by_query[i]);
-#pragma unroll
-    for (int h = 0; h < 4; ++h)
-      *reinterpret_cast<float2*>(&made.attend[16 * warp + lane / 4 + h % 2 * 8][16 * i + h / 2 * 8 + lane % 4 * 2]) =
-          make_float2(rounded(by_query[i][h / 2][h % 2 * 2]), rounded(by_query[i][h / 2][h % 2 * 2 + 1]));
-  }
+  const int good = set_weights(shared, p, t.valid, made.weights);
+  weigh_rows<kFine>(shared, good, by_key, by_query);
   __syncwarp();
   invert_diagonal<kFine>(shared.squares.lower);
   __syncthreads();
-  join_blocks<kFine>(shared.squares.lower, shared.beta, good, [&](int block, const float(&x)[2][4]) {
-#pragma unroll
-    for (int at = 0; at < 8; ++at)
-      made.solve[16 * block + at / 4 * 8 + lane % 4 * 2 + at % 2][16 * warp + lane / 4 + at % 4 / 2 * 8] =
-          rounded(x[at / 4][at % 4]);
-  });
-  ptx::fence_async_proxy();
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  ptx::bulk_store(factors + slot * p.value_heads + head, &made, sizeof(made));
-  ptx::tma_store_commit();
-  ptx::tma_store_wait_read<0>();
+  make_solve<kFine>(shared.squares.lower, made.solve, shared.beta, good);
+  store_factors(factors, p, t, made);
 }
 
 }  // namespace tenor::delta

@@ -11,20 +11,43 @@ namespace tenor::delta {
 
 inline constexpr int kTf32Columns = 16, kTf32Stages = 2;  // of a warp; of a block
 
-template <class T, int kKeyDim>
-struct Tf32Shared {
+/// Of a scan: keys and queries are brought from the operands, their factors beside them.
+template <class T, int kKeyDim_, bool kByChannel_>
+struct Tf32Scan {
+  using Element = T;
+  static constexpr int kKeyDim = kKeyDim_;
+  static constexpr bool kByChannel = kByChannel_, kFine = kIsFine<T>;
+  using Factors = Tf32Factors;
   struct Stage {
     alignas(128) ChunkRows<T, kKeyDim> key, query;
     alignas(128) Tf32Factors factors;
   };
-  Stage stages[kTf32Stages];
-  uint64_t full[kTf32Stages], empty[kTf32Stages];
+  struct Shared {
+    Stage stages[kTf32Stages];
+    uint64_t full[kTf32Stages], empty[kTf32Stages];
+  };
+  static constexpr int kArrivals = 32;  // of the loading warp at a stage
+};
+/// With decays by channel both come from the first kernel. Of what decays within a chunk there is room for one, which
+/// is asked for when the next chunk's keys and queries are there.
+template <class T, int kKeyDim_>
+struct Tf32Scan<T, kKeyDim_, true> {
+  using Element = T;
+  static constexpr int kKeyDim = kKeyDim_;
+  static constexpr bool kByChannel = true, kFine = kIsFine<T>;
+  using Factors = Tf32ChannelFactors<T, kKeyDim>;
+  struct Shared {
+    typename Factors::Rows stages[kTf32Stages];
+    typename Factors::Rest rest;
+    uint64_t full[kTf32Stages], empty[kTf32Stages], rest_full, rest_empty;
+  };
+  static constexpr int kArrivals = 1;
 };
 
 /// The loading warp.
 template <class T, int kKeyDim>
-__device__ __forceinline__ void load_chunks(Tf32Shared<T, kKeyDim>& shared, const DeviceProblem& p,
-                                            const Tf32Factors* factors, const ScanTask& t) {
+__device__ __forceinline__ void load_chunks(typename Tf32Scan<T, kKeyDim, false>::Shared& shared,
+                                            const DeviceProblem& p, const Tf32Factors* factors, const ScanTask& t) {
   const int lane = threadIdx.x % 32;
   const T *key = row_of<T>(p.key, t.s, t.head / p.group, 0), *query = row_of<T>(p.query, t.s, t.head / p.group, 0);
   ptx::wait_for_previous();  // for what the first kernel makes
@@ -47,29 +70,48 @@ __device__ __forceinline__ void load_chunks(Tf32Shared<T, kKeyDim>& shared, cons
                      &shared.full[i]);
   }
 }
+template <class T, int kKeyDim>
+__device__ __forceinline__ void load_chunks(typename Tf32Scan<T, kKeyDim, true>::Shared& shared, const DeviceProblem& p,
+                                            const Tf32ChannelFactors<T, kKeyDim>* factors, const ScanTask& t) {
+  ptx::wait_for_previous();
+  if (threadIdx.x % 32 != 0) return;
+  const auto bring = [](auto& to, const auto& from, uint64_t* barrier) {
+    ptx::mbarrier_arrive_expect(barrier, sizeof(to));
+    ptx::bulk_load(&to, &from, sizeof(to), barrier);
+  };
+  for (int64_t c = 0; c < t.chunks; ++c) {
+    const int i = static_cast<int>(c % kTf32Stages);
+    const auto& from = factors[(t.slot + c) * p.value_heads + t.head];
+    if (c >= kTf32Stages) ptx::mbarrier_wait(&shared.empty[i], (c / kTf32Stages - 1) & 1);
+    bring(shared.stages[i], from.rows, &shared.full[i]);
+    if (c > 0) ptx::mbarrier_wait(&shared.rest_empty, (c - 1) & 1);
+    bring(shared.rest, from.rest, &shared.rest_full);
+  }
+}
 
-/// The warp's columns of V^T at a chunk's steps, zeros behind the last one.
-template <class T>
-__device__ __forceinline__ void load_values(Steps& to, const T* from, const Rows& x, int valid) {
+/// Calls fn(tile, element, its place, whether it is there) for the warp's columns of x at a chunk's steps, the first of
+/// which lies at `from`.
+template <class T, class F>
+__device__ __forceinline__ void for_each_element(T* from, const Rows& x, int valid, F&& fn) {
   const int lane = threadIdx.x % 32, left = valid - lane % 4 * 2;
   const int64_t next = x.step, right = 8 * x.dim;
   from += lane % 4 * 2 * x.step + lane / 4 * x.dim;
 #pragma unroll
   for (int n = 0; n < kChunk / 8; ++n, from += 8 * x.step)
 #pragma unroll
-    for (int c = 0; c < 4; ++c)
-      to[n][c] = 8 * n + c % 2 < left ? cuda::widen(from[c % 2 * next + c / 2 * right]) : 0.0f;
+    for (int c = 0; c < 4; ++c) fn(n, c, from + c % 2 * next + c / 2 * right, 8 * n + c % 2 < left);
+}
+/// The warp's columns of V^T at a chunk's steps, zeros behind the last one.
+template <class T>
+__device__ __forceinline__ void load_values(Steps& to, const T* from, const Rows& x, int valid) {
+  for_each_element(from, x, valid,
+                   [&](int n, int c, const T* at, bool inside) { to[n][c] = inside ? cuda::widen(*at) : 0.0f; });
 }
 template <class T>
 __device__ __forceinline__ void store_columns(const Steps& x, T* to, const Rows& y, int valid) {
-  const int lane = threadIdx.x % 32, left = valid - lane % 4 * 2;
-  const int64_t next = y.step, right = 8 * y.dim;
-  to += lane % 4 * 2 * y.step + lane / 4 * y.dim;
-#pragma unroll
-  for (int n = 0; n < kChunk / 8; ++n, to += 8 * y.step)
-#pragma unroll
-    for (int c = 0; c < 4; ++c)
-      if (8 * n + c % 2 < left) to[c % 2 * next + c / 2 * right] = cuda::convert<T>(x[n][c]);
+  for_each_element(to, y, valid, [&](int n, int c, T* at, bool inside) {
+    if (inside) *at = cuda::convert<T>(x[n][c]);
+  });
 }
 
 /// Clears a column's steps from the first on that is no number; says which one, of this lane's two columns.
@@ -216,10 +258,11 @@ __device__ __forceinline__ void multiply_steps(float (&sum)[kTiles][4], const St
   }
 }
 
-/// state = decay state + x K. A chunk's sum is added to the state at once, by an addition that rounds to the nearest:
-/// tensor cores cut off what does not fit, which over thousands of steps would add up.
-template <class T, int kKeyDim>
-__device__ __forceinline__ void update_state(float (&state)[kKeyDim / 8][4], float decay, const Steps& x,
+/// state = decay state + x K, decay(n) being that of the lane's two channels of tile n. A chunk's sum is added to the
+/// state at once, by an addition that rounds to the nearest: tensor cores cut off what does not fit, which over
+/// thousands of steps would add up.
+template <class T, int kKeyDim, class Decay>
+__device__ __forceinline__ void update_state(float (&state)[kKeyDim / 8][4], Decay&& decay, const Steps& x,
                                              const ChunkRows<T, kKeyDim>& key) {
   constexpr int kTogether = 8;  // tiles whose sums are under way
   const HalfScale by = kIsFine<T> ? HalfScale({0, 0}) : half_scale(x);
@@ -228,66 +271,118 @@ __device__ __forceinline__ void update_state(float (&state)[kKeyDim / 8][4], flo
     float sum[kTogether][4] = {};
     multiply_steps<T, kKeyDim>(sum, x, key, first, by);
 #pragma unroll
-    for (int n = 0; n < kTogether; ++n)
+    for (int n = 0; n < kTogether; ++n) {
+      const float2 two = decay(first + n);
 #pragma unroll
       for (int c = 0; c < 4; ++c)
-        state[first + n][c] = fmaf(state[first + n][c], decay, kIsFine<T> ? sum[n][c] : sum[n][c] * by.inverse[c / 2]);
+        state[first + n][c] =
+            fmaf(state[first + n][c], c % 2 ? two.y : two.x, kIsFine<T> ? sum[n][c] : sum[n][c] * by.inverse[c / 2]);
+    }
+  }
+}
+
+/// R^T = V^T - weight S^T K^T of what the state gives, in place; `values` becomes zeros. Outputs are weighed too.
+template <bool kFine>
+__device__ __forceinline__ void subtract_from_values(Steps& work, Steps& output, Steps& values,
+                                                     const Tf32Factors& factors, const HalfScale& by) {
+#pragma unroll
+  for (int n = 0; n < kChunk / 8; ++n) {
+    const float2 w = *reinterpret_cast<const float2*>(&factors.weights[0][8 * n + threadIdx.x % 4 * 2]);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (!kFine) work[n][j] *= by.inverse[j / 2], output[n][j] *= by.inverse[j / 2];
+      work[n][j] = fmaf(j % 2 ? -w.y : -w.x, work[n][j], values[n][j]);
+      values[n][j] = 0;
+    }
+  }
+  weigh_steps(output, factors.weights[1]);
+}
+
+/// What stage i holds of the factors, when it is full.
+template <class Config>
+__device__ __forceinline__ const Tf32Factors& factors_of(const typename Config::Shared& shared, int i) {
+  if constexpr (Config::kByChannel)
+    return shared.rest.squares;
+  else
+    return shared.stages[i].factors;
+}
+template <class Config>
+__device__ __forceinline__ void pass_on(float (&state)[Config::kKeyDim / 8][4], const typename Config::Shared& shared,
+                                        int i, const Steps& error) {
+  using T = typename Config::Element;
+  if constexpr (Config::kByChannel) {
+    const auto decay = [&](int n) {
+      return *reinterpret_cast<const float2*>(&shared.rest.decay[8 * n + threadIdx.x % 4 * 2]);
+    };
+    update_state<T, Config::kKeyDim>(state, decay, error, shared.rest.update);
+  } else {
+    const float decay = shared.stages[i].factors.weights[3][0];
+    update_state<T, Config::kKeyDim>(
+        state, [&](int) { return make_float2(decay, decay); }, error, shared.stages[i].key);
   }
 }
 
 /// A warp's pass over a task's chunks.
-template <class T, int kKeyDim>
-__device__ __forceinline__ void scan_chunks(float (&state)[kKeyDim / 8][4], Tf32Shared<T, kKeyDim>& shared,
+template <class Config>
+__device__ __forceinline__ void scan_chunks(float (&state)[Config::kKeyDim / 8][4], typename Config::Shared& shared,
                                             const DeviceProblem& p, const ScanTask& t) {
-  constexpr bool kFine = kIsFine<T>;
+  constexpr bool kFine = Config::kFine;
+  constexpr int kKeyDim = Config::kKeyDim;
+  using T = typename Config::Element;
   const int64_t column = t.first + kTf32Columns * (threadIdx.x / 32);
-  const int lane = threadIdx.x % 32;
   for (int64_t c = 0; c < t.chunks; ++c) {
     const int i = static_cast<int>(c % kTf32Stages),
               valid = static_cast<int>(min(t.s.length - c * kChunk, int64_t{kChunk}));
-    const auto& stage = shared.stages[i];
     Steps work = {}, output = {}, error = {};
     load_values(error, row_of<T>(p.value, t.s, t.head, c * kChunk) + column * p.value.dim, p.value, valid);
     const HalfScale by = kFine ? HalfScale({0, 0}) : half_scale(state);
     ptx::mbarrier_wait(&shared.full[i], (c / kTf32Stages) & 1);
-    multiply_state<T, kKeyDim>(work, output, state, stage.key, stage.query, by);
-#pragma unroll
-    for (int n = 0; n < kChunk / 8; ++n) {
-      const float2 w = *reinterpret_cast<const float2*>(&stage.factors.weights[0][8 * n + lane % 4 * 2]);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if constexpr (!kFine) work[n][j] *= by.inverse[j / 2], output[n][j] *= by.inverse[j / 2];
-        work[n][j] = fmaf(j % 2 ? -w.y : -w.x, work[n][j], error[n][j]);
-        error[n][j] = 0;
-      }
+    multiply_state<T, kKeyDim>(work, output, state, shared.stages[i].key, shared.stages[i].query, by);
+    if constexpr (Config::kByChannel) {
+      ptx::mbarrier_arrive(&shared.empty[i]);
+      ptx::mbarrier_wait(&shared.rest_full, c & 1);
     }
-    weigh_steps(output, stage.factors.weights[1]);
+    const Tf32Factors& factors = factors_of<Config>(shared, i);
+    subtract_from_values<kFine>(work, output, error, factors, by);
     // What is no number must not reach the steps before it, whose weights for it are zeros.
     int first_bad[2];
     const bool has_bad = has_bad_step(work);
     if (has_bad) clear_bad_steps(work, first_bad);
-    multiply_triangle<kFine>(error, work, stage.factors.solve);
-    multiply_triangle<kFine>(output, error, stage.factors.attend);
+    multiply_triangle<kFine>(error, work, factors.solve);
+    multiply_triangle<kFine>(output, error, factors.attend);
     if (has_bad) poison(output, first_bad);
     store_columns(output, place_in<T>(p.output, t.s, t.head, c * kChunk) + column * p.output.dim, p.output, valid);
-    weigh_steps(error, stage.factors.weights[2]);
-    update_state<T, kKeyDim>(state, stage.factors.weights[3][0], error, stage.key);
+    weigh_steps(error, factors.weights[2]);
+    pass_on<Config>(state, shared, i, error);
     if (has_bad) {
       const int whole[2] = {first_bad[0] < kChunk ? 0 : kKeyDim, first_bad[1] < kChunk ? 0 : kKeyDim};
       poison(state, whole);
     }
-    ptx::mbarrier_arrive(&shared.empty[i]);
+    if constexpr (Config::kByChannel)
+      ptx::mbarrier_arrive(&shared.rest_empty);
+    else
+      ptx::mbarrier_arrive(&shared.empty[i]);
   }
 }
 
+template <class Config>
+__device__ __forceinline__ void init_barriers(typename Config::Shared& shared, int computing) {
+  for (int i = 0; i < kTf32Stages; ++i)
+    ptx::mbarrier_init(&shared.full[i], Config::kArrivals), ptx::mbarrier_init(&shared.empty[i], 32 * computing);
+  if constexpr (Config::kByChannel)
+    ptx::mbarrier_init(&shared.rest_full, 1), ptx::mbarrier_init(&shared.rest_empty, 32 * computing);
+  ptx::mbarrier_init_fence();
+}
+
 /// Blocks: column blocks fastest, then value heads, then sequences; all warps but the last one compute, kWarps at most.
-/// Dynamic shared memory: Tf32Shared.
-template <class T, int kKeyDim, int kWarps>
+/// Dynamic shared memory: Config::Shared.
+template <class Config, int kWarps>
 __global__ void __launch_bounds__(32 * (kWarps + 1), 1)
-    scan_tf32_kernel(const __grid_constant__ DeviceProblem p, const Tf32Factors* factors, unsigned column_blocks) {
+    scan_tf32_kernel(const __grid_constant__ DeviceProblem p, const typename Config::Factors* factors,
+                     unsigned column_blocks) {
   if constexpr (!ptx::kIsHopper) return;
   extern __shared__ __align__(1024) unsigned char scan_memory[];
-  auto& shared = *reinterpret_cast<Tf32Shared<T, kKeyDim>*>(scan_memory);
+  auto& shared = *reinterpret_cast<typename Config::Shared*>(scan_memory);
   const unsigned rest = blockIdx.x / column_blocks;
   const int64_t n = rest / static_cast<unsigned>(p.value_heads);
   ScanTask t{DeviceSequence(p.sequences, n), n, place_of(p.sequences, n), rest % static_cast<unsigned>(p.value_heads)};
@@ -297,18 +392,15 @@ __global__ void __launch_bounds__(32 * (kWarps + 1), 1)
   const int warps = static_cast<int>(blockDim.x / 32) - 1, warp = threadIdx.x / 32;
   t.first = int64_t{blockIdx.x % column_blocks} * warps * kTf32Columns;
   const int computing = static_cast<int>(min(int64_t{warps}, (p.value_dim - t.first) / kTf32Columns));
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kTf32Stages; ++i)
-      ptx::mbarrier_init(&shared.full[i], 32), ptx::mbarrier_init(&shared.empty[i], 32 * computing);
-    ptx::mbarrier_init_fence();
-  }
+  if (threadIdx.x == 0) init_barriers<Config>(shared, computing);
   __syncthreads();
-  if (warp == warps) return load_chunks<T, kKeyDim>(shared, p, factors, t);
+  if (warp == warps) return load_chunks<typename Config::Element, Config::kKeyDim>(shared, p, factors, t);
   if (warp >= computing) return;
-  float state[kKeyDim / 8][4];
-  read_state<kKeyDim>(state, starts_from_state(p.sequences, n) ? warp_columns(columns_of(p.first, t)) : Columns{});
-  scan_chunks<T, kKeyDim>(state, shared, p, t);
-  write_state<kKeyDim>(state, warp_columns(columns_of(p.last, t)));
+  float state[Config::kKeyDim / 8][4];
+  read_state<Config::kKeyDim>(state,
+                              starts_from_state(p.sequences, n) ? warp_columns(columns_of(p.first, t)) : Columns{});
+  scan_chunks<Config>(state, shared, p, t);
+  write_state<Config::kKeyDim>(state, warp_columns(columns_of(p.last, t)));
 }
 
 }  // namespace tenor::delta

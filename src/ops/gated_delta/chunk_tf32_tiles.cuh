@@ -20,6 +20,21 @@ struct Tf32Factors {
 template <class T, int kKeyDim>
 using ChunkRows = T[kChunk][kKeyDim + 8];
 
+/// Likewise with decays by channel, what decays within `rest`. `weights` are those of norms and the scale.
+template <class T, int kKeyDim>
+struct Tf32ChannelFactors {
+  struct Rows {
+    alignas(128) ChunkRows<T, kKeyDim> key, query;  ///< exp(G) k and exp(G) q
+  };
+  struct Rest {
+    alignas(128) ChunkRows<T, kKeyDim> update;  ///< exp(G_C - G) k
+    Tf32Factors squares;
+    float decay[kKeyDim];  ///< exp(G_C)
+  };
+  Rows rows;
+  Rest rest;
+};
+
 template <class T>
 inline constexpr bool kIsFine = sizeof(T) == sizeof(float);
 

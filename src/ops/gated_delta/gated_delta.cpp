@@ -6,6 +6,7 @@
 
 #include "src/core/backend.h"
 #include "src/core/candidates.h"
+#include "src/core/layout.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
@@ -31,7 +32,7 @@ const core::OpRegistration kOps({
     {"chunk_gated_delta_rule",
      "gated_delta",
      OpClass::kContraction,
-     "q,k[B,H,T,K], v[B,Hv,T,V], beta, g[B,Hv,T] -> gated_delta_rule, chunk_size steps at once",
+     "q,k[B,H,T,K], v[B,Hv,T,V], beta, g[B,Hv,T] -> gated_delta_rule, many steps at once",
      {"tensorcore", "general"}},
 });
 
@@ -134,6 +135,19 @@ std::shared_ptr<const core::Recipe> again(const Options& o, bool pool) {
   });
 }
 
+/// final_state, which may be the initial one itself: kernels read a state before they write it, as in a pool.
+Output state_output(const Problem& p, const Tensor& out, const Tensor& initial) {
+  const bool onto = out.defined() && initial.defined() && core::same_elements(initial, out);
+  const Tensor apart = onto ? Tensor() : initial;
+  return {p.op,
+          out,
+          {p.sequences, p.value_heads, p.key_dim, p.value_dim},
+          float32,
+          p.query,
+          {&p.query, &p.key, &p.value, &p.beta, &p.decay, &p.cu_seqlens, &apart, &p.state_indices, &p.has_initial},
+          {.contiguous = true, .argument = "out.final_state", .cuda = core::kHasCuda}};
+}
+
 /// Fills in what both forms share, makes the results, states the step and runs.
 template <class Options, class Run>
 GatedDeltaResult run(const char* op, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& beta,
@@ -164,9 +178,7 @@ GatedDeltaResult run(const char* op, const Tensor& query, const Tensor& key, con
   Output output(op, o.out.output, {B, Hv, T, V}, query.dtype(), query, inputs,
                 {.argument = pool ? "out" : "out.output", .cuda = core::kHasCuda});
   std::optional<Output> last;
-  if (!pool)
-    last.emplace(op, o.out.final_state, Dims{p.sequences, Hv, K, V}, float32, query, inputs,
-                 core::OutputRules{.contiguous = true, .argument = "out.final_state", .cuda = core::kHasCuda});
+  if (!pool) last = state_output(p, o.out.final_state, o.initial_state);
   p.output = output.target();
   p.first = pool ? o.state : o.initial_state;
   p.last = pool ? o.state : last->target();

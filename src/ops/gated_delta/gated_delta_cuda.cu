@@ -88,8 +88,9 @@ void zero_unclaimed_cuda(const char* op, const DeviceSequences& s, const Tensor&
 void run_recurrent_cuda(const Problem& problem) {
   const cuda::DeviceGuard guard(problem.output.device());
   const DeviceProblem p = device_problem(problem);
+  if (launch_recurrent(problem, p)) return;
   zero_unclaimed_cuda(problem.op, p.sequences, problem.output, problem.value_heads);
-  if (!launch_recurrent(problem, p)) launch_general_recurrent(problem, p);
+  launch_general_recurrent(problem, p);
 }
 
 void run_general_cuda(const Problem& problem) {

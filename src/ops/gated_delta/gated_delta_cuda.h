@@ -32,7 +32,6 @@ inline std::string tensorcore_why_not(const Problem& p) {
   const bool is_wide = p.query.dtype() == bfloat16;
   if (!is_wide && p.query.dtype() != float32 && p.query.dtype() != float16)
     return "takes bfloat16, float16 and float32";
-  if (!is_wide && p.by_channel()) return "takes decays by channel of bfloat16 operands alone";
   if (p.key_dim != 128 && p.key_dim != 64) return "takes keys of 64 or 128";
   if (p.value_dim % (is_wide ? 64 : 16) != 0 || p.value_dim == 0)
     return is_wide ? "takes values of a multiple of 64" : "takes values of a multiple of 16";

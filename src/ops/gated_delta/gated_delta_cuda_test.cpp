@@ -45,7 +45,7 @@ bool takes_tensor_cores(const DeltaCase& c, int64_t chunk) {
   const int64_t K = c.query.shape(3), V = c.value.shape(3);
   if (chunk == 0 || V == 0 || (K != 64 && K != 128)) return false;
   if (c.query.dtype() == bfloat16) return V % 64 == 0;
-  return c.query.dtype() != float64 && c.decay.ndim() == 3 && V % 16 == 0;
+  return c.query.dtype() != float64 && V % 16 == 0;
 }
 
 double output_tolerance(const DeltaCase& c, int64_t chunk) {
@@ -102,11 +102,12 @@ TEST_F(GatedDeltaCuda, ValuesOfAnyMultipleOfSixteen) {
   Draw draw(14);
   for (DType dtype : {float16, float32})
     for (int64_t V : {16, 48, 80, 144})
-      for (int64_t chunk_steps : {63, 129}) {
-        DeltaCase c = random_delta(draw, {2, 2, 2, chunk_steps, V == 48 ? 64 : 128, V, false, V == 16}, dtype);
+      for (const auto& [steps, by_channel] : {std::pair{63, false}, {129, false}, {63, true}, {201, true}}) {
+        DeltaCase c = random_delta(draw, {2, 2, 2, steps, V == 48 ? 64 : 128, V, by_channel, V == 16}, dtype);
         c.options.qk_normalize = V == 80;
         if (V == 144) c.options.initial_state = draw.view({2, 4, 128, V}, float32);
-        check(draw, c, std::string(name(dtype)) + " V " + std::to_string(V), {32, 64});
+        check(draw, c, std::string(name(dtype)) + " V " + std::to_string(V) + (by_channel ? " by channel" : ""),
+              {32, 64});
       }
 }
 
@@ -120,7 +121,8 @@ TEST_F(GatedDeltaCuda, PackedSequencesAndPools) {
   for (const auto& [dtype, K, by_channel] :
        {Variant{bfloat16, 24, false}, Variant{bfloat16, 128, false}, Variant{bfloat16, 128, true},
         Variant{bfloat16, 64, true}, Variant{float32, 24, false}, Variant{float32, 128, true},
-        Variant{float32, 128, false}, Variant{float16, 64, false}}) {
+        Variant{float32, 128, false}, Variant{float16, 64, false}, Variant{float16, 64, true},
+        Variant{float16, 128, true}}) {
     DeltaCase c = random_delta(draw, {1, 2, 2, 300, K, 64, by_channel}, dtype);
     c.options.cu_seqlens = list({0, 0, 17, 17, 18, 183, 283, 283}, K == 24 ? int32 : int64);  // ends below T
     c.options.initial_state = draw.dense({7, 4, K, 64}, float32);
@@ -202,7 +204,7 @@ TEST_F(GatedDeltaCuda, LaterStepsChangeNothingBefore) {
     bool by_channel;
   };
   for (const auto& [dtype, by_channel] : {Variant{bfloat16, false}, Variant{bfloat16, true}, Variant{float32, false},
-                                          Variant{float16, false}, Variant{float32, true}})
+                                          Variant{float16, false}, Variant{float32, true}, Variant{float16, true}})
     for (int64_t chunk : {0, 16, 64}) {
       const DeltaCase a = random_delta(draw, {1, 1, 1, 90, 128, 64, by_channel}, dtype);
       const DeltaCase b = testing::poisoned_after(a, 41);
@@ -249,10 +251,10 @@ TEST_F(GatedDeltaCuda, LongSequencesStayWithinTheBound) {
 TEST_F(GatedDeltaCuda, LongSequencesOfOtherTypesStayWithinTheirs) {
   Draw draw(15);
   for (DType dtype : {float32, float16})
-    for (double strongest : {0.0, 0.05}) {
-      DeltaCase c = random_delta(draw, {1, 1, 1, 16384, 128, 16, false, false, strongest}, dtype);
+    for (const auto& [strongest, by_channel] : {std::pair{0.0, false}, {0.05, false}, {0.0, true}, {0.05, true}}) {
+      DeltaCase c = random_delta(draw, {1, 1, 1, 16384, 128, 16, by_channel, false, strongest}, dtype);
       c.options.qk_normalize = true;
-      check(draw, c, std::string(name(dtype)) + " long", {0, 64});
+      check(draw, c, std::string(name(dtype)) + (by_channel ? " long by channel" : " long"), {0, 64});
     }
 }
 
@@ -270,6 +272,30 @@ TEST_F(GatedDeltaCuda, SegmentsOfALongSequence) {
         EXPECT_TRUE(same_bits(on_cpu(got.output), on_cpu(again.output))) << what;
         EXPECT_TRUE(same_bits(on_cpu(got.final_state), on_cpu(again.final_state))) << what;
       }
+}
+
+/// A state that a call starts from and leaves: the bits of one that is written elsewhere, whole and in segments.
+TEST_F(GatedDeltaCuda, StatesInPlace) {
+  Draw draw(20);
+  struct Variant {
+    DType dtype;
+    int64_t steps, chunk;
+    bool by_channel;
+  };
+  for (const auto& [dtype, steps, chunk, by_channel] :
+       {Variant{bfloat16, 1, 0, false}, Variant{bfloat16, 5, 0, true}, Variant{bfloat16, 4133, 64, false},
+        Variant{bfloat16, 4133, 64, true}, Variant{float16, 130, 64, true}, Variant{float32, 130, 64, true},
+        Variant{float32, 130, 64, false}, Variant{float64, 70, 16, false}}) {
+    DeltaCase c = random_delta(draw, {1, 1, 2, steps, 128, 128, by_channel, false, 0.05}, dtype);
+    c.options.initial_state = draw.dense({1, 2, 128, 128}, float32);
+    const DeltaCase apart = moved(c);
+    DeltaCase onto = moved(c);
+    onto.options.out = {on_gpu(draw.poisoned(c.value.shape(), dtype)), onto.options.initial_state};
+    const GatedDeltaResult want = run_delta(apart, chunk), got = run_delta(onto, chunk);
+    EXPECT_EQ(got.final_state.raw(), onto.options.initial_state.raw());
+    EXPECT_TRUE(same_bits(on_cpu(got.output), on_cpu(want.output))) << name(dtype) << " " << steps;
+    EXPECT_TRUE(same_bits(on_cpu(got.final_state), on_cpu(want.final_state))) << name(dtype) << " " << steps;
+  }
 }
 
 TEST_F(GatedDeltaCuda, SegmentsOfPackedSequences) {
@@ -334,6 +360,18 @@ TEST_F(GatedDeltaCuda, BadContentsRaiseTheFlagAndTouchNothing) {
     const Tensor out = run_delta(c, chunk).output;
     expect_flag("state_indices");
     const Tensor after = on_cpu(c.options.state), y = on_cpu(out);
+    for (int64_t slot : {0, 1, 3}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+    for (int64_t row : {1, 2})
+      for (double v : values(select(y, 0, row))) EXPECT_EQ(v, 0);
+  }
+  // One step of each, which has a kernel of its own; the greatest number of uint64 skips nothing.
+  DeltaCase one = moved(random_delta(draw, {3, 1, 1, 1, 128, 128}, bfloat16));
+  for (const Tensor& slots : {list({2, 7, 2}, int64), list({2, -1, 2}, int64).to(uint64)}) {
+    one.options.state = on_gpu(pool), one.options.state_indices = on_gpu(slots);
+    one.options.out.output = on_gpu(draw.poisoned({3, 1, 1, 128}, bfloat16));
+    const Tensor out = run_delta(one).output;
+    expect_flag("state_indices");
+    const Tensor after = on_cpu(one.options.state), y = on_cpu(out);
     for (int64_t slot : {0, 1, 3}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
     for (int64_t row : {1, 2})
       for (double v : values(select(y, 0, row))) EXPECT_EQ(v, 0);

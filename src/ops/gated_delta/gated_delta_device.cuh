@@ -59,16 +59,32 @@ __device__ __forceinline__ int64_t slot_entry(const DeviceSequences& s, int64_t 
   return index::raw_entry(s.slots, n * s.slots_stride);
 }
 
+/// Whether the entry says that its sequence is skipped; an unsigned one never does.
+__device__ __forceinline__ bool is_skipped(const DeviceSequences& s, int64_t slot) {
+  return slot == -1 && s.slots.dtype != DType::kUInt64;
+}
+/// Whether it names no place and skips nothing.
+__device__ __forceinline__ bool is_outside(const DeviceSequences& s, int64_t slot) {
+  return (slot < 0 || slot >= s.slots.size) && !is_skipped(s, slot);
+}
+/// Whether an entry before n, of those that this thread looks at, names the slot as well.
+__device__ __forceinline__ bool is_named_before(const DeviceSequences& s, int64_t n, int64_t slot) {
+  bool named = false;
+  for (int64_t m = threadIdx.x; m < n; m += blockDim.x) named |= slot >= 0 && slot_entry(s, m) == slot;
+  return named;
+}
+__device__ __forceinline__ void raise_bad_slot(const DeviceSequences& s, int64_t n, int64_t slot) {
+  cuda::raise_content_error(s.slots.flag, s.slots.op, n, slot);
+}
+
 /// Where sequence n's state lies; -1: skipped, or an entry that is out of range or stands before, which raises the
 /// flag. Every thread of the block calls.
 __device__ __forceinline__ int64_t place_of(const DeviceSequences& s, int64_t n) {
   if (!s.slots.data) return n;
   const int64_t slot = slot_entry(s, n);
-  bool bad = slot < -1 || slot >= s.slots.size;
-  for (int64_t m = threadIdx.x; m < n; m += blockDim.x) bad |= slot >= 0 && slot_entry(s, m) == slot;
-  bad = __syncthreads_or(bad);
-  if (!bad) return slot;
-  if (threadIdx.x == 0) cuda::raise_content_error(s.slots.flag, s.slots.op, n, slot);
+  const bool bad = is_outside(s, slot) || is_named_before(s, n, slot);
+  if (!__syncthreads_or(bad)) return slot;
+  if (threadIdx.x == 0) raise_bad_slot(s, n, slot);
   return -1;
 }
 

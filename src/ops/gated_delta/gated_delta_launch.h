@@ -43,7 +43,8 @@ void launch_general(const Problem& problem, const DeviceProblem& p, Kernel* kern
 
 void launch_general_recurrent(const Problem& problem, const DeviceProblem& p);
 void launch_general_chunk(const Problem& problem, const DeviceProblem& p);
-/// Step by step for 16-bit and float32 operands of usual sizes; false where they are not.
+/// Step by step for 16-bit and float32 operands of usual sizes, zeros of what is skipped included; false where they are
+/// not.
 bool launch_recurrent(const Problem& problem, const DeviceProblem& p);
 void launch_tensorcore(const Problem& problem, const DeviceProblem& p);
 /// The same for float32 and float16, by TF32 products.

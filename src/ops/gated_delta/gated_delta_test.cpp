@@ -178,6 +178,23 @@ TEST(GatedDeltaRule, ResultsMayLieOnOperands) {
   EXPECT_TRUE(same_bits(got.final_state, want.final_state));
 }
 
+/// In place, without memory of its own: the bits of states that are written elsewhere.
+TEST(GatedDeltaRule, StatesInPlace) {
+  Draw draw(10);
+  for (bool packed : {false, true})
+    for (int64_t chunk : kForms) {
+      DeltaCase c = random_delta(draw, {packed ? 1 : 3, 2, 2, 70, 16, 80}, float32);
+      if (packed) c.options.cu_seqlens = list({0, 0, 33, 70}, int64);
+      c.options.initial_state = draw.dense({3, 4, 16, 80}, float32);
+      const GatedDeltaResult want = run_delta(c, chunk);
+      c.options.out = {draw.poisoned(c.value.shape(), float32), c.options.initial_state};
+      const GatedDeltaResult got = run_delta(c, chunk);
+      EXPECT_EQ(got.final_state.raw(), c.options.initial_state.raw());
+      EXPECT_TRUE(same_bits(got.output, want.output)) << chunk;
+      EXPECT_TRUE(same_bits(got.final_state, want.final_state)) << chunk;
+    }
+}
+
 TEST(GatedDeltaRule, ExplainSaysWhatRunsOnHopper) {
   struct Variant {
     DType dtype;
@@ -189,7 +206,8 @@ TEST(GatedDeltaRule, ExplainSaysWhatRunsOnHopper) {
                         {bfloat16, 128, 16, true, "tensorcore", "64 steps at once, for chunk_size 16"},
                         {float16, 64, 128, false, "tensorcore", "64 steps at once, for chunk_size 128"},
                         {float32, 128, 64, false, "tensorcore", ""},
-                        {float32, 128, 32, true, "general", ""},
+                        {float32, 128, 32, true, "tensorcore", "64 steps at once, for chunk_size 32"},
+                        {float16, 64, 64, true, "tensorcore", ""},
                         {float64, 128, 64, false, "general", ""},
                         {bfloat16, 96, 32, false, "general", ""}}) {
     const Dims keys{1, 2, 100, v.key_dim}, values{1, 2, 100, 128}, gates{1, 2, 100};
@@ -252,6 +270,8 @@ TEST(GatedDeltaRule, Errors) {
                            op + "state_indices holds 3 at 0, outside -1..2");
   expect_error<IndexError>(run({.state = pool, .state_indices = list({-2}, int32)}),
                            op + "state_indices holds -2 at 0, outside -1..2");
+  expect_error<IndexError>(run({.state = pool, .state_indices = list({-1}, int64).to(uint64)}),
+                           op + "state_indices holds 18446744073709551615 at 0, outside -1..2");
   expect_error<ValueError>(
       run({.cu_seqlens = list({0, 1, 2}, int64), .state = pool, .state_indices = list({1, 1}, int64)}),
       op + "state_indices names slot 1 twice, at 0 and 1");

@@ -24,7 +24,8 @@ bool is_decoding(const DeviceProblem& p, bool wide) {
          !p.sequences.starts.data && p.value_dim % kDecodeColumns == 0 && dense(p.first) && dense(p.last);
 }
 
-template <class T, int kKeyDim, bool kByChannel>
+/// Zeros what is skipped, too.
+template <class T, int kKeyDim, bool kByChannel, bool kPool>
 void launch_decode(const Problem& problem, const DeviceProblem& p) {
   const Device device = problem.output.device();
   const dim3 grid(blocks_of(problem.op, p.value_dim / kDecodeColumns, 1, 1), static_cast<unsigned>(p.value_heads),
@@ -32,7 +33,7 @@ void launch_decode(const Problem& problem, const DeviceProblem& p) {
   // Three quarters of what is resident: half takes longer than none, all of it a fifth longer.
   const int ahead = p.sequences.has_first ? cuda::multiprocessors(device) * kDecodeBlocks * 3 / 4 : 0;
   if (grid.x > 0 && grid.y > 0 && grid.z > 0)
-    cuda::launch(problem.op, decode_kernel<T, kKeyDim, kByChannel>, {grid, dim3(kDecodeThreads)}, device, p,
+    cuda::launch(problem.op, decode_kernel<T, kKeyDim, kByChannel, kPool>, {grid, dim3(kDecodeThreads)}, device, p,
                  static_cast<unsigned>(ahead));
 }
 
@@ -45,7 +46,10 @@ void launch_for(const Problem& problem, const DeviceProblem& p) {
   const bool wide = has_wide_elements(p.query, sizeof(T)) && has_wide_elements(p.key, sizeof(T)) &&
                     has_wide_elements(p.value, sizeof(T)) && (!kByChannel || has_wide_elements(p.decay, sizeof(float)));
   if constexpr (!kMany && kKeyDim <= 128)
-    if (is_decoding(p, wide)) return launch_decode<T, kKeyDim, kByChannel>(problem, p);
+    if (is_decoding(p, wide))
+      return p.sequences.slots.data ? launch_decode<T, kKeyDim, kByChannel, true>(problem, p)
+                                    : launch_decode<T, kKeyDim, kByChannel, false>(problem, p);
+  zero_unclaimed_cuda(problem.op, p.sequences, problem.output, problem.value_heads);
   if (blocks > 0)
     cuda::launch(problem.op, recurrent_kernel<T, kKeyDim, kByChannel, kMany, kBlocks>,
                  {dim3(blocks), dim3(kRecurrentThreads)}, problem.output.device(), p,

@@ -1,5 +1,6 @@
 #include "src/ops/gated_delta/state_pool.h"
 
+#include <string>
 #include <unordered_map>
 
 #include "src/core/numeric.h"
@@ -80,8 +81,11 @@ std::vector<Sequence> read_sequences(const char* op, const StateOptions& o, int6
     if (o.has_initial_state.defined() && integer_at(o.has_initial_state, n) == 0) s.fresh = true;
     if (o.state.defined()) {
       s.slot = integer_at(o.state_indices, n);
-      if (s.slot < -1 || s.slot >= o.state.shape(0))
-        fail<IndexError>("{}: state_indices holds {} at {}, outside -1..{}", op, s.slot, n, o.state.shape(0) - 1);
+      const bool wraps = o.state_indices.dtype() == uint64;  // the greatest ones are negative here, and no -1
+      if (s.slot < (wraps ? 0 : -1) || s.slot >= o.state.shape(0))
+        fail<IndexError>("{}: state_indices holds {} at {}, outside -1..{}", op,
+                         wraps ? std::to_string(static_cast<uint64_t>(s.slot)) : std::to_string(s.slot), n,
+                         o.state.shape(0) - 1);
       const auto [first, free] = taken.try_emplace(s.slot, n);
       if (!free && s.slot >= 0)
         fail<ValueError>("{}: state_indices names slot {} twice, at {} and {}", op, s.slot, first->second, n);

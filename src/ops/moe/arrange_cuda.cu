@@ -2,7 +2,7 @@
 #include "src/core/visit.h"
 #include "src/cuda/content_error.cuh"
 #include "src/cuda/convert.cuh"
-#include "src/cuda/launch.h"
+#include "src/cuda/stride_loop.cuh"
 #include "src/ops/moe/moe_arrange.h"
 #include "src/ops/moe/moe_cuda.h"
 
@@ -66,13 +66,13 @@ __global__ void __launch_bounds__(kWarp) rows_kernel(const __grid_constant__ Slo
 template <class I>
 __global__ void ids_kernel(const I* ids, int64_t row, int64_t column, int top_k, int64_t count, int64_t experts,
                            int* to, ContentError* flag, int op) {
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += int64_t{gridDim.x} * blockDim.x) {
+  for_each_item(count, [&](int64_t i) {
     const I id = ids[i / top_k * row + i % top_k * column];
     const bool good = std::is_signed_v<I> ? static_cast<int64_t>(id) >= -1 && static_cast<int64_t>(id) < experts
                                           : static_cast<uint64_t>(id) < static_cast<uint64_t>(experts);
     if (!good) raise_content_error(flag, op, i, static_cast<int64_t>(id));
     to[i] = good ? static_cast<int>(id) : -1;
-  }
+  });
 }
 
 size_t bucket_bytes(const Slots& s) { return static_cast<size_t>(s.experts + 1) * sizeof(int); }

@@ -1,7 +1,7 @@
 // dispatch, combine and cleared ends of results: rows of 16 bytes a thread where their addresses allow it.
 #include "src/core/visit.h"
 #include "src/cuda/convert.cuh"
-#include "src/cuda/launch.h"
+#include "src/cuda/stride_loop.cuh"
 #include "src/ops/contract/gemm_element.cuh"
 #include "src/ops/moe/moe_cuda.h"
 
@@ -77,9 +77,7 @@ __global__ void clear_kernel(const void* offsets, bool wide, int64_t groups, W* 
   const int64_t last =
       wide ? static_cast<const int64_t*>(offsets)[groups] : static_cast<const int32_t*>(offsets)[groups];
   const int64_t from = min(max(last, int64_t{0}), rows) * words;
-  for (int64_t i = from + int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * words;
-       i += int64_t{gridDim.x} * blockDim.x)
-    y[i] = W{};
+  for_each_item(rows * words - from, [&](int64_t i) { y[from + i] = W{}; });
 }
 
 Grid grid_of(int64_t words, int64_t tokens) {

@@ -4,6 +4,7 @@
 #include "src/core/device_traits.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
+#include "src/core/traced_recipe.h"
 #include "src/ops/moe/moe_checks.h"
 #include "src/ops/moe/moe_cuda.h"
 
@@ -164,12 +165,6 @@ struct Forward {
   std::shared_ptr<const core::Recipe> recipe;
 };
 
-/// Made only where somebody listens.
-template <class F>
-std::shared_ptr<const core::Recipe> traced_recipe(const F& again) {
-  return core::current_tracer ? core::recipe(again) : nullptr;
-}
-
 /// The experts of a step, as stated() lists them.
 SwiGluExperts experts_of(const std::vector<Tensor>& in) { return SwiGluExperts(in[1], in[2], in[3]); }
 
@@ -214,7 +209,7 @@ Tensor SwiGluExperts::forward(const Tensor& x, const Tensor& logits, int64_t top
   constexpr const char* kOp = "moe.forward";
   check_rows(kOp, *this, {"x", x});
   check_logits_of(kOp, logits, x, gate_.shape(0));
-  const auto again = traced_recipe([top_k, renormalize = o.renormalize](const auto& in, const auto& outs) {
+  const auto again = core::traced_recipe([top_k, renormalize = o.renormalize](const auto& in, const auto& outs) {
     experts_of(in).forward(in[0], in[4], top_k, {.renormalize = renormalize, .out = outs[0]});
   });
   return forward_with({kOp, *this, x, {}, "auto", o.out, again}, top_k, {logits},
@@ -227,7 +222,7 @@ Tensor SwiGluExperts::forward_sigmoid_grouped(const Tensor& x, const Tensor& log
   check_rows(kOp, *this, {"x", x});
   check_logits_of(kOp, logits, x, gate_.shape(0));
   const auto again =
-      traced_recipe([routing = o.routing, strategy = std::string(o.strategy)](const auto& in, const auto& outs) {
+      core::traced_recipe([routing = o.routing, strategy = std::string(o.strategy)](const auto& in, const auto& outs) {
         experts_of(in).forward_sigmoid_grouped(in[0], in[4], in[5],
                                                {.routing = routing, .strategy = strategy, .out = outs[0]});
       });
@@ -247,8 +242,8 @@ Tensor SwiGluExperts::forward_routed(const Tensor& x, const RoutingPlan& plan, c
   const auto again =
       x.shape(0) == 1
           ? nullptr
-          : traced_recipe([experts = state.experts, strategy = std::string(o.strategy), shared = o.shared.defined()](
-                              const auto& in, const auto& outs) {
+          : core::traced_recipe([experts = state.experts, strategy = std::string(o.strategy),
+                                 shared = o.shared.defined()](const auto& in, const auto& outs) {
               const RoutingPlan routed(
                   std::make_shared<const RoutingPlan::State>(RoutingPlan::State{experts, in[6], in[4], in[7], in[5]}));
               experts_of(in).forward_routed(

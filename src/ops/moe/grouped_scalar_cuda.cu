@@ -4,8 +4,8 @@
 #include "src/cuda/content_error.cuh"
 #include "src/cuda/content_kind.h"
 #include "src/cuda/gemm/sm90_groups.cuh"
-#include "src/cuda/launch.h"
 #include "src/cuda/reduce.cuh"
+#include "src/cuda/stride_loop.cuh"
 #include "src/ops/contract/gemm_simple.cuh"
 #include "src/ops/moe/grouped_cuda.h"
 #include "src/ops/moe/moe_score.h"
@@ -39,8 +39,7 @@ __global__ void __launch_bounds__(contract::kSimpleThreads)
 
 template <class T>
 __global__ void gated_kernel(const core::Compute<T>* gate, const core::Compute<T>* up, T* out, int64_t count) {
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += int64_t{gridDim.x} * blockDim.x)
-    out[i] = convert<T>(moe::gated(gate[i], up[i]));
+  for_each_item(count, [&](int64_t i) { out[i] = convert<T>(moe::gated(gate[i], up[i])); });
 }
 
 /// One warp: clean[g] = the greatest offset up to g, within 0..rows; raises the flag where that is another number, or

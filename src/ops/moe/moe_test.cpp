@@ -156,6 +156,11 @@ TEST(Moe, PlanErrors) {
   };
   expect_error<IndexError>([&] { plan({0, 3}); }, op + "expert_indices[0, 1] is 3, expected -1 to 2");
   expect_error<IndexError>([&] { plan({-2, 0}); }, op + "expert_indices[0, 0] is -2, expected -1 to 2");
+  expect_error<IndexError>(  // no -1, though its bits are those of one
+      [&] {
+        moe::RoutingPlan(testing::full({1, 2}, int64, -1).to(uint64), testing::full({1, 2}, float32, 1), 3);
+      },
+      op + "expert_indices[0, 0] is 18446744073709551615, expected -1 to 2");
   expect_error<ValueError>([&] { plan({0, 0}, 0); }, op + "experts must be 1 to 2147483646, got 0");
   expect_error<ShapeError>(
       [&] {

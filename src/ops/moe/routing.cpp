@@ -62,10 +62,11 @@ RoutingPlan::State new_plan(const Tensor& like, int64_t tokens, int64_t top_k, i
 void read_ids(const char* op, const Tensor& ids, int64_t experts, const Tensor& to) {
   const Tensor wide = ids.to(int64).contiguous();
   const int64_t* x = wide.data<int64_t>();
+  const bool wraps = ids.dtype() == uint64;  // the greatest ones are negative here, and no -1
   for (int64_t i = 0; i < wide.numel(); ++i)
-    if (x[i] < -1 || x[i] >= experts)
+    if (x[i] < (wraps ? 0 : -1) || x[i] >= experts)
       fail<IndexError>("{}: expert_indices[{}, {}] is {}, expected -1 to {}", op, i / ids.shape(1), i % ids.shape(1),
-                       x[i], experts - 1);
+                       wraps ? std::to_string(static_cast<uint64_t>(x[i])) : std::to_string(x[i]), experts - 1);
   core::copy_into(wide, to);
 }
 

@@ -3,6 +3,7 @@
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/core/traced_recipe.h"
 #include "src/cpu/reduced_layout.h"
 #include "src/ops/norm/norm_checks.h"
 #include "src/ops/norm/norm_cuda.h"
@@ -68,12 +69,6 @@ struct AlongDim {
   cpu::FunctionRef<bool(const Tensor&, int, const Tensor&)> columns = kNoColumns;  // x, dim, result: false leaves it to rows
 };
 
-/// Made only where somebody listens.
-template <class F>
-std::shared_ptr<const core::Recipe> traced_recipe(const F& again) {
-  return core::current_tracer ? core::recipe(again) : nullptr;
-}
-
 /// An operator over dim `dim` of x whose result has x's shape.
 Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& given, const AlongDim& run,
                  const std::shared_ptr<const core::Recipe>& recipe) {
@@ -103,7 +98,7 @@ Tensor softmax_along(const char* op, const Tensor& x, int64_t dim, const Tensor&
   };
   const auto columns = [&](const Tensor& from, int d, const Tensor& to) { return by_columns(from, d, to, logarithm); };
   const auto again = [=](const auto& in, const auto& outs) { softmax_along(op, in[0], dim, outs[0], logarithm); };
-  return along_dim(op, x, dim, given, {rows, on_cuda, columns}, traced_recipe(again));
+  return along_dim(op, x, dim, given, {rows, on_cuda, columns}, core::traced_recipe(again));
 }
 
 }  // namespace
@@ -138,7 +133,7 @@ Tensor normalize(const Tensor& x, const NormalizeOptions& o) {
     options.out = outs[0];
     normalize(in[0], options);
   };
-  return along_dim("normalize", x, o.dim, o.out, {rows, on_cuda}, traced_recipe(again));
+  return along_dim("normalize", x, o.dim, o.out, {rows, on_cuda}, core::traced_recipe(again));
 }
 
 }  // namespace tenor

@@ -8,6 +8,7 @@
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/core/traced_recipe.h"
 #include "src/ops/attention/attention_problem.h"
 #include "src/ops/attention/attention_range.h"
 #include "src/ops/paged/paged_cuda.h"
@@ -142,13 +143,12 @@ Step stated(const Call& c, std::vector<Tensor> inputs, const char* strategy) {
   return step;
 }
 
-/// A call that runs again with the plan, whose schedule is what it was updated to last. Made only where somebody
-/// listens, and not of a workspace that is traced, which the step does not list.
+/// A call that runs again with the plan, whose schedule is what it was updated to last. Not made of a workspace that is
+/// traced, which the step does not list.
 template <class Options, class F>
-std::shared_ptr<const core::Recipe> traced_recipe(const Options& o, const F& again) {
-  if (!core::current_tracer) return nullptr;
+std::shared_ptr<const core::Recipe> plan_recipe(const Options& o, const F& again) {
   const Tensor& splits = o.split_workspace ? o.split_workspace->memory() : o.workspace;
-  return splits.defined() && core::StepScope::shape_only(splits) ? nullptr : core::recipe(again);
+  return splits.defined() && core::StepScope::shape_only(splits) ? nullptr : core::traced_recipe(again);
 }
 
 /// Makes the results, states the step and runs.
@@ -232,7 +232,7 @@ AttentionResult DevicePlan::attention(const Tensor& q, const Tensor& k, const Te
       fail<DTypeError>("{}: sinks must be float32 or q's {}, got {}", kOp, q.dtype(), o.sinks.dtype());
   }
   take_workspace(kOp, *this, o.split_workspace, o.workspace, c);
-  const auto again = traced_recipe(o, [plan = *this, o](const auto& in, const auto& outs) {
+  const auto again = plan_recipe(o, [plan = *this, o](const auto& in, const auto& outs) {
     AttentionOptions now = o;
     now.sinks = in[3], now.out = outs[0], now.out_lse = outs[1];
     plan.attention(in[0], in[1], in[2], now);
@@ -263,7 +263,7 @@ AttentionResult DevicePlan::mla(const Tensor& q, const Tensor& qp, const Tensor&
   c.heads = H, c.kv_heads = 1, c.dim = R + P, c.value_dim = R, c.scale = attn::scale_within(q.dtype(), scale),
   c.causal = causal;
   take_workspace(kOp, *this, o.split_workspace, o.workspace, c);
-  const auto again = traced_recipe(o, [plan = *this, scale, causal, o](const auto& in, const auto& outs) {
+  const auto again = plan_recipe(o, [plan = *this, scale, causal, o](const auto& in, const auto& outs) {
     MlaOptions now = o;
     now.out = outs[0], now.out_lse = outs[1];
     plan.mla(in[0], in[1], in[2], in[3], scale, causal, now);

@@ -1,13 +1,10 @@
 // bincount on CUDA.
 #include "src/core/visit.h"
-#include "src/cuda/launch.h"
 #include "src/ops/sort/bins.cuh"
 #include "src/ops/sort/sort_cuda.h"
 
 namespace tenor::cuda {
 namespace {
-
-constexpr int kThreads = kBinThreads;
 
 /// What bincount must know of x before it has a result.
 struct Extremes {
@@ -19,13 +16,12 @@ __global__ void begin_extremes(Extremes* e) { *e = {-1, ~0ull}; }
 
 template <class T>
 __global__ void extremes_kernel(const T* __restrict__ x, int64_t count, Extremes* e) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
   long long most = -1;
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += step) {
+  for_each_item(count, [&](int64_t i) {
     const long long value = static_cast<long long>(x[i]);
     most = max(most, value);
     if (value < 0) atomicMin(&e->refused_at, static_cast<unsigned long long>(i));
-  }
+  });
   for (int mask = 16; mask > 0; mask /= 2) most = max(most, __shfl_xor_sync(~0u, most, mask));
   if (threadIdx.x % 32 == 0 && most >= 0) atomicMax(&e->most, most);
 }
@@ -34,8 +30,7 @@ __global__ void extremes_kernel(const T* __restrict__ x, int64_t count, Extremes
 template <class T>
 __global__ void weigh_kernel(const T* __restrict__ x, const int64_t* __restrict__ order,
                              const double* __restrict__ weights, int64_t count, int64_t bins, double* sums) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t bin = blockIdx.x * int64_t{kThreads} + threadIdx.x; bin < bins; bin += step) {
+  for_each_item(bins, [&](int64_t bin) {
     int64_t low = 0;
     for (int64_t left = count; left > 0;) {
       const int64_t half = left / 2;
@@ -46,10 +41,8 @@ __global__ void weigh_kernel(const T* __restrict__ x, const int64_t* __restrict_
     double sum = 0;
     for (; low < count && static_cast<int64_t>(x[order[low]]) == bin; ++low) sum += weights[order[low]];
     sums[bin] = sum;
-  }
+  });
 }
-
-Grid grid_for(int64_t count, Device device) { return {blocks_for(count, kThreads * 4, device), kThreads}; }
 
 }  // namespace
 
@@ -60,7 +53,7 @@ int64_t largest_count(const Tensor& x, int64_t* refused_at) {
   launch("bincount", begin_extremes, Grid{1, 1}, x.device(), extremes.data<Extremes>());
   if (x.numel() > 0)
     core::visit_integer(x.dtype(), [&]<class T>() {
-      launch("bincount", extremes_kernel<T>, grid_for(x.numel(), x.device()), x.device(), x.data<T>(), x.numel(),
+      launch("bincount", extremes_kernel<T>, stride_grid(x.numel(), x.device()), x.device(), x.data<T>(), x.numel(),
              extremes.data<Extremes>());
     });
   const Tensor host = extremes.to(kCpu);
@@ -72,9 +65,9 @@ void count_bins(const Tensor& x, const Tensor& counts) {
   const int64_t bins = counts.numel();
   if (bins == 0) return;
   const DeviceGuard guard(x.device());
-  launch("bincount", zero_kernel, grid_for(bins, x.device()), x.device(), counts.data<int64_t>(), bins);
+  launch("bincount", zero_kernel, stride_grid(bins, x.device()), x.device(), counts.data<int64_t>(), bins);
   if (x.numel() == 0) return;
-  Grid grid = grid_for(x.numel(), x.device());
+  Grid grid = stride_grid(x.numel(), x.device());
   grid.shared = bins <= kOwnBins ? static_cast<size_t>(bins) * sizeof(uint32_t) : 0;
   core::visit_integer(x.dtype(), [&]<class T>() {
     launch("bincount", count_kernel<T>, grid, x.device(), x.data<T>(), x.numel(), T(0), bins,
@@ -86,7 +79,7 @@ void weigh_bins(const Tensor& x, const Tensor& order, const Tensor& weights, con
   if (sums.numel() == 0) return;
   const DeviceGuard guard(x.device());
   core::visit_integer(x.dtype(), [&]<class T>() {
-    launch("bincount", weigh_kernel<T>, grid_for(sums.numel() * 4, x.device()), x.device(), x.data<T>(),
+    launch("bincount", weigh_kernel<T>, stride_grid(sums.numel() * 4, x.device()), x.device(), x.data<T>(),
            order.data<int64_t>(), weights.data<double>(), x.numel(), sums.numel(), sums.data<double>());
   });
 }

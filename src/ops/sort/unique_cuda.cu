@@ -3,13 +3,12 @@
 #include <cub/device/device_scan.cuh>
 
 #include "src/core/visit.h"
-#include "src/cuda/launch.h"
+#include "src/cuda/stride_loop.cuh"
 #include "src/ops/sort/sort_cuda.h"
 
 namespace tenor::cuda {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr auto kOp = "unique";
 
 /// Slices of `length` elements side by side.
@@ -57,40 +56,34 @@ struct SliceOrder {
 };
 
 __global__ void count_up(int64_t* order, int64_t count) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += step) order[i] = i;
+  for_each_item(count, [&](int64_t i) { order[i] = i; });
 }
 
 /// starts[p] = 1 where slice order[p] differs from the one before it; NaN differ from all.
 template <class K>
 __global__ void start_kernel(Slices<K> slices, const int64_t* __restrict__ order, int64_t count, int64_t* starts) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t p = blockIdx.x * int64_t{kThreads} + threadIdx.x; p < count; p += step)
+  for_each_item(count, [&](int64_t p) {
     starts[p] = p == 0 || slices.compare(order[p - 1], order[p]) != 0 || slices.has_nan(order[p]);
+  });
 }
 
 /// numbers[p] counts the groups up to place p. What is not wanted is null.
 template <class K>
 __global__ void write_kernel(Slices<K> slices, const int64_t* __restrict__ order, const int64_t* __restrict__ numbers,
                              int64_t count, K* values, int64_t* inverse, int64_t* starts) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t p = blockIdx.x * int64_t{kThreads} + threadIdx.x; p < count; p += step) {
+  for_each_item(count, [&](int64_t p) {
     const int64_t group = numbers[p] - 1, slice = order[p];
     if (inverse) inverse[slice] = group;
-    if (p > 0 && numbers[p - 1] == numbers[p]) continue;
+    if (p > 0 && numbers[p - 1] == numbers[p]) return;
     if (starts) starts[group] = p;
     for (int64_t i = 0; i < slices.length; ++i) values[group * slices.length + i] = slices.x[slice * slices.length + i];
-  }
+  });
 }
 
 /// counts[g], which held where group g starts, becomes the number of its members.
 __global__ void count_kernel(const int64_t* __restrict__ starts, int64_t groups, int64_t count, int64_t* counts) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t g = blockIdx.x * int64_t{kThreads} + threadIdx.x; g < groups; g += step)
-    counts[g] = (g + 1 < groups ? starts[g + 1] : count) - starts[g];
+  for_each_item(groups, [&](int64_t g) { counts[g] = (g + 1 < groups ? starts[g + 1] : count) - starts[g]; });
 }
-
-Grid grid_for(int64_t count, Device device) { return {blocks_for(count, kThreads * 4, device), kThreads}; }
 
 template <class F>
 void with_workspace(Device device, F&& fn) {
@@ -113,7 +106,7 @@ Tensor order_of(const Tensor& data, int64_t count, int64_t length) {
     return order;
   }
   const DeviceGuard guard(device);
-  launch(kOp, count_up, grid_for(count, device), device, order.data<int64_t>(), count);
+  launch(kOp, count_up, stride_grid(count, device), device, order.data<int64_t>(), count);
   const SliceOrder before{data.raw(), length, core::key_code(data.dtype()), item_size(data.dtype())};
   with_workspace(device, [&](void* workspace, size_t& bytes) {
     return cub::DeviceMergeSort::SortKeys(workspace, bytes, order.data<int64_t>(), count, before,
@@ -134,7 +127,7 @@ Groups group_slices(const Tensor& data, int64_t count, int64_t length) {
   const DeviceGuard guard(device);
   int64_t* numbers = groups.numbers.data<int64_t>();
   core::visit_size(data.dtype(), [&]<class K>() {
-    launch(kOp, start_kernel<K>, grid_for(count, device), device, slices_of<K>(data, length),
+    launch(kOp, start_kernel<K>, stride_grid(count, device), device, slices_of<K>(data, length),
            groups.order.data<int64_t>(), count, numbers);
   });
   with_workspace(device, [&](void* workspace, size_t& bytes) {
@@ -154,12 +147,12 @@ void write_groups(const Tensor& data, int64_t length, const Groups& groups, cons
   const auto numbers_of = [](const Tensor& x) { return x.defined() ? x.data<int64_t>() : nullptr; };
   const DeviceGuard guard(device);
   core::visit_size(data.dtype(), [&]<class K>() {
-    launch(kOp, write_kernel<K>, grid_for(count, device), device, slices_of<K>(data, length),
+    launch(kOp, write_kernel<K>, stride_grid(count, device), device, slices_of<K>(data, length),
            groups.order.data<int64_t>(), groups.numbers.data<int64_t>(), count, values.data<K>(), numbers_of(inverse),
            numbers_of(starts));
   });
   if (counts.defined())
-    launch(kOp, count_kernel, grid_for(groups.count, device), device, starts.data<int64_t>(), groups.count, count,
+    launch(kOp, count_kernel, stride_grid(groups.count, device), device, starts.data<int64_t>(), groups.count, count,
            counts.data<int64_t>());
 }
 
