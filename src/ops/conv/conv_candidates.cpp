@@ -166,7 +166,11 @@ std::vector<core::Copy> copies_of(const ConvCandidate& taken, const ConvProblem&
 
 std::string note_of([[maybe_unused]] const ConvCandidate& taken, [[maybe_unused]] const ConvProblem& p) {
 #if TENOR_HAS_CUDA
-  if (on_cuda(p) && taken.run == cuda_vendor_run && p.device.type == DeviceType::kCuda) return cudnn_note(p);
+  if (!on_cuda(p) || p.device.type != DeviceType::kCuda) return {};
+  if (taken.run == cuda_vendor_run) return cudnn_note(p);
+  if (taken.run == cuda_implicit_gemm_run)
+    if (const int64_t bytes = cuda_implicit_gemm_workspace(p); bytes > 0)
+      return core::text("{} bytes of workspace", bytes);
 #endif
   return {};
 }
