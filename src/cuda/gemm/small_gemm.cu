@@ -70,6 +70,45 @@ __device__ __forceinline__ void multiply_step(float (&sums)[2][4], uint32_t stag
   }
 }
 
+/// What a thread holds of a block's sums: elements (row + 8 i, column + 8 j) and their right neighbours.
+struct OwnPlace {
+  int row, column;
+  __device__ OwnPlace(int first_row, int first_column)
+      : row(first_row + static_cast<int>(threadIdx.x) / 32 / kWarpsAcross * 16 +
+            static_cast<int>(threadIdx.x) % 32 / 4),
+        column(first_column + static_cast<int>(threadIdx.x) / 32 % kWarpsAcross * 16 +
+               static_cast<int>(threadIdx.x) % 4 * 2) {}
+};
+
+template <class T>
+__device__ __forceinline__ void load_bias(float (&bias)[2][4], const GemmShape& out, const OwnPlace& own) {
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int64_t row = min(own.row + i / 2 * 8, out.m - 1), column = min(own.column + j * 8 + i % 2, out.n - 1);
+      bias[j][i] = bias_at<T>(out, row * out.bias_row + column * out.bias_column);
+    }
+}
+
+/// Two neighbours of a row.
+template <class T>
+__device__ __forceinline__ void store_pair(const SmallShape& s, int64_t at, int columns, float left, float right) {
+  if (s.pairs && columns > 1) {
+    *reinterpret_cast<uint32_t*>(static_cast<T*>(s.out.c) + at) = pack<T>(left, right);
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    if (e >= columns) continue;
+    const int64_t place = at + e * s.out.column_c;
+    if (s.out.float_result)
+      static_cast<float*>(s.out.c)[place] = e ? right : left;
+    else
+      static_cast<T*>(s.out.c)[place] = static_cast<T>(e ? right : left);
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) small_gemm_kernel(const __grid_constant__ SmallShape s) {
   extern __shared__ __align__(128) unsigned char raw[];
@@ -84,19 +123,9 @@ __global__ void __launch_bounds__(kThreads) small_gemm_kernel(const __grid_const
   };
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) load(step);
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32,
-            own_row = row + warp / kWarpsAcross * 16 + lane / 4,
-            own_column = column + warp % kWarpsAcross * 16 + lane % 4 * 2;
-  float bias[2][4] = {};
-  if (out.bias)
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int64_t r = min(own_row + i / 2 * 8, out.m - 1), c = min(own_column + j * 8 + i % 2, out.n - 1);
-        bias[j][i] = bias_at<T>(out, r * out.bias_row + c * out.bias_column);
-      }
-  float sums[2][4] = {};
+  const OwnPlace own(row, column);
+  float bias[2][4] = {}, sums[2][4] = {};
+  if (out.bias) load_bias<T>(bias, out, own);
   for (int step = 0; step < steps; ++step) {
     ptx::async_copy_wait<kStages - 2>();
     __syncthreads();
@@ -105,30 +134,15 @@ __global__ void __launch_bounds__(kThreads) small_gemm_kernel(const __grid_const
   }
   const int64_t matrix = z * out.batch_c[0] + w * out.batch_c[1];
 #pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const int r = own_row + i / 2 * 8;
-    if (r >= out.m) continue;
+  for (int i = 0; i < 4; i += 2)
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const int c = own_column + j * 8;
-      const float left = out.bias ? sums[j][i] + bias[j][i] : sums[j][i],
-                  right = out.bias ? sums[j][i + 1] + bias[j][i + 1] : sums[j][i + 1];
-      const int64_t at = matrix + r * out.stride_c + c * out.column_c;
-      if (s.pairs && c + 1 < out.n) {
-        *reinterpret_cast<uint32_t*>(static_cast<T*>(out.c) + at) = pack<T>(left, right);
-        continue;
-      }
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (c + e >= out.n) continue;
-        const float sum = e ? right : left;
-        if (out.float_result)
-          static_cast<float*>(out.c)[at + e * out.column_c] = sum;
-        else
-          static_cast<T*>(out.c)[at + e * out.column_c] = static_cast<T>(sum);
-      }
+      const int own_row = own.row + i / 2 * 8, own_column = own.column + j * 8;
+      if (own_row >= out.m) continue;
+      store_pair<T>(s, matrix + own_row * out.stride_c + own_column * out.column_c, out.n - own_column,
+                    out.bias ? sums[j][i] + bias[j][i] : sums[j][i],
+                    out.bias ? sums[j][i + 1] + bias[j][i + 1] : sums[j][i + 1]);
     }
-  }
 }
 
 template <class T>
