@@ -239,11 +239,6 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
       tiles.prepare(tile.y + place.m * Config::kTileM + group * 64,
                     (tile.column * Config::kClusterN + place.n) * Config::kStored, tile.c);
     }
-    if (shape.bias && piece.last == steps) {
-      const TilePlace tile = tiles.place(piece.tile);
-      prefetch_bias<Config::kStored>(shape, tile.y + place.m * Config::kTileM + group * 64,
-                                     (tile.column * Config::kClusterN + place.n) * Config::kStored);
-    }
     if (piece.first > 0) load_sums(shape.carry, slot - Config::kBlocks * Config::kConsumers, d, group + 1);
     ptx::wgmma_pin(d);
     const auto step_over = [&](bool first) {

@@ -64,16 +64,6 @@ __device__ __forceinline__ float bias_at(const GemmShape& shape, int64_t at) {
                           : static_cast<float>(static_cast<const T*>(shape.bias)[at]);
 }
 
-/// Asks for the bias of a warpgroup's tile, long before its sums are done.
-template <int kColumns>
-__device__ __forceinline__ void prefetch_bias(const GemmShape& shape, int y, int x) {
-  const bool rows = shape.bias_row != 0;
-  const int first = rows ? y : x, end = min(first + (rows ? 64 : kColumns), rows ? shape.m : shape.n);
-  const int64_t step = (rows ? shape.bias_row : shape.bias_column) * (shape.bias_float ? 4 : 2);
-  for (int i = first + static_cast<int>(threadIdx.x) % 128; i < end; i += 128)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(shape.bias) + i * step));
-}
-
 /// Adds the bias of each row (bias_row not 0) or of each column.
 template <class T, int kCount>
 __device__ void add_bias(float (&d)[kCount], const GemmShape& shape, int y, int x) {
