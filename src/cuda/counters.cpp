@@ -50,4 +50,11 @@ int* zeroed_counter(Device device) {
   return static_cast<int*>(own.memory.get()) + own.used++;
 }
 
+ZeroedCounter::ZeroedCounter(Device device, const char* op) : at_(zeroed_counter(device)) {
+  if (at_) return;
+  own_ = allocate(sizeof(int), device);
+  at_ = static_cast<int*>(own_.get());
+  check(cudaMemsetAsync(at_, 0, sizeof(int), current_stream(device).handle), op);
+}
+
 }  // namespace tenor::cuda

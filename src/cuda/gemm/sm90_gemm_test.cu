@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/cuda/gemm/small_gemm.h"
 #include "src/cuda/gemm/sm90_gemm.h"
 #include "src/cuda/gemm/sm90_gemm_carry.cuh"
 #include "src/cuda/gemm/sm90_testing.cuh"
@@ -30,6 +31,8 @@ __global__ void reference(const T* a, const T* b, double* c, int m, int n, int k
   c[i] = sum;
 }
 
+constexpr int kSmall = -1;  ///< as a plan's tile: small_gemm()
+
 /// Every way of computing an m x n product whose B lies so.
 std::vector<GemmPlan> all_plans(bool b_outer, int m, int n) {
   const TileShape* tiles;
@@ -39,12 +42,14 @@ std::vector<GemmPlan> all_plans(bool b_outer, int m, int n) {
     for (bool turned : {false, true})
       for (bool split : {false, true})
         if (!turned || !b_outer) plans.push_back({tile, turned, split});
+  if (!b_outer) plans.push_back({kSmall});
   if (!b_outer && m <= 64) plans.push_back({0, false, false, true});
   if (!b_outer && n <= 64) plans.push_back({0, true, false, true});
   return plans;
 }
 
 std::string text_of(const GemmPlan& plan) {
+  if (plan.tile == kSmall) return "small";
   return "tile " + std::to_string(plan.tile) + (plan.turned ? " turned" : "") + (plan.split ? " split" : "") +
          (plan.rows ? " rows" : "");
 }
@@ -58,7 +63,7 @@ void run(GemmProblem p, const GemmPlan& plan) {
     EXPECT_EQ(cudaMalloc(&p.workspace, bytes), cudaSuccess);
     EXPECT_EQ(cudaMemset(p.workspace, 0xAB, bytes), cudaSuccess);
   }
-  EXPECT_EQ(sm90_gemm(p, plan, nullptr), cudaSuccess);
+  EXPECT_EQ(plan.tile == kSmall ? small_gemm(p, nullptr) : sm90_gemm(p, plan, nullptr), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << text_of(plan);
   cudaFree(p.workspace);
 }

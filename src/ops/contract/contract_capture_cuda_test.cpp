@@ -41,6 +41,20 @@ TEST_F(ContractCudaCapture, ProductsByEveryStrategy) {
     }
 }
 
+/// One row against many long columns, and products of one wave of small blocks: kernels of their own.
+TEST_F(ContractCudaCapture, LongColumnsAndSmallProducts) {
+  for (DType dtype : {bfloat16, float16, float32}) {
+    const std::string what(name(dtype));
+    for (const int64_t k : {1032, 2056, 4104, 9000}) {
+      const Tensor x = normal({1, k}, dtype), w = normal({2113, k}, dtype), y = result({1, 2113}, dtype);
+      expect_replays("linear of a row " + what, {y}, [&] { linear(x, w, {}, {.out = y}); });
+    }
+    const Tensor x = normal({70, 200}, dtype), w = normal({130, 200}, dtype), bias = normal({130}, dtype),
+                 y = result({70, 130}, dtype);
+    expect_replays("small linear " + what, {y}, [&] { linear(x, w, bias, {.out = y}); });
+  }
+}
+
 TEST_F(ContractCudaCapture, EveryOperator) {
   for (DType dtype : {bfloat16, float32, int64}) {
     const Tensor a = argument({3, 20, 40}, dtype), b = argument({3, 40, 24}, dtype), w = argument({24, 40}, dtype),

@@ -135,6 +135,42 @@ TEST_F(GemmCuda, FewRowsMatchFloat64WhateverTheSplit) {
   EXPECT_GT(taken, 500);
 }
 
+/// Few rows against many contiguous columns of any length, which kernels of their own take: results, the bias, what is
+/// past the last column, the same bits each time.
+TEST_F(GemmCuda, FewRowsOfManyColumns) {
+  Draw draw(38);
+  const StrategyGuard guard("rows");
+  for (const DType dtype : {bfloat16, float16, float32})
+    for (const auto& [k, n] : {std::pair<int64_t, int64_t>{1032, 2113},
+                               {2056, 2113},
+                               {3000, 1061},
+                               {4096, 1061},
+                               {4104, 601},
+                               {8200, 601}}) {
+      const Tensor w = on_gpu(draw.dense({n, k}, dtype)), all = on_gpu(draw.dense({8, k}, dtype)),
+                   bias = on_gpu(draw.dense({n}, float32)), matrix = transpose(w, 0, 1);
+      const reference::Sum want = wanted_on_gpu(all, matrix);
+      for (const int64_t rows : {1, 2, 8}) {
+        if (rows > (dtype == float32 ? 2 : 8)) continue;
+        const std::string what = std::string(name(dtype)) + " " + to_string(Dims{rows, k, n});
+        const Tensor x = narrow(all, 0, 0, rows), guarded = on_gpu(full({rows + 1, n}, dtype, 7)),
+                     out = narrow(guarded, 0, 0, rows);
+        linear(x, w, {}, {.out = out});
+        reference::Sum own{{}, {}, {rows, n}};
+        own.values.assign(want.values.begin(), want.values.begin() + rows * n);
+        own.magnitudes.assign(want.magnitudes.begin(), want.magnitudes.begin() + rows * n);
+        reference::expect_sum(on_cpu(out), own, k, float32, what);
+        EXPECT_EQ(values(on_cpu(narrow(guarded, 0, rows, 1))), std::vector<double>(static_cast<size_t>(n), 7))
+            << what << ": written past the last row";
+        EXPECT_TRUE(same_bits(on_cpu(linear(x, w)), on_cpu(out))) << what << ", again";
+        const Tensor sums = linear(x, w, {}, {.dtype = float32}),
+                     biased = linear(x, w, bias.to(dtype), {.dtype = float32});
+        EXPECT_TRUE(same_bits(on_cpu(add(sums, bias.to(dtype).to(float32))), on_cpu(biased))) << what << ", bias";
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
 TEST_F(GemmCuda, EveryCandidateAddsTheBiasBeforeTheRounding) {
   for (const std::string& strategy : strategies()) {
     Draw draw(9);

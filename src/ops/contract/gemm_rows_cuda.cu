@@ -50,12 +50,28 @@ RowsSplit split_of(const DeviceGemm& p, const RowsChoice& choice) {
   return split;
 }
 
+/// Whether the lean kernel has launched the product: one row, one matrix, columns of 4 KB and more, as many as fill the
+/// device with blocks.
+bool run_lean(const DeviceGemm& p, bool aligned) {
+  constexpr int64_t kLeastPieces = 256;
+  const int64_t item = static_cast<int64_t>(item_size(p.b.dtype)), pieces = p.k * item / 16;
+  if (p.m != 1 || p.b.row != 1 || !aligned || p.batch.ndim != 0 || pieces < kLeastPieces) return false;
+  const LeanChoice choice = choose_lean(p, pieces);
+  if (!choice.kernel || p.n < int64_t{4} * choice.cols * cuda::multiprocessors(p.device)) return false;
+  const LeanShape lean{p.b.col * item, static_cast<int>(pieces), read_once(p)};
+  const cuda::Grid grid{static_cast<unsigned>((p.n + choice.cols - 1) / choice.cols),
+                        static_cast<unsigned>(choice.threads)};
+  cuda::launch("matmul", choice.kernel, grid, p.device, p, lean);
+  return true;
+}
+
 }  // namespace
 
 void few_rows_cuda(const DeviceGemm& p) {
   const cuda::DeviceGuard guard(p.device);
   const bool dots = p.b.row == 1, vector = p.m == 1 || p.a.dtype == DType::kFloat32;
   const bool aligned = dots ? matrix_aligned(p, p.k, p.b.col, p.n) : matrix_aligned(p, p.n, p.b.row, p.k);
+  if (run_lean(p, aligned)) return;
   const RowsChoice choice = vector ? choose_rows_vector(p, dots, aligned) : choose_rows_tensor(p, dots, aligned);
   const RowsSplit split = split_of(p, choice);
   const int64_t batches = std::min<int64_t>(p.batch.count, 65535);

@@ -164,6 +164,19 @@ struct RowsChoice {
   int inner = 0;   ///< k that a warp takes at once, where fewer than all warps may share a strip; 0: all do
   int shared = 0;  ///< dynamic shared memory of a block
 };
+/// One row against long contiguous columns of one matrix: lean_dots_kernel.
+struct LeanShape {
+  int64_t column;          ///< bytes from one to the next
+  int pieces;              ///< of 16 bytes in a column
+  bool read_once = false;  ///< the matrix does not stay in L2
+};
+struct LeanChoice {
+  void (*kernel)(DeviceGemm, LeanShape) = nullptr;  ///< null where another one serves
+  int cols = 0, threads = 0;                        ///< of a block
+};
+/// gemm_rows_vector_cuda.cu: of `pieces` of 16 bytes a column, which start and end at multiples of 16 bytes.
+LeanChoice choose_lean(const DeviceGemm& p, int64_t pieces);
+
 /// gemm_rows_tensor_cuda.cu (two rows and more of 16-bit operands) and gemm_rows_vector_cuda.cu: `dots` where the
 /// matrix's columns are contiguous, `aligned` where every run of it starts and ends at multiples of 16 bytes.
 RowsChoice choose_rows_tensor(const DeviceGemm& p, bool dots, bool aligned);

@@ -65,6 +65,63 @@ __global__ void __launch_bounds__(32 * kWarps, kDotsBlocks<T, kRows, kAligned>)
   finish<kWarps, Parts>(p, parts, strip, at[2], split);
 }
 
+inline constexpr int kLeanThreads = 512;  ///< of a block at most
+
+/// One row of which no warp asks for more than it needs, one matrix with columns that lie contiguous: a block reads
+/// kCols columns from end to end, a thread kVecs pieces of 16 bytes of each, all asked for at once. There are
+/// thousands of blocks of 2 us each, so that nothing is computed before the loads which the general kernel would.
+template <class T, int kCols, int kVecs>
+__global__ void __launch_bounds__(kLeanThreads, kCols* kVecs <= 2 ? 4 : 2)
+    lean_dots_kernel(const __grid_constant__ DeviceGemm p, const __grid_constant__ LeanShape lean) {
+  using A = core::Compute<T>;
+  constexpr int kVec = cuda::kVector<T>, kMostWarps = kLeanThreads / 32;
+  __shared__ A parts[kMostWarps * kCols];
+  const uint64_t policy = cuda::ptx::read_policy(lean.read_once);
+  const int first = static_cast<int>(blockIdx.x) * kCols;
+  const char *x = static_cast<const char*>(p.a.data) + threadIdx.x * 16,
+             *column = static_cast<const char*>(p.b.data) + first * lean.column + threadIdx.x * 16;
+  const int left = static_cast<int>(p.n) - first, step = static_cast<int>(blockDim.x);
+  cuda::Pack<T, kVec> w[kCols][kVecs];
+#pragma unroll
+  for (int c = 0; c < kCols; ++c)
+#pragma unroll
+    for (int v = 0; v < kVecs; ++v) {
+      const bool inside = static_cast<int>(threadIdx.x) + v * step < lean.pieces && c < left;
+      const uint4 words = cuda::ptx::load_16(column + c * lean.column + v * step * 16, policy, inside);
+      memcpy(&w[c][v], &words, sizeof words);
+    }
+  A sums[kCols] = {};
+#pragma unroll
+  for (int v = 0; v < kVecs; ++v) {
+    uint4 words{};
+    if (static_cast<int>(threadIdx.x) + v * step < lean.pieces)
+      words = __ldg(reinterpret_cast<const uint4*>(x + v * step * 16));
+    cuda::Pack<T, kVec> row;
+    memcpy(&row, &words, sizeof words);
+    A u[kVec];
+    cuda::widen_pack(row, u);
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) {
+      A y[kVec];
+      cuda::widen_pack(w[c][v], y);
+#pragma unroll
+      for (int i = 0; i < kVec; ++i) sums[c] = multiply_add(u[i], y[i], sums[c]);
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < kCols; ++c) {
+    const A sum = cuda::warp_reduce(sums[c], [](A u, A v) { return u + v; });
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32 * kCols + c] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x >= kCols) return;
+  A sum = parts[threadIdx.x];
+#pragma unroll
+  for (int warp = 1; warp < kMostWarps; ++warp)
+    if (warp * 32 < step) sum += parts[warp * kCols + threadIdx.x];
+  store_sum(p, 0, first + static_cast<int>(threadIdx.x), 0, sum);
+}
+
 inline constexpr int kSumsWarps = 8, kSumsLanes = 8;
 
 /// The matrix's rows contiguous: eight lanes hold 16 bytes each of a row, a block's 32 groups of lanes rows one below

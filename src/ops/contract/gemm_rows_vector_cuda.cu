@@ -24,7 +24,32 @@ RowsChoice choose(const DeviceGemm& p, bool along_k) {
   return along_k ? dots<T, 1, kAligned>() : sums<T, 1, kAligned>();
 }
 
+/// Columns and pieces a thread by which a block reads 16 KB or more.
+template <class T>
+LeanChoice lean_of(int64_t pieces) {
+  constexpr int kWarp = 32, kMost = kLeanThreads;
+  const auto threads = [&](int vecs) { return static_cast<int>((pieces + vecs * kWarp - 1) / (vecs * kWarp) * kWarp); };
+  if (pieces <= kMost / 2) return {lean_dots_kernel<T, 4, 1>, 4, threads(1)};
+  if (pieces <= kMost) return {lean_dots_kernel<T, 2, 1>, 2, threads(1)};
+  if (pieces <= 2 * kMost) return {lean_dots_kernel<T, 1, 2>, 1, threads(2)};
+  if (pieces <= 4 * kMost) return {lean_dots_kernel<T, 1, 4>, 1, threads(4)};
+  return {};
+}
+
 }  // namespace
+
+LeanChoice choose_lean(const DeviceGemm& p, int64_t pieces) {
+  switch (p.a.dtype) {
+    case DType::kFloat64:
+      return {};
+    case DType::kBFloat16:
+      return lean_of<BFloat16>(pieces);
+    case DType::kFloat16:
+      return lean_of<Float16>(pieces);
+    default:
+      return lean_of<float>(pieces);
+  }
+}
 
 RowsChoice choose_rows_vector(const DeviceGemm& p, bool dots, bool aligned) {
   const auto of = [&]<class T>() { return aligned ? choose<T, true>(p, dots) : choose<T, false>(p, dots); };

@@ -3,6 +3,7 @@
 // dtypes, and a row has the same bits alone and in any batch.
 #include "src/core/output.h"
 #include "src/cuda/gemm/sm90_gemm.h"
+#include "src/cuda/gemm/small_gemm.h"
 #include "src/cuda/runtime.h"
 #include "src/ops/contract/epilogue.h"
 #include "src/ops/contract/gemm_cuda_candidates.h"
@@ -108,6 +109,8 @@ void run_tiles(const GemmProblem& problem, const Epilogue* epilogue) {
   p.b = turned(columns);
   for_each_part(p, 2, [&](const GemmProblem& part) {
     cuda::gemm::GemmProblem sm90 = sm90_problem(part, t.b_outer);
+    if (!epilogue && cuda::gemm::small_gemm_suits(sm90))
+      return cuda::check(cuda::gemm::small_gemm(sm90, current_stream(p.device).handle), "matmul");
     const cuda::gemm::GemmPlan plan =
         epilogue ? cuda::gemm::sm90_gemm_epilogue_choice(sm90) : cuda::gemm::sm90_gemm_choice(sm90);
     const int64_t bytes = static_cast<int64_t>(cuda::gemm::sm90_gemm_workspace(sm90, plan));

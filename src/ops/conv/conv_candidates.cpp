@@ -5,6 +5,7 @@
 
 #include "src/core/backend.h"
 #include "src/core/modes.h"
+#include "src/core/sizes.h"
 #include "src/ops/conv/conv_cuda.h"
 
 namespace tenor::conv {
@@ -103,17 +104,48 @@ constexpr ConvCandidate kCudaVendorFirst[] = {
 
 constexpr int64_t kNarrowGroup = 8, kWideGroup = 64;  // channels
 
-/// Where cuDNN is faster on Hopper than a product in tiles of 128 by 64 and more (16-bit; README.md has the numbers):
-/// groups with fewer channels than a step of it sums, images of three dims with as few, and gradients whose tiles are
-/// too few to fill the device (of a filter: whose lines are too short to wait for).
-bool suits_vendor(const ConvProblem& p) {
-  if (p.groups > 1) return std::min(p.group_channels(), p.group_outputs()) < kWideGroup;
-  if (p.dtype != DType::kBFloat16 && p.dtype != DType::kFloat16) return false;
+bool has_planes(const ConvProblem& p) { return !p.channels_last(); }
+bool strided(const ConvProblem& p) {
+  return std::any_of(p.window, p.window + kSpatial, [](const core::WindowDim& w) { return w.stride > 1; });
+}
+
+/// Whether forward tiles of 128 pixels by up to 256 channels leave more than a fifth of their waves idle on 132
+/// multiprocessors.
+bool wastes_waves(const ConvProblem& p) {
+  constexpr int64_t kProcessors = 132;
+  const int64_t tiles =
+      core::div_up(p.batch * p.output_pixels(), int64_t{128}) * core::div_up(p.out_channels, int64_t{256});
+  return tiles > kProcessors && 5 * tiles < 4 * core::div_up(tiles, kProcessors) * kProcessors;
+}
+
+/// Of a weight gradient of 16-bit floats: few or narrow tiles, whose lines are too short to wait for, and windows of
+/// one element.
+bool weight_suits_vendor(const ConvProblem& p) {
+  constexpr int64_t kFewPixels = 8192, kManyChannels = 256;
   const int64_t most = std::max(p.channels, p.out_channels), least = std::min(p.channels, p.out_channels);
-  if (p.dims == 3 && most < kWideGroup) return true;
-  const bool few = p.batch * p.output_pixels() <= 4096 && least >= 256 && p.taps() > 1;
-  if (p.direction == Direction::kWeightBackward) return few || (most <= kWideGroup && least >= 32 && p.taps() > 1);
-  return few && p.direction == Direction::kDataBackward;
+  if (p.taps() == 1) return !strided(p);
+  return (p.batch * p.output_pixels() <= kFewPixels && least >= kManyChannels) || (most <= kWideGroup && least >= 32);
+}
+
+/// Where cuDNN is faster on Hopper than tiles of 128 by 64 and more (README.md has the numbers): of 16-bit floats
+/// groups with fewer channels than a step of a product sums, images of three dims with as few, image gradients with
+/// channels innermost but for the largest, windows of one element, and forward products whose tiles are narrow or fit
+/// the device badly; of float32 few channels as planes.
+bool suits_vendor(const ConvProblem& p) {
+  constexpr int64_t kNarrow = 128;
+  if (p.groups > 1) return std::min(p.group_channels(), p.group_outputs()) < kWideGroup;
+  const int64_t most = std::max(p.channels, p.out_channels), least = std::min(p.channels, p.out_channels);
+  const bool forward = p.direction == Direction::kForward;
+  if (p.dtype == DType::kFloat32)
+    return forward && has_planes(p) && p.dims == 2 && !strided(p) && most <= kWideGroup && least >= 32 && p.taps() > 1;
+  if (p.dtype != DType::kBFloat16 && p.dtype != DType::kFloat16) return false;
+  if (p.dims == 3 && most <= kWideGroup) return true;
+  if (least < 32) return false;  // stems, whose kernels are own ones
+  if (p.direction == Direction::kWeightBackward) return weight_suits_vendor(p);
+  if (has_planes(p)) return false;
+  if (p.taps() == 1) return true;
+  if (forward) return least < kNarrow || (!strided(p) && wastes_waves(p));
+  return p.dims != 2 || p.batch * p.output_pixels() * least < int64_t{1} << 25;
 }
 
 bool on_cuda(const ConvProblem& p) { return core::runs_on(p.device) == DeviceType::kCuda; }
@@ -166,7 +198,11 @@ std::vector<core::Copy> copies_of(const ConvCandidate& taken, const ConvProblem&
 
 std::string note_of([[maybe_unused]] const ConvCandidate& taken, [[maybe_unused]] const ConvProblem& p) {
 #if TENOR_HAS_CUDA
-  if (on_cuda(p) && taken.run == cuda_vendor_run && p.device.type == DeviceType::kCuda) return cudnn_note(p);
+  if (!on_cuda(p) || p.device.type != DeviceType::kCuda) return {};
+  if (taken.run == cuda_vendor_run) return cudnn_note(p);
+  if (taken.run == cuda_implicit_gemm_run)
+    if (const int64_t bytes = cuda_implicit_gemm_workspace(p); bytes > 0)
+      return core::text("{} bytes of workspace", bytes);
 #endif
   return {};
 }

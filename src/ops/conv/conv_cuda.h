@@ -24,6 +24,8 @@ std::string cuda_direct_why_not(const ConvProblem& p);
 std::vector<core::Copy> cuda_implicit_gemm_copies(const ConvProblem& p);
 
 void cuda_implicit_gemm_run(const ConvProblem& p);
+/// Bytes of workspace that it takes on the problem's device for the sums of a weight gradient's ranges of pixels.
+int64_t cuda_implicit_gemm_workspace(const ConvProblem& p);
 /// The same by the kernels for any device, which other devices than Hopper take: 16-bit floats.
 void cuda_portable_gemm_run(const ConvProblem& p);
 void cuda_direct_run(const ConvProblem& p);

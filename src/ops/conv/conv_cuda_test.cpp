@@ -10,6 +10,7 @@
 #include "src/ops/conv/conv_shared_tests.h"
 #include "tenor/autotune.h"
 #include "tenor/create.h"
+#include "tenor/explain.h"
 #include "tenor/modes.h"
 
 namespace tenor {
@@ -32,6 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, ConvCudaVendor, ::testing::Range(100u, 110u));
 TEST_F(ConvCuda, NotNumbersReachWhatReadsThem) {
   check_not_numbers(kGpu, 23, 200, {"auto", "direct", "implicit_gemm", "vendor"});
 }
+TEST_F(ConvCuda, GradientsAreThoseOfDifferences) { check_differences(kGpu, 27, 20, {"auto", "direct"}); }
 TEST_F(ConvCuda, WideStrides) { check_wide_stride(kGpu, {"auto", "direct"}); }
 TEST_F(ConvCuda, EmptyProblemsAsOthers) { check_empty(kGpu, {"direct", "implicit_gemm", "vendor"}); }
 TEST_F(ConvCuda, Transposed) { check_transposed(kGpu, 22, 100, {"auto", "direct"}); }
@@ -198,6 +200,33 @@ TEST_F(ConvCuda, NarrowGroups) {
   };
   for (const ConvCase& c : cases)
     for (const DType dtype : {bfloat16, float16, float32}) check_strategies(c, dtype, {"auto", "direct"}, kGpu);
+}
+
+/// Ranges of pixels share a bounded workspace, whatever the gradient's size, and what they take is stated.
+TEST_F(ConvCuda, WorkspaceIsBoundedAndStated) {
+  for (const DType dtype : {bfloat16, float32})
+    for (const int64_t channels : {8, 64, 512, 2048})
+      for (const int64_t size : {8, 64, 512}) {
+        const ConvCase c{{64, channels, size, size}, {channels, channels, 3, 3}, {.padding = 1}};
+        conv::ConvProblem p = c.problem();
+        p.dtype = dtype, p.device = kGpu, p.direction = conv::Direction::kWeightBackward;
+        const int64_t bytes = conv::cuda_implicit_gemm_workspace(p);
+        EXPECT_GT(bytes, 0);
+        EXPECT_LE(bytes, std::max(int64_t{256} << 20, 4 * 9 * channels * channels)) << c.text();
+      }
+  const Tensor x = zeros({2, 64, 9, 9}, {.dtype = bfloat16, .device = kGpu});
+  for (const char* strategy : {"implicit_gemm", "vendor"}) {
+    const auto gradient = [&](const std::vector<Tensor>& in) {
+      const ConvOptions o{.padding = 1, .strategy = strategy};
+      return std::vector<Tensor>{conv_weight_backward(in[0], in[0], {64, 64, 3, 3}, o)};
+    };
+    try {
+      const Explanation e = explain(gradient, {x}, {.measure = true});
+      EXPECT_NE(e.steps.at(0).note.find("bytes of workspace"), std::string::npos) << e.steps[0].note;
+    } catch (const UnsupportedError& e) {  // cuDNN is not here
+      EXPECT_EQ(strategy, std::string("vendor")) << e.what();
+    }
+  }
 }
 
 TEST_F(ConvCuda, ImplicitGemmSaysWhatItTakes) {

@@ -256,6 +256,32 @@ TEST_F(ConvDenseCuda, NotNumbersReachWhatReadsThem) {
       }
 }
 
+/// Likewise behind kernels that know nothing of it: of one weight, whose block sums all of the border again, and of
+/// many. Returns how often the strategy took a case.
+int check_odd_weights(DType dtype, const char* strategy) {
+  const ConvCase cases[] = {
+      {{2, 64, 9, 8}, {136, 64, 3, 3}, {.padding = 1}},
+      {{2, 64, 13, 12}, {64, 64, 3, 3}, {.stride = {2}, .padding = 1}},
+      {{2, 128, 7, 6}, {64, 128, 2, 2}, {.stride = {3}}},
+      {{1, 64, 4, 5, 6}, {72, 64, 3, 3, 3}, {.padding = 1}},
+      {{3, 32, 40}, {16, 32, 5}, {.padding = 2}},
+  };
+  int taken = 0;
+  for (const ConvCase& c : cases)
+    for (const int odd : {1, 3, 300}) try {
+        check_dense(c, dtype, strategy, odd, static_cast<uint32_t>(odd));
+        if (::testing::Test::HasFatalFailure()) return taken;
+        ++taken;
+      } catch (const UnsupportedError& e) {  // cuDNN is not here, or has no engine
+        EXPECT_EQ(strategy, std::string("vendor")) << e.what();
+      }
+  return taken;
+}
+TEST_F(ConvDenseCuda, OddWeightsBehindFloatKernels) { EXPECT_EQ(check_odd_weights(float32, "implicit_gemm"), 15); }
+TEST_F(ConvDenseCuda, OddWeightsBehindTheVendor) {
+  for (const DType dtype : {bfloat16, float16, float32}) check_odd_weights(dtype, "vendor");
+}
+
 /// What is not a number in the gradient reaches the stem's inputs whose window holds it, and no other.
 TEST_F(ConvDenseCuda, NanStaysInTheStemsWindow) {
   std::vector<double> elements(10 * 12 * 16, 1.0);

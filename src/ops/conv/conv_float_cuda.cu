@@ -38,7 +38,8 @@ bool weight_shape(const GatherSums& sums, ConvWeightShape& s) {
   s.row_tiles = div_up(s.lines, 32 * warps), s.column_tiles = div_up(p.columns, kFloatSumColumns);
   const int64_t tiles = int64_t{s.row_tiles} * s.column_tiles * s.groups;
   const int steps = div_up(s.rows.pixels, kFloatPixels);
-  s.steps_per_split = std::max(div_up(steps, splits_of(tiles, kSumWarps / 16 * (16 / warps), s.rows.pixels)), 1);
+  const int splits = std::min(splits_of(tiles, kSumWarps / 16 * (16 / warps), s.rows.pixels), most_splits(s));
+  s.steps_per_split = std::max(div_up(steps, splits), 1);
   s.splits = div_up(steps, s.steps_per_split);
   return true;
 }
@@ -91,7 +92,7 @@ void float_conv(const GatherProduct& p, const LaunchPlace& place) {
 size_t float_weight_workspace(const GatherSums& sums) {
   ConvWeightShape s{};
   if (!weight_shape(sums, s)) return 0;
-  return size_t{4} * s.splits * s.groups * s.lines * s.columns;
+  return workspace_of(s);
 }
 
 void float_conv_weight(const GatherSums& sums, void* workspace, const LaunchPlace& place) {

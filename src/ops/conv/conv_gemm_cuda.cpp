@@ -147,6 +147,18 @@ void run(const ConvProblem& p, bool hopper) {
 
 }  // namespace
 
+int64_t cuda_implicit_gemm_workspace(const ConvProblem& p) {
+  const bool hopper = core::device_traits(p.device).capability == kHopper;
+  if (p.direction != Direction::kWeightBackward || (hopper && stem_takes(p))) return 0;
+  Prepared x;
+  x.operands.source = p.input;
+  x.operands.source_channels = whole_pieces(input_sizes(p).channels);
+  const GatherSums sums = sums_of(p, x.operands, nullptr, whole_pieces(output_sizes(p).channels));
+  if (p.dtype == DType::kFloat32) return static_cast<int64_t>(float_weight_workspace(sums));
+  return static_cast<int64_t>(hopper ? sm90_conv_weight_workspace(sums, sm90_conv_weight_choice(sums, p.device))
+                                     : mma_conv_weight_workspace(sums, mma_conv_weight_splits(sums, p.device)));
+}
+
 void cuda_implicit_gemm_run(const ConvProblem& p) { run(p, core::device_traits(p.device).capability == kHopper); }
 void cuda_portable_gemm_run(const ConvProblem& p) { run(p, false); }
 

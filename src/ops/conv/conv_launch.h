@@ -6,6 +6,10 @@
 
 namespace tenor::conv {
 
+/// Bytes of workspace that a convolution may ask for beside its result and, of a weight gradient, one copy of that in
+/// float32.
+inline constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+
 /// Who launches and where: the operator that errors name, and the device, which is current.
 struct LaunchPlace {
   const char* op;

@@ -5,6 +5,7 @@
 
 #include "src/core/type_name.h"
 #include "src/core/visit.h"
+#include "src/cuda/counters.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/ops/conv/conv_cuda.h"
@@ -74,51 +75,95 @@ Border border_of(const ConvProblem& p) {
   return b;
 }
 
-/// kVector channels of one pixel a thread, which lie side by side, of every gridDim.y-th image; channels fastest where
-/// they are innermost, else pixels.
+/// kVector channels, side by side, of an image's border: channels fastest where they are innermost, else pixels.
 template <class T, bool kForward, int kVector>
-__global__ void __launch_bounds__(kThreads)
-    mend_image(const __grid_constant__ ConvProblem p, const __grid_constant__ Border border, int small_weight) {
-  cuda::ptx::wait_for_previous();
-  constexpr int kWide = 16 / sizeof(T);
-  struct alignas(16) Wide {
-    T x[kWide];
-  };
-  bool finite = true;
-#pragma unroll 4
-  for (int k = threadIdx.x; k < small_weight / kWide; k += kThreads) {
-    const Wide weights = reinterpret_cast<const Wide*>(p.weight.data)[k];
-#pragma unroll
-    for (int j = 0; j < kWide; ++j) finite &= is_finite(weights.x[j]);
-  }
-  if (small_weight > 0 && __syncthreads_and(finite)) return;
-  const Image& image = kForward ? p.output : p.input;
-  const auto vectors = static_cast<uint32_t>((kForward ? p.out_channels : p.channels) / kVector);
-  const bool innermost = image.channel == 1;
+struct BorderVectors {
   struct alignas(sizeof(T) * kVector) Vector {
     T x[kVector];
   };
-  const uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x;
-  if (i >= uint64_t{vectors} * border.pixels) return;
-  const uint32_t fast = innermost ? vectors : border.pixels;
-  const auto across =
-      i <= UINT32_MAX ? static_cast<uint32_t>(i) / fast : static_cast<uint32_t>(i / fast);  // the longer division
-  const auto within = static_cast<uint32_t>(i - uint64_t{across} * fast);
-  Place at{0, static_cast<int64_t>(innermost ? within : across) * kVector, {}};
-  border.find(innermost ? across : within, at.at);
-  const T* const first = reinterpret_cast<const T*>(image.data) + offset_of(image, at);
-#pragma unroll 4
-  for (int64_t n = blockIdx.y; n < p.batch; n += gridDim.y) {
-    const T* const from = first + n * image.batch;
+  const ConvProblem& p;
+  const Border& border;
+
+  __device__ __forceinline__ const Image& image() const { return kForward ? p.output : p.input; }
+  __device__ __forceinline__ uint32_t vectors() const {
+    return static_cast<uint32_t>((kForward ? p.out_channels : p.channels) / kVector);
+  }
+  /// Of one image.
+  __device__ __forceinline__ uint64_t count() const { return uint64_t{vectors()} * border.pixels; }
+  __device__ __forceinline__ Place place(uint64_t i) const {
+    const bool innermost = image().channel == 1;
+    const uint32_t fast = innermost ? vectors() : border.pixels;
+    const auto across =
+        i <= UINT32_MAX ? static_cast<uint32_t>(i) / fast : static_cast<uint32_t>(i / fast);  // the longer division
+    const auto within = static_cast<uint32_t>(i - uint64_t{across} * fast);
+    Place at{0, static_cast<int64_t>(innermost ? within : across) * kVector, {}};
+    border.find(innermost ? across : within, at.at);
+    return at;
+  }
+  /// Sums the vector again where a result of it is NaN.
+  __device__ __forceinline__ void mend(Place own) const {
+    T* const from = reinterpret_cast<T*>(image().data) + offset_of(image(), own);
     const auto stored = *reinterpret_cast<const Vector*>(from);
     bool odd = false;
 #pragma unroll
     for (int k = 0; k < kVector; ++k) odd |= is_nan(stored.x[k]);
-    if (!odd) continue;
-    Place own = at;
-    own.n = n;
+    if (!odd) return;
     for (int k = 0; k < kVector; ++k, ++own.channel)
-      if (is_nan(from[k])) store_sum<T>(p, image, own, kForward ? forward_sum<T>(p, own) : data_sum<T>(p, own));
+      if (is_nan(from[k])) store_sum<T>(p, image(), own, kForward ? forward_sum<T>(p, own) : data_sum<T>(p, own));
+  }
+};
+
+/// Looks at the border itself: a vector a thread, of every gridDim.y-th image.
+template <class T, bool kForward, int kVector>
+__global__ void __launch_bounds__(kThreads)
+    mend_image(const __grid_constant__ ConvProblem p, const __grid_constant__ Border border) {
+  cuda::ptx::wait_for_previous();
+  const BorderVectors<T, kForward, kVector> all{p, border};
+  const uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x;
+  if (i >= all.count()) return;
+  Place at = all.place(i);
+#pragma unroll 4
+  for (at.n = blockIdx.y; at.n < p.batch; at.n += gridDim.y) all.mend(at);
+}
+
+/// 16 bytes of elements that lie side by side.
+template <class T>
+struct alignas(16) Wide {
+  static constexpr int kCount = 16 / sizeof(T);
+  T x[kCount];
+};
+
+/// Looks at the weight, `wide` pieces of 16 bytes, shared by the blocks. A block that finds what is no finite number
+/// takes pieces of the border, which `next` deals, until none is left; where all is finite nothing else is read.
+template <class T, bool kForward, int kVector>
+__global__ void __launch_bounds__(kThreads)
+    mend_odd_weight(const __grid_constant__ ConvProblem p, const __grid_constant__ Border border, int64_t wide,
+                    int* next) {
+  const auto* const weight = reinterpret_cast<const Wide<T>*>(p.weight.data);
+  bool finite = true;
+#pragma unroll 4
+  for (int64_t k = blockIdx.x * int64_t{kThreads} + threadIdx.x; k < wide; k += int64_t{gridDim.x} * kThreads) {
+    const Wide<T> some = weight[k];
+#pragma unroll
+    for (int j = 0; j < Wide<T>::kCount; ++j) finite &= is_finite(some.x[j]);
+  }
+  const bool all_finite = __syncthreads_and(finite);
+  cuda::ptx::wait_for_previous();  // the weight is not what that kernel writes
+  if (all_finite) return;
+  __shared__ int piece;
+  const BorderVectors<T, kForward, kVector> all{p, border};
+  const uint64_t each = all.count(), count = each * static_cast<uint64_t>(p.batch);
+  for (;;) {
+    __syncthreads();
+    if (threadIdx.x == 0) piece = atomicAdd(next, 1);
+    __syncthreads();
+    const uint64_t i = static_cast<uint64_t>(piece) * kThreads + threadIdx.x;
+    if (static_cast<uint64_t>(piece) * kThreads >= count) return;
+    if (i >= count) continue;
+    const uint64_t n = i / each;
+    Place at = all.place(i - n * each);
+    at.n = static_cast<int64_t>(n);
+    all.mend(at);
   }
 }
 
@@ -156,25 +201,85 @@ WeightOrder order_of(const ConvProblem& p) {
   return o;
 }
 
+/// Sums element i of a weight gradient again where it is NaN; a whole warp's elements at once.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    mend_weight(const __grid_constant__ ConvProblem p, const __grid_constant__ WeightOrder order, int64_t count,
-                bool everywhere) {
-  cuda::ptx::wait_for_previous();
-  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+__device__ void mend_element(const ConvProblem& p, const WeightOrder& order, int64_t i, bool inside, bool everywhere) {
   T* const weight = reinterpret_cast<T*>(p.weight.data);
-  bool wrong = i < count && is_nan(weight[order.dense ? i : offset_of(p.weight, order.place(i))]);
+  const WeightPlace own = order.place(inside ? i : 0);
+  bool wrong = inside && is_nan(weight[offset_of(p.weight, own)]);
   if (wrong && !everywhere) {
-    const WeightPlace own = order.place(i);
     bool padded = false;
 #pragma unroll
     for (int d = 0; d < kSpatial; ++d) padded |= p.window[d].outputs(own.tap[d]).count() < p.window[d].output;
     wrong = padded;
   }
   if (!__any_sync(~0u, wrong)) return;
-  const WeightPlace own = order.place(i < count ? i : 0);
   const core::Compute<T> sum = mend_gradient<T>(p, own, wrong, 0);
   if (wrong) weight[offset_of(p.weight, own)] = cuda::convert<T>(sum);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    mend_weight(const __grid_constant__ ConvProblem p, const __grid_constant__ WeightOrder order, int64_t count,
+                bool everywhere) {
+  cuda::ptx::wait_for_previous();
+  const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  mend_element<T>(p, order, i, i < count, everywhere);
+}
+
+inline constexpr int kWideEach = 4;  ///< pieces of 16 bytes that a thread looks at
+
+/// Likewise where elements lie side by side, `wide` pieces of them.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    mend_dense_weight(const __grid_constant__ ConvProblem p, const __grid_constant__ WeightOrder order, int64_t wide,
+                      bool everywhere) {
+  cuda::ptx::wait_for_previous();
+  const int64_t first = blockIdx.x * int64_t{kWideEach * kThreads} + threadIdx.x;
+  const auto* const weight = reinterpret_cast<const Wide<T>*>(p.weight.data);
+  Wide<T> some[kWideEach] = {};
+#pragma unroll
+  for (int k = 0; k < kWideEach; ++k)
+    if (first + k * kThreads < wide) some[k] = weight[first + k * kThreads];
+#pragma unroll
+  for (int k = 0; k < kWideEach; ++k) {
+    bool odd = false;
+#pragma unroll
+    for (int j = 0; j < Wide<T>::kCount; ++j) odd |= is_nan(some[k].x[j]);
+    if (!__any_sync(~0u, odd)) continue;
+    const int64_t piece = first + k * kThreads;
+    for (int j = 0; j < Wide<T>::kCount; ++j)
+      mend_element<T>(p, order, piece * Wide<T>::kCount + j, piece < wide, everywhere);
+  }
+}
+
+/// Elements of the weight in pieces of 16 bytes, or 0 where they do not lie so.
+template <class T>
+int64_t wide_weight(const ConvProblem& p) {
+  const int64_t count = p.out_channels * p.group_channels() * p.taps();
+  const bool lies =
+      count % Wide<T>::kCount == 0 && order_of(p).dense && reinterpret_cast<uintptr_t>(p.weight.data) % 16 == 0;
+  return lies ? count / Wide<T>::kCount : 0;
+}
+
+template <class T, bool kForward, int kVector>
+void launch_image(const ConvProblem& p, const Border& border, const char* op) {
+  const int64_t channels = kForward ? p.out_channels : p.channels, items = border.pixels * (channels / kVector),
+                processors = cuda::multiprocessors(p.device);
+  const auto blocks_of = [](int64_t count) { return (count + kThreads - 1) / kThreads; };
+  // The weight where it is not much more than the border, which lies in pieces.
+  const int64_t wide = wide_weight<T>(p), bytes = items * p.batch * kVector * static_cast<int64_t>(sizeof(T));
+  if (wide > 0 && wide * 16 <= 2 * bytes) {
+    const cuda::ZeroedCounter next(p.device, op);
+    const cuda::Grid grid{
+        .blocks = static_cast<unsigned>(std::min(blocks_of(wide), 2 * processors)), .threads = kThreads, .early = true};
+    return cuda::launch(op, mend_odd_weight<T, kForward, kVector>, grid, p.device, p, border, wide, next.get());
+  }
+  const int64_t blocks = blocks_of(items);
+  const int64_t waves = std::clamp<int64_t>(8 * processors / blocks, 1, std::min<int64_t>(p.batch, 65535));
+  const cuda::Grid grid{
+      .blocks = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(waves)), .threads = kThreads, .early = true};
+  cuda::launch(op, mend_image<T, kForward, kVector>, grid, p.device, p, border);
 }
 
 template <class T, bool kForward>
@@ -187,21 +292,7 @@ void run_image(const ConvProblem& p, const char* op) {
   bool vectors = image.channel == 1 && channels % kMost == 0 && reinterpret_cast<uintptr_t>(image.data) % 16 == 0 &&
                  image.batch % kMost == 0;
   for (int d = 0; d < kSpatial; ++d) vectors = vectors && (border.size[d] == 1 || image.spatial[d] % kMost == 0);
-  const int64_t items = border.pixels * (vectors ? channels / kMost : channels),
-                blocks = (items + kThreads - 1) / kThreads;
-  const int64_t waves =
-      std::clamp<int64_t>(8 * cuda::multiprocessors(p.device) / blocks, 1, std::min<int64_t>(p.batch, 65535));
-  const cuda::Grid grid{
-      .blocks = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(waves)), .threads = kThreads, .early = true};
-  constexpr int64_t kSmallWeight = 1 << 14;  // that every block may read
-  const int64_t weights = p.out_channels * p.group_channels() * p.taps();
-  const bool small = weights <= kSmallWeight && weights % kMost == 0 && order_of(p).dense &&
-                     reinterpret_cast<uintptr_t>(p.weight.data) % 16 == 0;
-  const int small_weight = small ? static_cast<int>(weights) : 0;
-  if (vectors)
-    cuda::launch(op, mend_image<T, kForward, kMost>, grid, p.device, p, border, small_weight);
-  else
-    cuda::launch(op, mend_image<T, kForward, 1>, grid, p.device, p, border, small_weight);
+  vectors ? launch_image<T, kForward, kMost>(p, border, op) : launch_image<T, kForward, 1>(p, border, op);
 }
 
 template <class T>
@@ -211,6 +302,12 @@ void run_weight(const ConvProblem& p, bool everywhere, const char* op) {
     for (const int64_t tap : {int64_t{0}, w.kernel - 1}) padded = padded || w.outputs(tap).count() < w.output;
   if (!padded) return;
   const int64_t count = p.out_channels * p.group_channels() * p.taps();
+  if (const int64_t wide = wide_weight<T>(p); wide > 0) {
+    const cuda::Grid grid{.blocks = static_cast<unsigned>((wide + kWideEach * kThreads - 1) / (kWideEach * kThreads)),
+                          .threads = kThreads,
+                          .early = true};
+    return cuda::launch(op, mend_dense_weight<T>, grid, p.device, p, order_of(p), wide, everywhere);
+  }
   const cuda::Grid grid{
       .blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads), .threads = kThreads, .early = true};
   cuda::launch(op, mend_weight<T>, grid, p.device, p, order_of(p), count, everywhere);

@@ -172,14 +172,11 @@ int mma_conv_weight_splits(const GatherSums& p, Device device) {
   const ConvWeightShape s = shape_of(p, 1);
   const int64_t tiles = int64_t{s.row_tiles} * s.column_tiles * s.groups;
   // Two blocks a multiprocessor, of eight steps at least.
-  return static_cast<int>(
-      std::clamp<int64_t>(2 * cuda::multiprocessors(device) / tiles, 1, std::max(s.steps_per_split / 8, 1)));
+  return static_cast<int>(std::clamp<int64_t>(2 * cuda::multiprocessors(device) / tiles, 1,
+                                              std::clamp(s.steps_per_split / 8, 1, most_splits(s))));
 }
 
-size_t mma_conv_weight_workspace(const GatherSums& p, int splits) {
-  const ConvWeightShape s = shape_of(p, splits);
-  return size_t{4} * s.splits * s.groups * s.lines * s.columns;
-}
+size_t mma_conv_weight_workspace(const GatherSums& p, int splits) { return workspace_of(shape_of(p, splits)); }
 
 void mma_conv_weight(const GatherSums& sums, int splits, void* workspace, const LaunchPlace& place) {
   ConvWeightShape s = shape_of(sums, splits);

@@ -1,4 +1,6 @@
 // The contract's errors, and that nothing is written before them.
+#include <functional>
+
 #include "src/ops/conv/conv_testing.h"
 
 namespace tenor::testing {
@@ -104,15 +106,48 @@ TEST(ConvErrors, Transposed) {
       "more");
 }
 
+/// Whether the call throws and leaves its results as they were.
+template <class E, class F>
+void expect_untouched(const std::vector<Tensor>& results, F&& call) {
+  for (const Tensor& x : results) assign(x, std::vector<double>(static_cast<size_t>(x.numel()), 7));
+  EXPECT_THROW(call(), E);
+  for (const Tensor& x : results)
+    EXPECT_EQ(values(x), std::vector<double>(static_cast<size_t>(x.numel()), 7)) << "was written";
+}
+
 TEST(ConvErrors, NothingIsWritten) {
-  const Tensor out = full({1, 1, 2}, float32, 7);
-  EXPECT_THROW(conv_forward(ones({1, 1, 3}), ones({1, 1, 2}), {}, {.padding = 1, .out = out}), ShapeError);
-  EXPECT_THROW(conv_forward(ones({1, 1, 3}, float16), ones({1, 1, 2}, float16), {}, {.out = out}), DTypeError);
-  EXPECT_THROW(conv_forward(ones({1, 1, 3}), ones({1, 1, 2}), {}, {.strategy = "fft", .out = out}), ValueError);
-  EXPECT_EQ(values(out), (std::vector<double>{7, 7}));
+  const Tensor out = ones({1, 1, 2});
+  expect_untouched<ShapeError>({out}, [&] {
+    conv_forward(ones({1, 1, 3}), ones({1, 1, 2}), {}, {.padding = 1, .out = out});
+  });
+  expect_untouched<DTypeError>({out}, [&] {
+    conv_forward(ones({1, 1, 3}, float16), ones({1, 1, 2}, float16), {}, {.out = out});
+  });
+  expect_untouched<ValueError>({out}, [&] {
+    conv_forward(ones({1, 1, 3}), ones({1, 1, 2}), {}, {.strategy = "fft", .out = out});
+  });
   EXPECT_THROW(conv_forward(ones({1, 1, 3}, int32), ones({1, 1, 2}, int32)), DTypeError);
   EXPECT_THROW(conv_forward(ones({1, 1, 3}), ones({1, 1, 2}, float16)), DTypeError);
   EXPECT_THROW(conv_forward(ones({1, 1, 3}), ones({1, 1, 2}), ones({2})), ShapeError);
+}
+
+/// By each of the contract's own errors, in every direction.
+TEST(ConvErrors, NothingIsWrittenInAnyDirection) {
+  const Tensor y = ones({1, 4, 3}), x = ones({1, 4, 5}), w = ones({4, 2, 3}), wide = ones({1, 4, 7});
+  const auto larger = [](const Tensor& out) { return ConvOptions{.dilation = {3}, .groups = 2, .out = out}; };
+  const auto thirds = [](const Tensor& out) { return ConvOptions{.groups = 3, .out = out}; };
+  for (const auto& options : {std::function<ConvOptions(const Tensor&)>(larger), {thirds}}) {
+    expect_untouched<ShapeError>({y}, [&] { conv_forward(x, w, {}, options(y)); });
+    expect_untouched<ShapeError>({x}, [&] { conv_data_backward(y, w, x.shape(), options(x)); });
+    expect_untouched<ShapeError>({w}, [&] { conv_weight_backward(x, y, w.shape(), options(w)); });
+  }
+  const ConvTransposeOptions far{.stride = {2}, .groups = 2, .output_padding = Dims{2}, .out = wide};
+  expect_untouched<ValueError>({wide}, [&] { conv_transpose(y, w, {}, far); });
+  ConvTransposeOptions thirds_too{.stride = {2}, .groups = 3};
+  thirds_too.out = y;
+  expect_untouched<ShapeError>({y}, [&] { conv_transpose_data_backward(wide, w, y.shape(), thirds_too); });
+  thirds_too.out = w;
+  expect_untouched<ShapeError>({w}, [&] { conv_transpose_weight_backward(y, wide, w.shape(), thirds_too); });
 }
 
 TEST(ConvErrors, ANamedStrategyNeverTurnsIntoAnother) {

@@ -1,6 +1,9 @@
 // Checks that hold on every device, against the reference: included by the CPU's and the CUDA tests.
 #pragma once
 
+#include <functional>
+#include <numeric>
+
 #include "src/ops/conv/conv_testing.h"
 
 namespace tenor::testing {
@@ -157,6 +160,83 @@ inline void check_not_numbers(Device device, uint32_t seed, int draws, std::init
     const ConvData data(c, draw, 1 + i % 3);
     for (const char* strategy : strategies) check_strategy(c, data, draw, kFloats[i / 2 % 4], i % 2 == 1, strategy);
     if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+/// Operands of a sum that is linear in each, and what it is weighed with.
+struct LinearSum {
+  std::vector<Tensor> operands;
+  std::vector<double> weights;
+  std::function<Tensor(const std::vector<Tensor>&)> of;
+
+  double value(const std::vector<Tensor>& from) const {
+    const std::vector<double> y = values(of(from).to(kCpu));
+    return std::inner_product(y.begin(), y.end(), weights.begin(), 0.0);
+  }
+};
+
+/// Some elements of the gradient to each operand against central differences, which of a linear function are off by
+/// roundings alone.
+inline void expect_differences(const LinearSum& sum, const std::vector<Tensor>& gradients, Draw& draw,
+                               const std::string& what) {
+  constexpr double kStep = 0.5;
+  for (size_t k = 0; k < sum.operands.size(); ++k) {
+    const std::vector<double> at = values(sum.operands[k].to(kCpu)), have = values(gradients[k].to(kCpu));
+    ASSERT_EQ(have.size(), at.size()) << what << " operand " << k;
+    for (int i = 0; i < 3; ++i) {
+      const auto e = static_cast<size_t>(draw.upto(static_cast<int64_t>(at.size()) - 1));
+      const auto moved = [&](double step) {
+        std::vector<double> elements = at;
+        elements[e] += step;
+        std::vector<Tensor> operands = sum.operands;
+        operands[k] = tensor_of(operands[k].shape(), float64, elements).to(operands[k].device());
+        return sum.value(operands);
+      };
+      const double up = moved(kStep), down = moved(-kStep);
+      ASSERT_NEAR(have[e], (up - down) / (2 * kStep), 1e-11 * (1 + std::abs(up))) << what << " operand " << k;
+    }
+  }
+}
+
+/// Every gradient of a convolution with a bias, and of a transposed one, against differences of sums in float64.
+inline void check_differences(Device device, uint32_t seed, int draws, std::initializer_list<const char*> strategies) {
+  ConvDraw draw(seed, device);
+  for (int i = 0; i < draws; ++i) {
+    const ConvCase c = draw.any_case();
+    const Dims output = c.output();
+    const auto normal = [&](const Dims& shape) { return draw.placed(shape, float64, draw.normals(product(shape))); };
+    const Tensor x = normal(c.image), w = normal(c.filter), y = normal(output);
+    const std::vector<double> to_y = values(y.to(kCpu)), to_x = values(x.to(kCpu));
+    Dims more;
+    for (size_t d = 2; d < output.size(); ++d) {
+      const core::WindowDim& window = c.problem().window[conv::kSpatial + d - output.size()];
+      more.push_back(c.image[d] - ((output[d] - 1) * window.stride - window.before - window.after + window.span()));
+    }
+    for (const char* strategy : strategies) {
+      ConvOptions o = c.options;
+      o.strategy = strategy;
+      ConvTransposeOptions t{.stride = o.stride,
+                             .padding = o.padding,
+                             .dilation = o.dilation,
+                             .groups = o.groups,
+                             .output_padding = more,
+                             .strategy = strategy};
+      const LinearSum forward{{x, w, normal({c.filter[0]})}, to_y, [&](const std::vector<Tensor>& from) {
+                                return conv_forward(from[0], from[1], from[2], o);
+                              }};
+      expect_differences(
+          forward,
+          {conv_data_backward(y, w, c.image, o), conv_weight_backward(x, y, c.filter, o), conv_bias_backward(y)}, draw,
+          c.text() + " " + strategy);
+      const LinearSum transposed{{y, w, normal({c.image[1]})}, to_x, [&](const std::vector<Tensor>& from) {
+                                   return conv_transpose(from[0], from[1], from[2], t);
+                                 }};
+      expect_differences(transposed,
+                         {conv_transpose_data_backward(x, w, output, t),
+                          conv_transpose_weight_backward(y, x, c.filter, t), conv_bias_backward(x)},
+                         draw, "transposed " + c.text() + " " + strategy);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 // A weight gradient's sums over ranges of pixels, and their sum in ascending order.
 #pragma once
 
+#include <algorithm>
+
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/ops/conv/conv_launch.h"
 #include "src/ops/conv/conv_window_sum.cuh"
@@ -19,6 +21,15 @@ struct ConvWeightShape {
   const void *source, *grad;
   float* sums;  ///< [splits, groups, lines, columns]
 };
+
+/// Bytes of the workspace that the ranges' sums take.
+inline size_t workspace_of(const ConvWeightShape& s) { return size_t{4} * s.splits * s.groups * s.lines * s.columns; }
+
+/// The most ranges whose sums the workspace holds within its bound; one at least.
+inline int most_splits(const ConvWeightShape& s) {
+  const int64_t one = int64_t{4} * s.groups * s.lines * s.columns;
+  return static_cast<int>(std::clamp<int64_t>(kMostWorkspace / std::max<int64_t>(one, 1), 1, 65535));
+}
 
 /// Neighbouring rows of one tap: its channels from one on.
 struct WeightRows {

@@ -16,6 +16,7 @@ TEST(Conv, NotNumbersReachWhatReadsThem) {
   check_not_numbers(kCpu, 6, 300, {"direct", "implicit_gemm"});
   check_not_numbers(kCpu, 7, 60, {"vendor", "auto"});
 }
+TEST(Conv, GradientsAreThoseOfDifferences) { check_differences(kCpu, 10, 30, {"direct", "implicit_gemm", "auto"}); }
 TEST(Conv, WideStrides) { check_wide_stride(kCpu, {"direct", "implicit_gemm", "auto"}); }
 TEST(Conv, EmptyProblemsAsOthers) { check_empty(kCpu, {"direct", "implicit_gemm", "vendor"}); }
 

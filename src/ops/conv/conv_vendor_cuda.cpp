@@ -29,6 +29,7 @@ void cuda_vendor_run(const ConvProblem&) {}
 #include "src/cuda/capture.h"
 #include "src/cuda/cudnn_graph.h"
 #include "src/cuda/runtime.h"
+#include "src/ops/conv/conv_launch.h"
 #include "tenor/tensor.h"
 
 namespace tenor::conv {
@@ -38,8 +39,7 @@ using cuda::check_cudnn;
 using cuda::CudnnDescriptor;
 using Sizes = std::vector<int64_t>;
 
-constexpr size_t kMaxPlans = 1024;                  // beyond, the cache starts anew
-constexpr int64_t kWorkspace = int64_t{256} << 20;  // the most that an engine may ask for
+constexpr size_t kMaxPlans = 1024;  // beyond, the cache starts anew
 
 /// Names of the graph's tensors.
 enum Operand : int64_t { kInput = 1, kWeight, kOutput, kBias, kSum };
@@ -260,7 +260,7 @@ bool take_engine(Plan& plan, cudnnHandle_t handle, const ConvProblem& p, const C
       execution.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       execution.finalize();
       const int64_t workspace = execution.value(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      if (workspace > kWorkspace) continue;
+      if (workspace > kMostWorkspace) continue;
       plan.plan = execution, plan.workspace = workspace;
       plan.engine = engine.value(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
       return true;
@@ -311,7 +311,7 @@ std::shared_ptr<const Plan> plan_of(Session& session, const ConvProblem& p) {
           "cuDNN has no engine for it that adds in a fixed order, in the compute type, without transforms, within {} "
           "MiB "
           "of workspace",
-          kWorkspace >> 20);
+          kMostWorkspace >> 20);
   } catch (const cuda::CudnnError& e) {
     if (!e.declines()) fail_with(p, e);  // nothing is kept: the next call may find memory
     plan->declined = std::string("cuDNN declines: ") + e.what();

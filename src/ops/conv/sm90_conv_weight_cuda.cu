@@ -72,7 +72,7 @@ ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p, Device device) {
     const int64_t tiles = int64_t{s.row_tiles} * s.column_tiles * s.groups;
     const double cycles = 4.0 * (kTileM + columns);  // lines of 128 bytes, four cycles each
     const double bytes = 4.0 * s.lines * s.columns * s.groups;
-    for (int splits = 1; splits <= std::min(s.steps_per_split, 256); ++splits) {
+    for (int splits = 1; splits <= std::min({s.steps_per_split, most_splits(s), 256}); ++splits) {
       const double waves = static_cast<double>((tiles * splits + count - 1) / count);
       // What is written and read again passes through L2 at about 1000 bytes a cycle.
       const double time = waves * (div_up(s.steps_per_split, splits) * cycles + 2000) + bytes * (splits + 1) / 1000;
@@ -84,8 +84,7 @@ ConvWeightPlan sm90_conv_weight_choice(const GatherSums& p, Device device) {
 }
 
 size_t sm90_conv_weight_workspace(const GatherSums& p, const ConvWeightPlan& plan) {
-  const ConvWeightShape s = shape_of(p, plan);
-  return size_t{4} * s.splits * s.groups * s.lines * s.columns;
+  return workspace_of(shape_of(p, plan));
 }
 
 void sm90_conv_weight(const GatherSums& sums, const ConvWeightPlan& plan, void* workspace, const LaunchPlace& place) {
