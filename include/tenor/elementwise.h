@@ -220,7 +220,7 @@ Tensor hardswish(const Tensor& x, const ElementwiseOptions& options = {});
 Tensor hardswish_(const Tensor& x);
 // ---- comparisons and predicates: bool ------------------------------------------------------------------------------
 
-/// x == other. By value: across uint64 and signed integers, and against scalars that the dtype cannot hold.
+/// x == other. By value against scalars, also such as the dtype cannot hold.
 Tensor eq(const Operand& x, const Operand& other, const ElementwiseOptions& options = {});
 Tensor eq_(const Tensor& x, const Operand& other);
 /// x != other.

@@ -92,7 +92,7 @@ void bind_binaries(nb::module_& m) {
       {"mul", &mul, &mul_}, {"floor_divide", &floor_divide, &floor_divide_}, {"remainder", &remainder, &remainder_}, {"fmod", &fmod, &fmod_},
       {"maximum", &maximum, &maximum_}, {"minimum", &minimum, &minimum_}, {"atan2", &atan2, &atan2_},
       {"eq", &eq, &eq_, true}, {"ne", &ne, &ne_, true}, {"lt", &lt, &lt_, true}, {"le", &le, &le_, true}, {"gt", &gt, &gt_, true}, {"ge", &ge, &ge_, true},
-      {"logical_and", &logical_and, &logical_and_, true}, {"logical_or", &logical_or, &logical_or_, true}, {"logical_xor", &logical_xor, &logical_xor_, true},
+      {"logical_and", &logical_and, &logical_and_}, {"logical_or", &logical_or, &logical_or_}, {"logical_xor", &logical_xor, &logical_xor_},
       {"bitwise_and", &bitwise_and, &bitwise_and_}, {"bitwise_or", &bitwise_or, &bitwise_or_}, {"bitwise_xor", &bitwise_xor, &bitwise_xor_},
       {"bitwise_left_shift", &bitwise_left_shift, &bitwise_left_shift_}, {"bitwise_right_shift", &bitwise_right_shift, &bitwise_right_shift_},
   };

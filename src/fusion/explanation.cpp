@@ -57,6 +57,16 @@ std::string note_of(const core::Step& s) {
   return s.op_class == OpClass::kElementwise ? broadcast_note(s) : "";
 }
 
+/// What sets the pace. Of data smaller than the smallest whose rate was measured, memory's is taken from there, and
+/// functions' rates from full vectors in the nearest cache: how near the two are is not known, so arithmetic has to
+/// take far longer.
+const char* bound_of(const core::Step& s, int64_t bytes, double memory, double compute, const Target& target) {
+  constexpr double kFarLonger = 4;
+  const bool known =
+      s.op_class == core::OpClass::kContraction || static_cast<double>(bytes) >= target.memory.front().size;
+  return compute > memory * (known ? 1 : kFarLonger) ? "compute" : "memory";
+}
+
 StepRow row_of(const Node& node, const Target& target) {
   const core::Step& s = *node.step;
   const StepBytes bytes = bytes_of(node);
@@ -73,9 +83,7 @@ StepRow row_of(const Node& node, const Target& target) {
           bytes.read,
           bytes.written,
           s.flops,
-          idle                ? "none"
-          : memory >= compute ? "memory"
-                              : "compute",
+          idle ? "none" : bound_of(s, bytes.read + bytes.written, memory, compute, target),
           idle ? 0 : 1e6 * std::max(memory, compute),
           0,
           0,

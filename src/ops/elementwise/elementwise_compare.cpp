@@ -1,5 +1,5 @@
-// Comparisons answer by value: uint64 with signed integers, integers with float scalars, and scalars that the array's
-// dtype cannot hold. What a scalar cannot be is turned into a bound that it can, or into a constant answer.
+// Comparisons with scalars answer by value: integers with float scalars, and scalars that the array's dtype cannot
+// hold. What a scalar cannot be is turned into a bound that it can, or into a constant answer.
 #include <cmath>
 
 #include "src/core/backend.h"
@@ -104,17 +104,12 @@ Tensor constant_result(const char* name, const Tensor& x, const Tensor& out, boo
   return result.finish();
 }
 
-bool mixes_signs(const Tensor& a, const Tensor& b) {
-  return (a.dtype() == uint64 && is_signed(b.dtype())) || (b.dtype() == uint64 && is_signed(a.dtype()));
-}
-
 }  // namespace
 
 Tensor run_compare(const char* name, Op op, const Operand& x, const Operand& other, const Tensor& out, bool in_place) {
   if (x.is_tensor() == other.is_tensor()) {
     Call call{.op = op, .operands = {&x, &other}, .out = out, .name = name, .in_place = in_place};
-    if (!x.is_tensor() || !mixes_signs(x.tensor(), other.tensor())) return run(call);
-    return run_mixed(call);
+    return run(call);
   }
   const Operand& array = x.is_tensor() ? x : other;
   const Scalar& scalar = x.is_tensor() ? other.scalar() : x.scalar();

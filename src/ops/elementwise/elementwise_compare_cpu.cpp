@@ -26,19 +26,6 @@ StepFn ordered_kernel(Op op) {
     default: return nullptr;
   }
 }
-/// By value across signs.
-template <class A, class B>
-StepFn mixed_kernel(Op op) {
-  switch (op) {
-    case Op::kEq: return plain2<A, bool, B>([](A a, B b) { return std::cmp_equal(a, b); });
-    case Op::kNe: return plain2<A, bool, B>([](A a, B b) { return std::cmp_not_equal(a, b); });
-    case Op::kLt: return plain2<A, bool, B>([](A a, B b) { return std::cmp_less(a, b); });
-    case Op::kLe: return plain2<A, bool, B>([](A a, B b) { return std::cmp_less_equal(a, b); });
-    case Op::kGt: return plain2<A, bool, B>([](A a, B b) { return std::cmp_greater(a, b); });
-    case Op::kGe: return plain2<A, bool, B>([](A a, B b) { return std::cmp_greater_equal(a, b); });
-    default: return nullptr;
-  }
-}
 template <class T>
 StepFn float_predicate(Op op) {
   constexpr T kInf = std::numeric_limits<T>::infinity();
@@ -91,9 +78,6 @@ StepFn compare_kernel(Op op, DType compute) {
   if (is_float(compute)) return by_float(compute, [&]<class T>() { return ordered_kernel<T>(op); });
   return core::visit_integer(compute, [&]<class T>() { return ordered_kernel<T>(op); });
 }
-StepFn mixed_compare_kernel(Op op, bool unsigned_first) {
-  return unsigned_first ? mixed_kernel<uint64_t, int64_t>(op) : mixed_kernel<int64_t, uint64_t>(op);
-}
 
 }  // namespace
 }  // namespace tenor::cpu::HWY_NAMESPACE
@@ -103,12 +87,9 @@ HWY_AFTER_NAMESPACE();
 namespace tenor::cpu {
 namespace {
 HWY_EXPORT(compare_kernel);
-HWY_EXPORT(mixed_compare_kernel);
-StepFn chosen_mixed(elementwise::Op op, bool unsigned_first) { return HWY_DYNAMIC_DISPATCH(mixed_compare_kernel)(op, unsigned_first); }
 StepFn chosen(elementwise::Op op, DType compute) { return HWY_DYNAMIC_DISPATCH(compare_kernel)(op, compute); }
 }  // namespace
 }  // namespace tenor::cpu
 
 tenor::cpu::StepFn tenor::elementwise::find_compare(Op op, DType compute) { return cpu::chosen(op, compute); }
-tenor::cpu::StepFn tenor::elementwise::find_mixed_compare(Op op, bool unsigned_first) { return cpu::chosen_mixed(op, unsigned_first); }
 #endif

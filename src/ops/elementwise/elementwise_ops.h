@@ -47,7 +47,5 @@ cpu::StepFn find_activation(Op op, DType compute);
 cpu::StepFn find_compare(Op op, DType compute);
 cpu::StepFn find_logic(Op op, DType compute);
 cpu::StepFn find_select(Op op, DType compute);
-/// Comparison of uint64 with int64 by value; `unsigned_first` says which input is which.
-cpu::StepFn find_mixed_compare(Op op, bool unsigned_first);
 
 }  // namespace tenor::elementwise

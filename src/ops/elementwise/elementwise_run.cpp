@@ -279,12 +279,6 @@ void Recipe::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& o
   out.finish();
 }
 
-Tensor run_mixed(const Call& call) {
-  const bool unsigned_first = call.operands[0]->tensor().dtype() == uint64;
-  const Types types{boolean, {unsigned_first ? uint64 : int64, unsigned_first ? int64 : uint64, boolean}, boolean, boolean};
-  return finish(call, call.name, types, find_mixed_compare(call.op, unsigned_first));
-}
-
 Tensor run_unary(Op op, const Tensor& x, const Tensor& out, const double* params) {
   core::check_given(row(op).name, {"x", x});
   const Operand self(x);

@@ -30,8 +30,6 @@ struct Types {
 Types resolve_types(const Call& call);
 
 Tensor run(const Call& call);
-/// A comparison of uint64 with a signed integer array.
-Tensor run_mixed(const Call& call);
 Tensor run_unary(Op op, const Tensor& x, const Tensor& out, const double* params = nullptr);
 Tensor run_compare(const char* name, Op op, const Operand& x, const Operand& other, const Tensor& out, bool in_place = false);
 

@@ -10,9 +10,13 @@ using core::fail;
 
 bool is_integer_scalar(const Scalar& s) { return !s.is_float() && !s.is_bool(); }
 
-DType promote_arrays(const char* name, DType a, DType b) {
+void check_signs(const char* name, DType a, DType b) {
   if ((a == uint64 && is_signed(b)) || (b == uint64 && is_signed(a)))
     fail<DTypeError>("{}: {} and {} have no common dtype; convert one of them first", name, a, b);
+}
+
+DType promote_arrays(const char* name, DType a, DType b) {
+  check_signs(name, a, b);
   return promote(a, b);
 }
 
@@ -40,15 +44,23 @@ DType promote_operands(const char* name, const Call& call, int first, int arity)
   return *dtype;
 }
 
-bool has_tensor(const Call& call, int arity) {
-  for (int i = 0; i < arity; ++i)
-    if (call.operands[i]->is_tensor()) return true;
-  return false;
-}
-
 void check_scalars_fit(const char* name, const Call& call, int first, int arity, DType dtype) {
   for (int i = first; i < arity; ++i)
     if (const Operand& o = *call.operands[i]; !o.is_tensor()) core::check_fits(name, "the scalar", o.scalar(), dtype);
+}
+
+/// Logic asks each operand alone whether it is zero, in its own dtype and of any kind. What may not meet in arithmetic
+/// may not here either: uint64 and a signed integer, an integer array and a scalar that it cannot hold.
+DType logical_dtype(const char* name, const Call& call, int arity) {
+  const Operand *x = call.operands[0], *other = arity == 2 ? call.operands[1] : x;
+  if (!x->is_tensor() && !other->is_tensor()) return promote_operands(name, call, 0, arity);
+  if (x->is_tensor() && other->is_tensor()) {
+    check_signs(name, x->tensor().dtype(), other->tensor().dtype());
+  } else {
+    const DType array = (x->is_tensor() ? x : other)->tensor().dtype();
+    check_scalars_fit(name, call, 0, arity, with_scalar(array, (x->is_tensor() ? other : x)->scalar()));
+  }
+  return boolean;
 }
 
 Types select_types(const char* name, const Call& call) {
@@ -72,8 +84,8 @@ Types resolve_types(const Call& call) {
   const OpRow& r = row(call.op);
   const char* name = call.name ? call.name : r.name;
   if (r.rule == Rule::kSelect) return select_types(name, call);
-  // Logic asks each operand alone whether it is zero: dtypes need not meet.
-  const DType promoted = r.rule == Rule::kLogical && has_tensor(call, r.arity) ? boolean : promote_operands(name, call, 0, r.arity);
+  const DType promoted =
+      r.rule == Rule::kLogical ? logical_dtype(name, call, r.arity) : promote_operands(name, call, 0, r.arity);
   Types t{promoted, {}, promoted, promoted};
   switch (r.rule) {
     case Rule::kFloat: t.result = float_dtype(promoted); break;

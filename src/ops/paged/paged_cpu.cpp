@@ -137,7 +137,7 @@ void merge_row(const Call& c, const Parts& parts, int64_t row, int64_t head, dou
   const int64_t at = row * c.heads + head;
   double top = -INFINITY, sum = 0;
   for (int64_t n = 0; n < c.splits; ++n)
-    if (const double lse = parts.lse[n * parts.rows + at]; !(lse <= top)) top = lse;  // a NaN stays
+    if (const double lse = parts.lse[n * parts.rows + at]; !(lse <= top) && !std::isnan(top)) top = lse;  // a NaN stays
   std::fill(total.begin(), total.end(), 0.0);
   for (int64_t n = 0; n < c.splits && top != -INFINITY; ++n) {
     const double lse = parts.lse[n * parts.rows + at];

@@ -138,6 +138,19 @@ TEST_P(PagedOfDType, BitsOfARowDependOnItselfAlone) {
   }
 }
 
+/// A split without keys, or whose keys all count as masked, follows one whose state is NaN.
+TEST(Paged, ANaNOfASplitReachesTheResult) {
+  const HostPlan plan(4, 1, {{0}}, {3}, {0}, {2});
+  for (const double bad : {kNan, kInf}) {
+    PagedProblem p{plan, full({1, 1, 4}, float32, 1), full({1, 4, 1, 4}, float32, 1), full({1, 4, 1, 4}, float32, 1)};
+    p.k.data<float>()[0] = static_cast<float>(bad);
+    check(p);
+    for (const int64_t splits : {2, 5, 32}) check(p, splits);
+    p.k.data<float>()[4] = p.k.data<float>()[8] = static_cast<float>(-kInf);
+    for (const int64_t splits : {2, 5, 32}) check(p, splits);
+  }
+}
+
 TEST(Paged, TableEntriesBehindTheLengthAreNeverRead) {
   const HostPlan plan(4, 2, {{1, 999, -7}, {-5}}, {3, 0}, {0, 1}, {2, 0});
   const Tensor q = zeros({2, 1, 8}), v = full({2, 4, 1, 8}, float32, kNan);
