@@ -256,12 +256,57 @@ __device__ __forceinline__ Pack<BFloat16, V> quotients(const Pack<BFloat16, V>& 
   return y;
 }
 
+template <int V, class... X>
+inline constexpr bool kAreFloatQuotients = false;
+template <int V>
+inline constexpr bool kAreFloatQuotients<V, Pack<float, V>, Pack<float, 1>> = V >= 4;
+
+/// The lesser, or NaN where one is.
+__device__ __forceinline__ float lesser(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+/// float by one float for all, rounded as IEEE 754 says. The reciprocal, worked out once, is a sum of two floats, so
+/// that a * (high + low) is rounded to a neighbour of the quotient. What is left then is exact, and its product with
+/// the rounded reciprocal leads to the rounded quotient (Markstein, IBM J. Res. Dev. 34, 1990) where nothing on the way
+/// is subnormal or overflows, in which case it shows: as a small or a NaN quotient. The others, zeros aside, are
+/// divided.
+template <int V>
+__device__ __forceinline__ Pack<float, V> quotients(const Pack<float, V>& a, const Pack<float, 1>& b) {
+  const float divisor = b.at[0], high = 1.0f / divisor, low = fmaf(-divisor, high, 1.0f) * high, size = fabsf(divisor);
+  const bool usual = size >= 0x1p-60f && size <= 0x1p60f;
+  const float enough = usual ? 0x1p-100f * fmaxf(1.0f, fabsf(high)) : std::numeric_limits<float>::infinity();
+  Pack<float, V> q;
+  float least = 1.0f;
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    const float near = fmaf(a.at[v], high, a.at[v] * low), rest = fmaf(-divisor, near, a.at[v]);
+    q.at[v] = fmaf(rest, high, near);
+    least = lesser(least, fabsf(q.at[v]));
+  }
+  if (least >= enough) return q;
+  least = 1.0f;
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    const bool zero = a.at[v] == 0;
+    least = lesser(least, zero ? 1.0f : fabsf(q.at[v]));
+    if (zero) q.at[v] = a.at[v] * high;
+  }
+  if (least >= enough) return q;
+#pragma unroll
+  for (int v = 0; v < V; ++v) q.at[v] = a.at[v] / divisor;
+  return q;
+}
+
 /// A step: f of V elements of each operand, computed in C and rounded to R.
 template <class R, class C, int V, class F, class... X>
 __device__ __forceinline__ Pack<R, V> map(const F& f, const X&... x) {
   if constexpr (V % 2 == 0 && Pairs<F, R>::kAre && (kHolds<R, X> && ...)) return map_pairs<R, V, F>(x...);
   if constexpr (V > 1 && std::is_same_v<F, Formula<Op::kDiv, float>> && std::is_same_v<R, BFloat16> &&
                 kAreQuotients<V, X...>)
+    return quotients<V>(x...);
+  if constexpr (std::is_same_v<F, Formula<Op::kDiv, float>> && std::is_same_v<R, float> && kAreFloatQuotients<V, X...>)
     return quotients<V>(x...);
   using T = typename ComputeOf<F>::Type;
   constexpr int kOperands = sizeof...(X);
