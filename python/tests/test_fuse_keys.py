@@ -3,6 +3,7 @@ import collections
 import dataclasses
 
 import numpy as np
+import pytest
 
 import tenor as tn
 from fused_calls import bits, normal
@@ -145,3 +146,39 @@ def test_a_callable_object_keeps_its_attributes_to_itself():
 
     x, fused = normal(3, 4), tn.fuse(Scale())
     assert bits(fused(x)) == bits((tn.asarray(x) + 1) * 2.0) and fused.kernels(x) == 1
+
+
+def test_containers_with_constructors_of_their_own():
+    class Pair(list):
+        def __init__(self, a, b, name):
+            super().__init__([a, b])
+            self.name = name
+
+    class Row(tuple):
+        def __new__(cls, a, b):
+            return super().__new__(cls, (a, b))
+
+    x = normal(3, 4)
+    for given in (Pair(x, x, "kept"), Row(x, x)):
+        fused = tn.fuse(lambda p: (p[0] * 2 + p[1], len(p), getattr(p, "name", None), p))
+        for _ in range(2):
+            y, n, name, same_kind = fused(given)
+            assert bits(y) == bits(x * np.float32(2) + x) and n == 2 and name == getattr(given, "name", None)
+            assert type(same_kind) is type(given) and same_kind[0] is x
+        assert fused.why_not(given) is None
+
+
+def test_what_cannot_be_hashed_or_holds_itself():
+    class Broken:
+        by = 2.0
+
+        def __hash__(self):
+            raise ValueError("no hash")
+
+    x, fused = normal(3, 4), tn.fuse(lambda x, s: x * (s.by if isinstance(s, Broken) else s[0]))
+    for s in (Broken(), memoryview(bytearray(b"\x02"))):
+        assert bits(fused(x, s)) == bits(x * np.float32(2)) and "contents" in fused.why_not(x, s)
+    itself = [x]
+    itself.append(itself)
+    with pytest.raises(tn.ValueError, match="holds itself"):
+        tn.fuse(lambda xs: xs[0] * 2)(itself)

@@ -140,3 +140,21 @@ def test_arrays_in_objects_are_not_frozen_at_the_trace():
         layer.scale.fill_(i)
         assert bits(layer.scaled(x)) == bits(tn.asarray(x) * float(i))
         assert bits(layer.held(x)[1]) == bits(layer.scale)
+
+
+def test_arrays_in_results_that_are_objects():
+    class Holder:
+        def __init__(self, y):
+            self.y = y
+
+    def generate(x):
+        yield x * 2
+
+    x = normal(3, 4)
+    want = bits(tn.asarray(x) * 2)
+    for read, fn in ((lambda r: r.y, lambda x: Holder(x * 2)), (next, generate), (lambda r: r["a"][0].y, lambda x: {"a": [Holder(x * 2)]})):
+        fused = tn.fuse(fn)
+        assert bits(read(fused(x))) == want and bits(read(fused(x))) == want
+        assert "whose contents are not known" in fused.why_not(x)
+    plain = tn.fuse(lambda x: (x * 2 + 1, x.dtype, x.shape, "text", 1.5, range(3), int))
+    assert plain.why_not(x) is None and plain(x)[1:] == (tn.float32, (3, 4), "text", 1.5, range(3), int)
