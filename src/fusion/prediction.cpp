@@ -18,7 +18,7 @@ constexpr double kRoundedPassAdditions = 1;
 
 /// Beyond the caches kernels reach less than the best rate measured, of which this is how much more of the difference
 /// they take. A program's passes wait for their tile, unless those that widen it have it on its way.
-constexpr double kFarAlone = 1.5, kFarFused = 4.5, kFarFusedNarrow = 2;
+constexpr double kFarAlone = 0.4, kFarFused = 2.4, kFarFusedNarrow = 1;
 
 bool is_narrow(const Tensor& x) { return x.defined() && (x.dtype() == float16 || x.dtype() == bfloat16); }
 
