@@ -297,7 +297,10 @@ class _Fused:
             return made[id(array)]
         args, kwargs = _rebuild(given, shapes)
         outputs = []
+        before, _ = _tenor._raised()
         structure = _flatten(_without_data(self._fn, seen)(*args, **kwargs), outputs)
+        if (raised := _tenor._raised())[0] != before:  # with data it might not have been raised
+            raise _tenor.UnsupportedError(f"it catches an error: {raised[1]}")
         for x in outputs:
             if not isinstance(x, Tensor) or x.device != "meta":
                 raise _tenor.UnsupportedError("a result does not come from the arguments")
@@ -331,7 +334,7 @@ def fuse(fn=None, /, *, fast=False):
     at each call). Arguments reach fn as tenor.Tensors; results are arrays of the first one's library, in fn's structure.
 
     Results, and what fn writes to its arguments, equal fn's own bit for bit. Where fn cannot be traced (it reads values, holds
-    arrays in objects, calls operators that need data or are named above), where its result holds what is neither an array nor plain (a
+    arrays in objects, calls operators that need data or are named above, catches an operator's error), where its result holds what is neither an array nor plain (a
     generator, an object), where an argument that is no array can change and
     has no contents that are known (a list's, dict's, set's, slice's and an object's attributes are), where an array that it writes to shares memory with another, and under
     TENOR_FUSE=0, fn runs as it is written: `fused.why_not(*args)` says so, None where kernels run, and `fused.kernels(*args)`

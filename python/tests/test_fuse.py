@@ -231,3 +231,31 @@ def test_fast_lets_contractions_take_epilogues():
     cuts = tn.explain(declined, x, w).cuts
     assert "exp is no epilogue step" in cuts[0].reason
     assert bits(declined(x, w)) == bits(tn.softmax(tn.linear(tn.asarray(x), tn.asarray(w)).exp()))
+
+
+def test_errors_that_the_function_catches():
+    def guarded(x):
+        try:
+            return x[tn.asarray(np.array([0, -1]))] * 2
+        except tn.Error:
+            return x - 1
+
+    def sized(x):
+        try:
+            return x + tn.ones((7,))
+        except tn.ShapeError:
+            return x * 3 + 1
+
+    def read(x):
+        try:
+            return x * 2 if float(x.sum()) > 0 else x * 3
+        except Exception:
+            return x - 1
+
+    x = np.ones((3, 4), np.float32)
+    for fn in (guarded, sized, read):
+        fused = tn.fuse(fn)
+        for v in (x, -x):
+            assert bits(fused(v)) == bits(fn(tn.asarray(v)))
+            assert "catches an error" in fused.why_not(v)
+    assert tn.fuse(softmax).why_not(x) is None
