@@ -240,6 +240,8 @@ class _Fused:
         try:
             table = self._table(_key_of(given))
         except _NoKey:
+            table = None
+        if table is None:  # not within the except clause, whose exception the function's own would name as its context
             return self._as_written(given, arrays)
         if not kwargs and len(arrays) == len(args) and all(type(x) is _Slot for x in given[0]):
             self._plain[len(args)] = table

@@ -259,3 +259,12 @@ def test_errors_that_the_function_catches():
             assert bits(fused(v)) == bits(fn(tn.asarray(v)))
             assert "catches an error" in fused.why_not(v)
     assert tn.fuse(softmax).why_not(x) is None
+
+
+def test_errors_have_no_context_of_the_key():
+    def fails(x, unknown):
+        raise RuntimeError("its own")
+
+    with pytest.raises(RuntimeError, match="its own") as error:
+        tn.fuse(fails)(normal(3), iter([1]))
+    assert error.value.__context__ is None
