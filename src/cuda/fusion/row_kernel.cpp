@@ -260,13 +260,16 @@ class RowKernel {
 
   std::string opening() const {
     const std::string index = writer_.index();
-    std::string out = joined(
+    std::string out;
+    if (plan_.quotients != 8) out = joined("#define TENOR_QUOTIENTS_AT_ONCE ", plan_.quotients, "\n");
+    out += joined(
         "#include \"src/cuda/fusion/prelude/gather.cuh\"\n#include \"src/cuda/fusion/prelude/rows.cuh\"\nusing "
         "namespace tenor;\n",
         "using namespace tenor::fused;\nusing P = ", writer_.parameters_type(), ";\nusing Row = RowThreads<",
         plan_.width, ", ", plan_.lanes, ", ", plan_.warps, ">;\n");
-    out += joined("extern \"C\" __global__ void __launch_bounds__(", plan_.threads(),
-                  ") fused(const __grid_constant__ P p) {\n");
+    out +=
+        joined("extern \"C\" __global__ void __launch_bounds__(", plan_.threads(),
+               plan_.least_blocks ? joined(", ", plan_.least_blocks) : "", ") fused(const __grid_constant__ P p) {\n");
     if (plan_.warps > 1) out += joined("  __shared__ uint64_t scratch[2][", plan_.warps * (deviates() ? 3 : 1), "];\n");
     out += "  const Row row;\n";
     out += plan_.held ? joined("  constexpr int each = ", plan_.each, ";\n")

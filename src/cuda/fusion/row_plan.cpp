@@ -15,6 +15,7 @@ constexpr int64_t kMostEach = 32;                 // blocks of the order that a 
 constexpr int64_t kUsualEach = 4;                 // likewise, where more warps would do as well
 constexpr int64_t kManyWarps = 4096;              // that keep a device busy
 constexpr int64_t kMostHeldBytes = 256;           // of a thread
+constexpr int kWideningThreads = 768;             // of a multiprocessor, of kernels that widen what they keep
 constexpr int64_t kMostChunks = 32 * kMostWarps;  // thread blocks of a row: a part for each thread of the last
 constexpr int64_t kUsualChunks = 528;             // thread blocks that keep a device busy
 
@@ -80,6 +81,19 @@ int64_t RowPlan::held_bytes() const {
   return most;
 }
 
+/// Whether it keeps 32-bit values that it makes of 16-bit arrays: what is under way to it takes half as many registers.
+bool RowPlan::widens() const {
+  bool widens = false;
+  for (int i = 0; i < steps_.count(); ++i) {
+    const size_t bytes = item_size(steps_.code(i).dtype);
+    if (walk_.array_of[at(i)] < 0)
+      widens |= bytes == 4 && is_kept(i);
+    else if (steps_.in_row(i) && bytes > 2)
+      return false;
+  }
+  return widens;
+}
+
 void RowPlan::choose_threads(const FusedOptions& options) {
   const int64_t length = walk_.length(), count = (length + kOrderBlock - 1) / kOrderBlock, bytes = 32 * held_bytes();
   // Few warps a row, each with many loads under way, as long as there are rows for all multiprocessors.
@@ -93,6 +107,9 @@ void RowPlan::choose_threads(const FusedOptions& options) {
   rows = warps > 1 ? 1 : kShortThreads / lanes;
   held = options.hold && each * bytes <= kMostHeldBytes;
   full = length == (lanes == 32 ? warps * each * kOrderBlock : int64_t{lanes} * 8) && walk_.rows() % rows == 0;
+  const bool keeps_most = held && each * bytes == kMostHeldBytes;
+  if (keeps_most && widens()) least_blocks = std::max(1, kWideningThreads / threads());
+  if (held && !keeps_most) quotients = 4;
 }
 
 /// As many thread blocks as the device takes, each a power of two of the order's blocks.

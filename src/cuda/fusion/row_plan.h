@@ -30,14 +30,16 @@ class RowPlan {
   /// "rows of 8192 held by 8 warps".
   std::string layout() const;
 
-  int width = 1;       ///< neighbours that a thread takes at once
-  int warps = 1;       ///< of a row
-  int lanes = 32;      ///< of a row, where it has one warp or a part of it
-  int64_t each = 1;    ///< blocks of the order that a warp takes of a row
-  int64_t rows = 1;    ///< of a thread block
-  int64_t chunks = 1;  ///< thread blocks of a row
-  bool held = true;    ///< what later passes need stays in registers
-  bool full = false;   ///< every pack of every thread is there: nothing to ask for
+  int width = 1;         ///< neighbours that a thread takes at once
+  int warps = 1;         ///< of a row
+  int lanes = 32;        ///< of a row, where it has one warp or a part of it
+  int64_t each = 1;      ///< blocks of the order that a warp takes of a row
+  int64_t rows = 1;      ///< of a thread block
+  int64_t chunks = 1;    ///< thread blocks of a row
+  bool held = true;      ///< what later passes need stays in registers
+  bool full = false;     ///< every pack of every thread is there: nothing to ask for
+  int least_blocks = 0;  ///< thread blocks that a multiprocessor has registers for at least; 0: the compiler decides
+  int quotients = 8;     ///< of a thread at once
 
  private:
   static constexpr int kShortThreads = 128;  // of a thread block of several rows
@@ -46,6 +48,7 @@ class RowPlan {
   bool is_made_again(int i) const;
   bool is_kept(int i) const;
   int64_t held_bytes() const;
+  bool widens() const;
   void choose_threads(const FusedOptions& options);
   void share_rows();
 

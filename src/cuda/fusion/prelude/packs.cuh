@@ -267,35 +267,52 @@ __device__ __forceinline__ float lesser(float a, float b) {
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
 }
-/// float by one float for all, rounded as IEEE 754 says. The reciprocal, worked out once, is a sum of two floats, so
-/// that a * (high + low) is rounded to a neighbour of the quotient. What is left then is exact, and its product with
-/// the rounded reciprocal leads to the rounded quotient (Markstein, IBM J. Res. Dev. 34, 1990) where nothing on the way
-/// is subnormal or overflows, in which case it shows: as a small or a NaN quotient. The others, zeros aside, are
-/// divided.
-template <int V>
-__device__ __forceinline__ Pack<float, V> quotients(const Pack<float, V>& a, const Pack<float, 1>& b) {
-  const float divisor = b.at[0], high = 1.0f / divisor, low = fmaf(-divisor, high, 1.0f) * high, size = fabsf(divisor);
-  const bool usual = size >= 0x1p-60f && size <= 0x1p60f;
-  const float enough = usual ? 0x1p-100f * fmaxf(1.0f, fabsf(high)) : std::numeric_limits<float>::infinity();
-  Pack<float, V> q;
+/// A divisor of many floats: its reciprocal as a sum of two floats, and the least quotient that it leads to.
+struct Divisor {
+  float value, high, low, enough;
+  __device__ __forceinline__ explicit Divisor(float by)
+      : value(by), high(1.0f / by), low(fmaf(-by, high, 1.0f) * high) {
+    const float size = fabsf(by);
+    const bool usual = size >= 0x1p-60f && size <= 0x1p60f;
+    enough = usual ? 0x1p-100f * fmaxf(1.0f, fabsf(high)) : std::numeric_limits<float>::infinity();
+  }
+};
+/// float by one float, rounded as IEEE 754 says: q = a / by. a * (high + low) is rounded to a neighbour of the
+/// quotient. What is left then is exact, and its product with the rounded reciprocal leads to the rounded quotient
+/// (Markstein, IBM J. Res. Dev. 34, 1990) where nothing on the way is subnormal or overflows, in which case it shows:
+/// as a small or a NaN quotient. The others, zeros aside, are divided.
+template <int kCount>
+__device__ __forceinline__ void divide_by(const Divisor& by, const float* a, float* q) {
   float least = 1.0f;
 #pragma unroll
-  for (int v = 0; v < V; ++v) {
-    const float near = fmaf(a.at[v], high, a.at[v] * low), rest = fmaf(-divisor, near, a.at[v]);
-    q.at[v] = fmaf(rest, high, near);
-    least = lesser(least, fabsf(q.at[v]));
+  for (int i = 0; i < kCount; ++i) {
+    const float near = fmaf(a[i], by.high, a[i] * by.low), rest = fmaf(-by.value, near, a[i]);
+    q[i] = fmaf(rest, by.high, near);
+    least = lesser(least, fabsf(q[i]));
   }
-  if (least >= enough) return q;
+  if (least >= by.enough) return;
   least = 1.0f;
 #pragma unroll
-  for (int v = 0; v < V; ++v) {
-    const bool zero = a.at[v] == 0;
-    least = lesser(least, zero ? 1.0f : fabsf(q.at[v]));
-    if (zero) q.at[v] = a.at[v] * high;
+  for (int i = 0; i < kCount; ++i) {
+    const bool zero = a[i] == 0;
+    least = lesser(least, zero ? 1.0f : fabsf(q[i]));
+    if (zero) q[i] = a[i] * by.high;
   }
-  if (least >= enough) return q;
+  if (least >= by.enough) return;
 #pragma unroll
-  for (int v = 0; v < V; ++v) q.at[v] = a.at[v] / divisor;
+  for (int i = 0; i < kCount; ++i) q[i] = a[i] / by.value;
+}
+// Of a pack, as many at a time: fewer take fewer registers, and more instructions. A kernel's text may say other.
+#ifndef TENOR_QUOTIENTS_AT_ONCE
+#define TENOR_QUOTIENTS_AT_ONCE 8
+#endif
+template <int V>
+__device__ __forceinline__ Pack<float, V> quotients(const Pack<float, V>& a, const Pack<float, 1>& b) {
+  constexpr int kAtOnce = V < TENOR_QUOTIENTS_AT_ONCE ? V : TENOR_QUOTIENTS_AT_ONCE;
+  const Divisor by(b.at[0]);
+  Pack<float, V> q;
+#pragma unroll
+  for (int i = 0; i < V; i += kAtOnce) divide_by<kAtOnce>(by, a.at + i, q.at + i);
   return q;
 }
 
