@@ -22,10 +22,17 @@ struct FuseOptions {
   /// Lifts bit-equality: matmul, bmm and linear take as an epilogue the one chain of elementwise steps that reads their
   /// result: +, -, *, / with numbers and arrays, max, min, neg, relu, sigmoid, tanh, silu, gelu of either kind. The
   /// sum stays in float32 from step to step, without the steps' own roundings, and is rounded once, to the dtype of the
-  /// chain's result. Of float32, bfloat16 and float16 operands on the CPU; on CUDA of the 16-bit ones with more than 64
-  /// rows and columns, where numbers and arrays are added, subtracted and multiplied (arrays of the result's size not
-  /// beside a function, where a kernel of its own is faster), on a Hopper GPU. All else runs as without. explain() says
-  /// which kernels do so, and why others do not.
+  /// chain's result. All else runs as without. explain() says which kernels do so, and why others do not.
+  ///
+  /// On the CPU operands, arrays and the result are of float32, bfloat16 and float16 in any mix; while it runs a call
+  /// holds the sums of a block: 4 MiB, with more than 4 threads 1 MiB for each (128 MiB with 128).
+  ///
+  /// On CUDA, which has to be a Hopper GPU: operands of bfloat16 or float16, a result of the same dtype with more than
+  /// 64 rows and columns; at most 6 steps, and 3 arrays beside linear's bias, of the operands' dtype or float32; of the
+  /// result's size one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is
+  /// faster; no max and min; divisors that are numbers (not such whose reciprocal is subnormal), by whose reciprocal
+  /// the sum is multiplied, so that y / s may differ from the quotient in the last bit of float32; not under
+  /// batch_invariant(), where a row has to have the bits that it has among 64 or fewer.
   bool fast = false;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "call.h"
+#include "raised.h"
 #include "src/core/read_observer.h"
 #include "src/fusion/backend.h"
 #include "src/fusion/entry.h"
@@ -195,6 +196,8 @@ int FuseTable::kernels(const nb::list& arrays) const {
 }  // namespace
 
 void bind_fuse(nb::module_& m) {
+  m.def("_raised", [] { return nb::make_tuple(raised().count, raised().last); },
+        "How many errors this thread has been given by Tenor, and the last one's text.");
   nb::class_<FuseTable>(m, "_FuseTable", "Compilations of one function for Python arguments of one kind.")
       .def(nb::init<bool>(), "fast"_a = false)
       .def("run", nb::overload_cast<const nb::list&>(&FuseTable::run), "arrays"_a)

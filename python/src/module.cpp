@@ -5,6 +5,7 @@
 #include <climits>
 
 #include "call.h"
+#include "raised.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
 #include "src/core/text.h"
@@ -53,7 +54,12 @@ void bind_errors(nb::module_& m) {
   classes.cuda = make_error(m, "CudaError", nullptr, "The CUDA driver or runtime refused a call.");
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {
-      std::rethrow_exception(error);
+      try {
+        std::rethrow_exception(error);
+      } catch (const Error& e) {
+        ++raised().count, raised().last = e.what();
+        throw;
+      }
     } catch (const ShapeError& e) { PyErr_SetString(classes.shape, e.what());
     } catch (const DTypeError& e) { PyErr_SetString(classes.dtype, e.what());
     } catch (const DeviceError& e) { PyErr_SetString(classes.device, e.what());

@@ -3,7 +3,9 @@
 Keys, tracing and running are C++ (src/fusion/); here are the arguments and results: which of them are arrays, and what
 structure they stand in.
 """
+import copy
 import dataclasses
+import enum
 import functools
 import numbers
 import sys
@@ -50,11 +52,26 @@ def _with_items(value, items):
     """A dict of value's type, and what else it holds (a defaultdict's factory), with other items."""
     if type(value) is dict:
         return items
-    import copy
-
     made = copy.copy(value)
     for k, v in items.items():
         made[k] = v
+    return made
+
+
+def _with_members(value, members):
+    """A list or tuple of value's type, and what else it holds, with other members; a type's own constructor may want other things."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return kind(members)
+    if isinstance(value, list):
+        made = copy.copy(value)
+        made[:] = members
+        return made
+    if all(old is new for old, new in zip(value, members)):
+        return value
+    made = tuple.__new__(kind, members)
+    if hasattr(value, "__dict__"):
+        made.__dict__.update(value.__dict__)
     return made
 
 
@@ -64,11 +81,18 @@ def _flatten(value, arrays):
         arrays.append(value)
         return _Slot(len(arrays) - 1)
     if isinstance(value, (list, tuple)):
-        made = [_flatten(v, arrays) for v in value]
-        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+        return _with_members(value, [_flatten(v, arrays) for v in value])
     if isinstance(value, dict):
         return _with_items(value, {k: _flatten(v, arrays) for k, v in value.items()})
     return value
+
+
+def _flatten_arguments(args, kwargs, arrays):
+    """_flatten of a call's arguments, whose structure is the caller's."""
+    try:
+        return _flatten((args, kwargs), arrays)
+    except RecursionError:
+        raise _tenor.ValueError("fuse: an argument holds itself, or arrays too many levels deep") from None
 
 
 def _rebuild(value, arrays):
@@ -76,11 +100,22 @@ def _rebuild(value, arrays):
     if isinstance(value, _Slot):
         return arrays[value.index]
     if isinstance(value, (list, tuple)):
-        made = [_rebuild(v, arrays) for v in value]
-        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+        return _with_members(value, [_rebuild(v, arrays) for v in value])
     if isinstance(value, dict):
         return _with_items(value, {k: _rebuild(v, arrays) for k, v in value.items()})
     return value
+
+
+_PLAIN = (numbers.Number, str, bytes, type(None), type(...), type, enum.Enum, range, _tenor.DType)  # what holds no arrays and does not change
+
+
+def _unknown_part(value):
+    """The name of the type of a part of a flattened result that may hold arrays of the trace, or change: a generator, an object."""
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, map(_unknown_part, value)), None)
+    if isinstance(value, dict):
+        return _unknown_part([*value, *value.values()])
+    return None if isinstance(value, (_Slot, *_PLAIN)) or _is_number(value) else type(value).__name__
 
 
 class _NoKey(Exception):
@@ -151,7 +186,7 @@ def _key_of_one(value):
         if _is_unknown(value):
             raise TypeError
         hash(value)
-    except TypeError:
+    except Exception:
         raise _NoKey(f"an argument holds {kind.__name__!r}, whose contents are not known") from None
     return kind, value
 
@@ -199,12 +234,14 @@ class _Fused:
             if result is not None:
                 return result
         arrays = []
-        given = _flatten((args, kwargs), arrays)
+        given = _flatten_arguments(args, kwargs, arrays)
         if not _tenor._fuse_enabled():
             return self._as_written(given, arrays)
         try:
             table = self._table(_key_of(given))
         except _NoKey:
+            table = None
+        if table is None:  # not within the except clause, whose exception the function's own would name as its context
             return self._as_written(given, arrays)
         if not kwargs and len(arrays) == len(args) and all(type(x) is _Slot for x in given[0]):
             self._plain[len(args)] = table
@@ -239,7 +276,7 @@ class _Fused:
     def why_not(self, *args, **kwargs):
         """Why a call with such arguments runs the function as it is written; None where it runs kernels."""
         arrays = []
-        given = _flatten((args, kwargs), arrays)
+        given = _flatten_arguments(args, kwargs, arrays)
         if not _tenor._fuse_enabled():
             return "TENOR_FUSE=0 is set"
         try:
@@ -250,7 +287,7 @@ class _Fused:
 
     def kernels(self, *args, **kwargs):
         """How many kernels of several steps a call with such arguments runs."""
-        return 0 if self.why_not(*args, **kwargs) else self._table(_key_of(_flatten((args, kwargs), arrays := []))).kernels(arrays)
+        return 0 if self.why_not(*args, **kwargs) else self._table(_key_of(_flatten_arguments(args, kwargs, arrays := []))).kernels(arrays)
 
     def _trace(self, given, shapes):
         captured, made = [], {}
@@ -262,10 +299,15 @@ class _Fused:
             return made[id(array)]
         args, kwargs = _rebuild(given, shapes)
         outputs = []
+        before, _ = _tenor._raised()
         structure = _flatten(_without_data(self._fn, seen)(*args, **kwargs), outputs)
+        if (raised := _tenor._raised())[0] != before:  # with data it might not have been raised
+            raise _tenor.UnsupportedError(f"it catches an error: {raised[1]}")
         for x in outputs:
             if not isinstance(x, Tensor) or x.device != "meta":
                 raise _tenor.UnsupportedError("a result does not come from the arguments")
+        if (unknown := _unknown_part(structure)) is not None:
+            raise _tenor.UnsupportedError(f"a result holds a {unknown}, whose contents are not known")
         return outputs, None if isinstance(structure, _Slot) else (structure,), captured
 
     def _as_written(self, given, arrays):
@@ -294,7 +336,8 @@ def fuse(fn=None, /, *, fast=False):
     at each call). Arguments reach fn as tenor.Tensors; results are arrays of the first one's library, in fn's structure.
 
     Results, and what fn writes to its arguments, equal fn's own bit for bit. Where fn cannot be traced (it reads values, holds
-    arrays in objects, calls operators that need data or are named above), where an argument that is no array can change and
+    arrays in objects, calls operators that need data or are named above, catches an operator's error), where its result holds what is neither an array nor plain (a
+    generator, an object), where an argument that is no array can change and
     has no contents that are known (a list's, dict's, set's, slice's and an object's attributes are), where an array that it writes to shares memory with another, and under
     TENOR_FUSE=0, fn runs as it is written: `fused.why_not(*args)` says so, None where kernels run, and `fused.kernels(*args)`
     counts kernels of several steps.
@@ -303,11 +346,17 @@ def fuse(fn=None, /, *, fast=False):
     elementwise steps that reads their result (+, -, *, / with numbers and arrays, maximum, minimum, negative, relu, sigmoid, tanh,
     silu, gelu of either kind), so that the result itself never reaches memory. The sum over k stays in float32 from step to
     step, conversions to 16 bits between them are left out, and the chain's end is rounded once, to its dtype: it errs by that
-    rounding and by float32's. On the CPU operands may be float32, bfloat16 or float16; on CUDA bfloat16 or float16 with more than 64
-    rows and columns, on a Hopper GPU, and arrays and numbers may be added, subtracted and multiplied (a number may also divide;
-    an array of the result's size not beside a function, where a kernel of its own is faster).
-    Everything else keeps its bits. tenor.explain(fused, ...) shows each kernel that takes an epilogue, and as a cut's reason why
-    others do not.
+    rounding and by float32's. Everything else keeps its bits. tenor.explain(fused, ...) shows each kernel that takes an epilogue, and
+    as a cut's reason why others do not. Its limits:
+
+    - On the CPU operands, arrays and the result are float32, bfloat16 or float16 in any mix. While it runs a call holds the sums of a
+      block: 4 MiB, with more than 4 threads 1 MiB for each (128 MiB with 128 threads).
+    - On CUDA, which has to be a Hopper GPU, operands are bfloat16 or float16, and the result has their dtype and more than 64 rows and
+      columns. A chain has at most 6 steps, and 3 arrays beside linear's bias, of the operands' dtype or float32; of the result's size
+      one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is faster. There is no maximum and no
+      minimum. It divides by numbers alone, by multiplying with the reciprocal, which may not be subnormal: y / s may differ from
+      the quotient in the last bit of float32. Under batch_invariant() it takes no epilogue, since a row has to have the bits that it has
+      among 64 or fewer.
 
     Raises fn's own errors, those of operators that a compiled call runs with the line of fn that called them.
 

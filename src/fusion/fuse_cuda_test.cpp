@@ -1,4 +1,7 @@
 // fuse() on CUDA: the kernels that are compiled at run time give the bits of the function as it is written.
+#include <bit>
+#include <tuple>
+
 #include "src/cuda/capture_testing.h"
 #include "src/cuda/nvrtc.h"
 #include "tenor/fuse.h"
@@ -126,6 +129,33 @@ TEST_F(FuseCudaTest, ColumnsOfSeveralDimsAreOneKernel) {
   const auto planes = [](Tensor x) { return sub(x, mean(x, {.dim = Dims{0, 2}, .keepdim = true})); };
   const Tensor x = random({40, 12, 30}, float32, 18);
   EXPECT_TRUE(testing::same_bits(testing::on_cpu(fuse(planes)(x)), testing::on_cpu(planes(x))));
+}
+
+/// Floats of random bits: with exponents of `exponents` values about that of 1, and now and then 0, -0, the least and
+/// the largest numbers, infinity and NaN.
+Tensor random_bits(const Dims& shape, int exponents, uint32_t seed) {
+  constexpr uint32_t kSpecial[] = {0, 1, 0x007fffff, 0x00800000, 0x7f7fffff, 0x7f800000, 0x7fc00000, 0x3f800000};
+  Draw draw(seed);
+  const Tensor x = Tensor::empty(shape, float32);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const auto low = static_cast<uint32_t>(draw.upto((1 << 23) - 1)), sign = static_cast<uint32_t>(draw.upto(1)) << 31;
+    const auto exponent = static_cast<uint32_t>(127 - exponents / 2 + draw.upto(exponents - 1));
+    const uint32_t bits = draw.upto(500) ? exponent << 23 | low : kSpecial[draw.upto(std::size(kSpecial) - 1)];
+    x.data<float>()[i] = std::bit_cast<float>(sign | bits);
+  }
+  return x;
+}
+
+// Quotients by one number for the whole row come from its reciprocal.
+TEST_F(FuseCudaTest, QuotientsOfFloatsAreExact) {
+  const auto shares = [](Tensor x, Tensor by) { return div(x, amax(by, {.dim = Dims{-1}, .keepdim = true})); };
+  for (const auto& [exponents, rows, n] :
+       {std::tuple{2, 4000, 1024}, {40, 4000, 1024}, {254, 4000, 1024}, {12, 900, 77}}) {
+    const auto seed = static_cast<uint32_t>(exponents);
+    const Tensor x = testing::on_gpu(random_bits({rows, n}, exponents, seed)),
+                 by = testing::on_gpu(expand(random_bits({rows, 1}, exponents, seed + 1), {rows, n}).contiguous());
+    expect_one_kernel("x / number", shares, x, by);
+  }
 }
 
 TEST_F(FuseCudaTest, WhatIsNoKernelHereRunsItsOperators) {

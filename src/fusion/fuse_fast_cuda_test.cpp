@@ -1,4 +1,6 @@
 // fast=True on CUDA: the Hopper GEMM's epilogues.
+#include <tuple>
+
 #include "src/cuda/capture_testing.h"
 #include "src/fusion/fuse_fast_testing.h"
 
@@ -67,6 +69,32 @@ TEST_F(FuseFastCudaTest, BatchInvariant) {
     EXPECT_TRUE(
         testing::same_bits(testing::on_cpu(fused(narrow(x, 0, 7, rows), w)), testing::on_cpu(narrow(all, 0, 7, rows))))
         << rows;
+}
+
+/// Arrays of the result's size, which come through the ring where TMA can read them: sizes on and off its boxes, tiles
+/// of both layouts, long and short k, shared ones and parts of others.
+TEST_F(FuseFastCudaTest, ArraysBesideTheResult) {
+  const auto fn = [](Tensor x, Tensor w, Tensor r) { return add(relu(matmul(x, w)), r); };
+  const auto fused = fuse(fn, {.fast = true});
+  const auto check = [&](const Tensor& x, const Tensor& w, const Tensor& r) {
+    const Tensor a = testing::on_gpu(x), b = testing::on_gpu(w), c = testing::on_gpu(r);
+    ASSERT_EQ(fused.function().kernels({a, b, c}), 1);
+    const Tensor got = testing::on_cpu(fused(a, b, c));
+    EXPECT_LE(fast_testing::errors_of(got, fn(x.to(float64), w.to(float64), r.to(float64)), x.shape(-1)).worst, 1)
+        << describe(x) << describe(w) << describe(r);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(testing::same_bits(got, testing::on_cpu(fused(a, b, c))));
+  };
+  for (const auto& [m, n, k] : {std::tuple{300, 520, 64}, {129, 136, 200}, {2200, 1096, 72}, {700, 2048, 1032}})
+    for (const bool outer : {false, true}) {
+      const Tensor x = random({m, k}, bfloat16, 1), w = mul(random({n, k}, bfloat16, 2), 2 / std::sqrt(double(k)));
+      const Tensor columns = transpose(w.to(bfloat16), 0, 1);
+      check(x, outer ? columns.contiguous() : columns, random({m, n}, bfloat16, 3));
+    }
+  const Tensor x = random({3, 140, 96}, float16, 4), w = random({3, 200, 96}, float16, 5);
+  check(x, transpose(w, 1, 2), random({3, 140, 200}, float16, 6));
+  check(x, transpose(w, 1, 2), expand(random({1, 140, 200}, float16, 7), {3, 140, 200}));
+  check(x, transpose(w, 1, 2), narrow(random({3, 140, 264}, float16, 8), 2, 8, 200));
+  check(x, transpose(w, 1, 2), narrow(random({3, 140, 264}, float16, 9), 2, 3, 200));
 }
 
 TEST_F(FuseFastCudaTest, OuterAndUnalignedOperands) {

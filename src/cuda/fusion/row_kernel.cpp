@@ -1,11 +1,11 @@
 // Kernels with reductions along rows. The row's values stay in registers between their passes where they fit; longer
 // rows are read, and what hangs on them computed, again by each pass.
 #include <algorithm>
-#include <bit>
 
 #include "src/cuda/fusion/kernels.h"
 #include "src/cuda/fusion/passes.h"
 #include "src/cuda/fusion/reductions.h"
+#include "src/cuda/fusion/row_plan.h"
 #include "src/cuda/fusion/writer.h"
 
 namespace tenor::cuda {
@@ -13,23 +13,6 @@ namespace {
 
 using fusion::Instruction;
 using fusion::Program;
-
-constexpr int64_t kBlock = 1024;                  // elements of a block of the reduction order
-constexpr int kShortThreads = 128;                // of a thread block of several rows
-constexpr int kMostWarps = 16;                    // of a row
-constexpr int64_t kMostEach = 32;                 // blocks of the order that a warp takes of a row
-constexpr int64_t kUsualEach = 4;                 // likewise, where more warps would do as well
-constexpr int64_t kManyWarps = 4096;              // that keep a device busy
-constexpr int64_t kMostHeldBytes = 256;           // of a thread
-constexpr int64_t kMostChunks = 32 * kMostWarps;  // thread blocks of a row: a part for each thread of the last
-constexpr int64_t kUsualChunks = 528;             // thread blocks that keep a device busy
-
-/// Few rows, or long ones: several thread blocks share each.
-bool is_shared(const Walk& walk) {
-  return walk.length() > kBlock * kMostWarps * kMostEach || (walk.rows() < 64 && walk.length() > 8 * kBlock);
-}
-
-int64_t power_above(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
 class RowKernel {
  public:
@@ -39,31 +22,25 @@ class RowKernel {
         writer_(program, walk_),
         steps_(program, walk_),
         ndim_(walk_.ndim()),
-        passes_(steps_.reducing()) {
-    width_ = vector_width(program, walk_, true, options.most_width);
-    find_last_uses();
-    if (is_shared(walk_))
-      share_rows();
-    else
-      choose_threads(options);
+        passes_(steps_.reducing()),
+        plan_(program, walk_, steps_, options) {
+    if (plan_.chunks > 1) scratch_ = writer_.reserve_scalar();
   }
 
   FusedKernel kernel() const {
     FusedKernel out;
     out.text = text();
-    out.parameters = writer_.parameters({walk_.rows(), chunks_, walk_.length(), each_, 1});
+    out.parameters = writer_.parameters({walk_.rows(), plan_.chunks, walk_.length(), plan_.each, 1});
     out.arrays = walk_.arrays;
     out.flags = writer_.flags();
-    out.threads = warps_ > 1 ? 32 * warps_ : kShortThreads;
-    out.blocks = chunks_ * ((walk_.rows() + rows_ - 1) / rows_);
-    if (chunks_ > 1) {
+    out.threads = plan_.threads();
+    out.blocks = plan_.blocks();
+    if (plan_.chunks > 1) {
       out.counters = static_cast<size_t>((walk_.rows() + 1) / 2 * 2) * sizeof(int);
-      out.scratch = out.counters + static_cast<size_t>(reductions() * walk_.rows() * chunks_) * sizeof(uint64_t);
+      out.scratch = out.counters + static_cast<size_t>(reductions() * walk_.rows() * plan_.chunks) * sizeof(uint64_t);
       out.scratch_at = writer_.place_of_scalar(scratch_);
     }
-    out.layout = chunks_ > 1 ? joined("rows of ", walk_.length(), " shared by ", chunks_, " thread blocks")
-                             : joined("rows of ", walk_.length(), held_ ? " held by " : " read again by each pass of ",
-                                      warps_ > 1 ? joined(warps_, " warps") : joined(lanes_, " lanes"));
+    out.layout = plan_.layout();
     return out;
   }
 
@@ -74,67 +51,9 @@ class RowKernel {
   bool stores_row(size_t s) const { return steps_.stores_row(s); }
   int count() const { return steps_.count(); }
   int pass_of(int i) const { return steps_.first(i); }
-
-  void find_last_uses() {
-    last_use_.assign(program_.code.size(), 0);
-    for (int i = 0; i < count(); ++i)
-      for (int input : code(i).inputs) last_use_[at(input)] = std::max(last_use_[at(input)], pass_of(i));
-    for (const fusion::Store& s : program_.stores)
-      if (in_row(s.value)) last_use_[at(s.value)] = passes_;
-    for (int i = count(); i-- > 0;)
-      if (is_made_again(i))
-        last_use_[at(code(i).inputs[0])] = std::max(last_use_[at(code(i).inputs[0])], last_use_[at(i)]);
-  }
-  /// What a later pass does not find but convert again: from the narrower value, which is there.
-  bool is_made_again(int i) const {
-    return code(i).kind == Instruction::Kind::kConvert && in_row(i) &&
-           item_size(code(i).dtype) >= item_size(code(code(i).inputs[0]).dtype);
-  }
+  bool is_held(int i) const { return plan_.is_held(i); }
   static size_t at(int i) { return static_cast<size_t>(i); }
 
-  bool is_kept(int i) const { return in_row(i) && !is_reduce(i) && !is_made_again(i) && last_use_[at(i)] > pass_of(i); }
-  bool is_held(int i) const { return held_ && is_kept(i); }
-  /// Of one element, between the passes where most is kept: what a pass uses up makes room for what it makes.
-  int64_t held_bytes() const {
-    int64_t most = 0;
-    for (int pass = 0; pass < passes_; ++pass) {
-      int64_t bytes = 0;
-      for (int i = 0; i < count(); ++i)
-        if (is_kept(i) && pass_of(i) <= pass && last_use_[at(i)] > pass)
-          bytes += static_cast<int64_t>(item_size(code(i).dtype));
-      most = std::max(most, bytes);
-    }
-    return most;
-  }
-
-  void choose_threads(const FusedOptions& options) {
-    const int64_t length = walk_.length(), blocks = (length + kBlock - 1) / kBlock, held = 32 * held_bytes();
-    // Few warps a row, each with many loads under way, as long as there are rows for all multiprocessors.
-    const auto warps = [&] { return (blocks + each_ - 1) / each_; };
-    while (each_ < std::min<int64_t>(blocks, kUsualEach) && 2 * each_ * held <= kMostHeldBytes &&
-           walk_.rows() * warps() / 2 >= kManyWarps)
-      each_ *= 2;
-    warps_ = static_cast<int>(std::min<int64_t>(kMostWarps, power_above(warps())));
-    each_ = power_above((blocks + warps_ - 1) / warps_);
-    lanes_ = warps_ > 1 || length > 128 ? 32 : static_cast<int>(power_above((length + 7) / 8));
-    rows_ = warps_ > 1 ? 1 : kShortThreads / lanes_;
-    held_ = options.hold && each_ * held <= kMostHeldBytes;
-    // Every pack of every thread is there: nothing to ask for.
-    full_ =
-        length == (lanes_ == 32 ? int64_t{warps_} * each_ * kBlock : int64_t{lanes_} * 8) && walk_.rows() % rows_ == 0;
-  }
-
-  /// As many thread blocks as the device takes, each a power of two of the order's blocks.
-  void share_rows() {
-    const int64_t length = walk_.length();
-    const auto chunk = [&] { return each_ * kMostWarps * kBlock; };
-    const auto chunks = [&] { return (length + chunk() - 1) / chunk(); };
-    while (each_ < kMostEach && (chunks() > kMostChunks || chunks() * walk_.rows() > kUsualChunks)) each_ *= 2;
-    warps_ = kMostWarps, lanes_ = 32, held_ = false;
-    chunks_ = chunks();
-    full_ = length % chunk() == 0;
-    if (chunks_ > 1) scratch_ = writer_.reserve_scalar();
-  }
   int64_t reductions() const {
     int64_t n = 0;
     for (int i = 0; i < count(); ++i) n += is_reduce(i);
@@ -144,7 +63,7 @@ class RowKernel {
   // ---- text ----
 
   std::string pack_type(int i) const {
-    return joined("Pack<", type_of(code(i).dtype), ", ", in_row(i) ? width_ : 1, ">");
+    return joined("Pack<", type_of(code(i).dtype), ", ", in_row(i) ? plan_.width : 1, ">");
   }
   std::string register_of(int i) const { return is_held(i) ? joined("v", i, "[b * Row::kPacks + k]") : joined("v", i); }
 
@@ -155,27 +74,28 @@ class RowKernel {
     if (code(i).kind == Instruction::Kind::kGather) return gathered(i, in_row(i) ? place : joined("a", a));
     if (!in_row(i)) return joined("load<", type, ", 1>(a", a, ")");
     const int64_t stride = walk_.arrays[at(a)].stride.back();
-    if (stride == 1 || width_ == 1)
-      return joined(is_held(i) && steps_.stores_rows() ? "load_lasting<" : "load<", type, ", ", width_, ">(", place,
-                    ")");
-    if (stride == 0) return joined("spread<", width_, ">(load<", type, ", 1>(", place, "))");
-    return joined("load_apart<", type, ", ", width_, ">(", place, ", static_cast<", writer_.index(), ">(p.stride[", a,
-                  "][", ndim_ - 1, "]))");
+    if (stride == 1 || plan_.width == 1)
+      return joined(is_held(i) && steps_.stores_rows() ? "load_lasting<" : "load<", type, ", ", plan_.width, ">(",
+                    place, ")");
+    if (stride == 0) return joined("spread<", plan_.width, ">(load<", type, ", 1>(", place, "))");
+    return joined("load_apart<", type, ", ", plan_.width, ">(", place, ", static_cast<", writer_.index(), ">(p.stride[",
+                  a, "][", ndim_ - 1, "]))");
   }
   /// The elements of gather i, the table's first of them at `place`.
   std::string gathered(int i, const std::string& place) const {
     const int entries = code(i).inputs[0], index = walk_.array_of[at(entries)];
     if (!in_row(entries))
-      return writer_.gather(i, place, joined("a", index), joined("v", entries), std::to_string(in_row(i) ? width_ : 1));
+      return writer_.gather(i, place, joined("a", index), joined("v", entries),
+                            std::to_string(in_row(i) ? plan_.width : 1));
     return writer_.gather(i, place, joined("a", index, " + ", writer_.offset(index, walk_.kept, ndim_)),
                           is_held(entries) ? register_of(entries) : joined("l", entries, "[k]"),
-                          std::to_string(width_));
+                          std::to_string(plan_.width));
   }
   std::string store(int s) const {
     const int a = walk_.loads + s, value = program_.stores[at(s)].value;
     const std::string place = joined("a", a, " + ", writer_.offset(a, walk_.kept, ndim_)),
-                      pack = joined("spread<", width_, ">(", register_of(value), ")");
-    if (walk_.arrays[at(a)].stride.back() == 1 || width_ == 1) return joined("store(", place, ", ", pack, ")");
+                      pack = joined("spread<", plan_.width, ">(", register_of(value), ")");
+    if (walk_.arrays[at(a)].stride.back() == 1 || plan_.width == 1) return joined("store(", place, ", ", pack, ")");
     return joined("store_apart(", place, ", static_cast<", writer_.index(), ">(p.stride[", a, "][", ndim_ - 1, "]), ",
                   pack, ")");
   }
@@ -204,7 +124,7 @@ class RowKernel {
   std::string for_packs(const std::string& lines) const {
     std::string out = "#pragma unroll\n    for (int k = 0; k < Row::kPacks; ++k) {\n";
     out += joined("      const ", writer_.index(), " i = first + row.element(k);\n");
-    if (!full_) out += "      if (i >= length) continue;\n";
+    if (!plan_.full) out += "      if (i >= length) continue;\n";
     std::string coordinates = writer_.coordinates("i", walk_.kept, ndim_);
     return out + coordinates + lines + "    }\n";
   }
@@ -219,27 +139,28 @@ class RowKernel {
         loads += joined("      ", is_held(i) ? register_of(i) : joined("l", i, "[k]"), " = ", load(i), ";\n");
         if (!is_held(i)) steps += joined("      const auto v", i, " = l", i, "[k];\n");
       } else if (needed[at(i)]) {
-        const std::string made = writer_.step(i, name, std::to_string(width_));
+        const std::string made = writer_.step(i, name, std::to_string(plan_.width));
         steps += joined("      ", is_held(i) ? "" : "const auto ", register_of(i), " = ", made, ";\n");
       }
       if (is_reduce(i) && pass_of(i) == pass) {
-        leaves += is_deviation(code(i))
-                      ? joined("    MomentLeaves<", formed_in(code(i)), ", ", width_, "> f", i, "(about", i, ");\n")
-                      : joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", width_, "> f", i, ";\n");
+        leaves +=
+            is_deviation(code(i))
+                ? joined("    MomentLeaves<", formed_in(code(i)), ", ", plan_.width, "> f", i, "(about", i, ");\n")
+                : joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", plan_.width, "> f", i, ";\n");
         steps += joined("      f", i, ".fold(k, ", register_of(code(i).inputs[0]), ");\n");
-        trees += joined("    { const auto block = f", i, ".tree(", lanes_, "); if (",
-                        each_ == 1 ? "" : "row.lane == b || ", "each == 1) t", i, " = block; }\n");
+        trees += joined("    { const auto block = f", i, ".tree(", plan_.lanes, "); if (",
+                        plan_.each == 1 ? "" : "row.lane == b || ", "each == 1) t", i, " = block; }\n");
       }
     }
     if (pass == passes_)
       for (size_t s = 0; s < program_.stores.size(); ++s)
         if (stores_row(s)) steps += joined("      ", store(static_cast<int>(s)), ";\n");
     if (loads.empty() && steps.empty()) return {};
-    std::string out = held_ ? "#pragma unroll\n" : "#pragma unroll 1\n";
+    std::string out = plan_.held ? "#pragma unroll\n" : "#pragma unroll 1\n";
     out += "  for (int b = 0; b < each; ++b) {\n";
-    out += joined("    const ", writer_.index(), " first = ", chunks_ > 1 ? "begin + " : "",
+    out += joined("    const ", writer_.index(), " first = ", plan_.chunks > 1 ? "begin + " : "",
                   "(row.warp_of_row() * static_cast<", writer_.index(), ">(each) + b) * kOrderBlock;\n");
-    if (!full_ && warps_ > 1 && !held_) out += "    if (first >= length) break;\n";
+    if (!plan_.full && plan_.warps > 1 && !plan_.held) out += "    if (first >= length) break;\n";
     out += values + leaves;
     if (!loads.empty()) out += for_packs(loads);
     if (!steps.empty()) out += for_packs(steps);
@@ -281,12 +202,12 @@ class RowKernel {
   }
 
   std::string totals(int pass, int& meetings) const {
-    if (chunks_ > 1) return pass == 0 ? shared_totals() : std::string();
+    if (plan_.chunks > 1) return pass == 0 ? shared_totals() : std::string();
     std::string out;
     for (int i = 0; i < count(); ++i) {
       if (!is_reduce(i) || pass_of(i) != pass) continue;
       out += joined("  t", i, " = row.template meet<", core_of(code(i)), ">(t", i, ", each, ",
-                    warps_ > 1 ? joined("scratch[", meetings++ % 2, "]") : "nullptr", ");\n");
+                    plan_.warps > 1 ? joined("scratch[", meetings++ % 2, "]") : "nullptr", ");\n");
       out += joined("  const auto v", i, " = ", total_of(code(i), joined("t", i)), ";\n");
     }
     return out;
@@ -334,31 +255,36 @@ class RowKernel {
       if (!stores_row(s))
         out += joined("    store(a", walk_.loads + static_cast<int>(s), ", v", program_.stores[s].value, ");\n");
     if (out.empty()) return out;
-    return joined("  if (", warps_ > 1 ? "threadIdx.x == 0" : "row.lane == 0 && valid", ") {\n", out, "  }\n");
+    return joined("  if (", plan_.warps > 1 ? "threadIdx.x == 0" : "row.lane == 0 && valid", ") {\n", out, "  }\n");
   }
 
   std::string opening() const {
     const std::string index = writer_.index();
-    std::string out = joined(
+    std::string out;
+    if (plan_.quotients != 8) out = joined("#define TENOR_QUOTIENTS_AT_ONCE ", plan_.quotients, "\n");
+    out += joined(
         "#include \"src/cuda/fusion/prelude/gather.cuh\"\n#include \"src/cuda/fusion/prelude/rows.cuh\"\nusing "
         "namespace tenor;\n",
-        "using namespace tenor::fused;\nusing P = ", writer_.parameters_type(), ";\nusing Row = RowThreads<", width_,
-        ", ", lanes_, ", ", warps_, ">;\n");
-    out += joined("extern \"C\" __global__ void __launch_bounds__(", warps_ > 1 ? 32 * warps_ : kShortThreads,
-                  ") fused(const __grid_constant__ P p) {\n");
-    if (warps_ > 1) out += joined("  __shared__ uint64_t scratch[2][", warps_ * (deviates() ? 3 : 1), "];\n");
+        "using namespace tenor::fused;\nusing P = ", writer_.parameters_type(), ";\nusing Row = RowThreads<",
+        plan_.width, ", ", plan_.lanes, ", ", plan_.warps, ">;\n");
+    out +=
+        joined("extern \"C\" __global__ void __launch_bounds__(", plan_.threads(),
+               plan_.least_blocks ? joined(", ", plan_.least_blocks) : "", ") fused(const __grid_constant__ P p) {\n");
+    if (plan_.warps > 1) out += joined("  __shared__ uint64_t scratch[2][", plan_.warps * (deviates() ? 3 : 1), "];\n");
     out += "  const Row row;\n";
-    out += held_ ? joined("  constexpr int each = ", each_, ";\n") : "  const int each = static_cast<int>(p.each);\n";
-    if (warps_ > 1) {
-      out += joined("  const ", index, " place = blockIdx.x", chunks_ > 1 ? " / static_cast<int>(p.tail)" : "",
+    out += plan_.held ? joined("  constexpr int each = ", plan_.each, ";\n")
+                      : "  const int each = static_cast<int>(p.each);\n";
+    if (plan_.warps > 1) {
+      out += joined("  const ", index, " place = blockIdx.x", plan_.chunks > 1 ? " / static_cast<int>(p.tail)" : "",
                     ", length = static_cast<", index, ">(p.length);\n");
-      if (chunks_ > 1)
+      if (plan_.chunks > 1)
         out += joined("  const int chunk = blockIdx.x % static_cast<int>(p.tail);\n  const ", index,
-                      " begin = static_cast<", index, ">(chunk) * each * ", warps_, " * kOrderBlock;\n");
+                      " begin = static_cast<", index, ">(chunk) * each * ", plan_.warps, " * kOrderBlock;\n");
     } else {
-      out += joined("  const ", index, " mine = blockIdx.x * static_cast<", index, ">(", rows_, ") + threadIdx.x / ",
-                    lanes_, ";\n  const bool valid = ", full_ ? "true" : "mine < p.count", ";\n  const ", index,
-                    " place = valid ? mine : 0, length = valid ? static_cast<", index, ">(p.length) : 0;\n");
+      out +=
+          joined("  const ", index, " mine = blockIdx.x * static_cast<", index, ">(", plan_.rows, ") + threadIdx.x / ",
+                 plan_.lanes, ";\n  const bool valid = ", plan_.full ? "true" : "mine < p.count", ";\n  const ", index,
+                 " place = valid ? mine : 0, length = valid ? static_cast<", index, ">(p.length) : 0;\n");
     }
     out += writer_.coordinates("place", 0, walk_.kept);
     for (size_t a = 0; a < walk_.arrays.size(); ++a) {
@@ -383,11 +309,8 @@ class RowKernel {
   Writer writer_;
   Passes steps_;
   int ndim_, passes_;
-  int width_ = 1, warps_ = 1, lanes_ = 32;
-  int64_t each_ = 1, rows_ = 1, chunks_ = 1;
+  RowPlan plan_;
   int scratch_ = -1;  // the scalar that is the address of what thread blocks of a row share
-  bool held_ = true, full_ = false;
-  std::vector<int> last_use_;
 };
 
 /// Whether some result has many places a row.
@@ -416,8 +339,8 @@ std::string why_no_row_kernel(const Program& program) {
     if (in.reduce.axes != all) return "its reductions take different axes, or in another order than they lie in memory";
     if (const std::string why = why_not_reduced(program, in); !why.empty()) return why;
   }
-  if (is_shared(walk)) {
-    if (walk.length() > kBlock * kMostWarps * kMostEach * kMostChunks) return "its rows are too long";
+  if (shares_rows(walk)) {
+    if (exceeds_rows(walk)) return "its rows are too long";
     for (const Instruction& in : program.code)
       if (in.kind == Instruction::Kind::kReduce && is_deviation(in))
         return "its rows are long or few, so that several thread blocks share each, which deviations do not";

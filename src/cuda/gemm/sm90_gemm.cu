@@ -170,12 +170,28 @@ bool prepare(GemmLaunch& launch, const GemmProblem& p, const GemmProblem& q, con
   return true;
 }
 
+/// Has the ring bring the first array of C's size that TMA can read.
+void stage_beside(Chain& chain, GemmLaunch& launch, const GemmProblem& p) {
+  for (int s = 0; s < chain.steps; ++s) {
+    const ChainStep& step = chain.step[s];
+    if (step.op != ChainOp::kAdd && step.op != ChainOp::kMul) continue;
+    const ChainOperand& o = chain.operand[step.operand];
+    const bool reads = !o.is_float && o.column == 1 && o.row >= p.n && o.row % 8 == 0 && aligned(o.data) &&
+                       o.batch[0] % 8 == 0 && o.batch[1] % 8 == 0;
+    if (!reads || !make_map(&launch.beside, {o.data, p.m, p.n, o.row, p.batch, o.batch}, p.bfloat16, kTileM, 64))
+      continue;
+    chain.staged = step.operand;
+    return;
+  }
+}
+
 }  // namespace
 
-cudaError_t sm90_gemm(const GemmProblem& p, const Chain& chain, const GemmPlan& plan, cudaStream_t stream) {
+cudaError_t sm90_gemm(const GemmProblem& p, Chain chain, const GemmPlan& plan, cudaStream_t stream) {
   GemmLaunch launch{};
   launch.stream = stream;
   if (plan.turned || plan.rows || !prepare(launch, p, p, plan)) return cudaErrorInvalidValue;
+  stage_beside(chain, launch, p);
   return p.bfloat16 ? launch_chain_bfloat16(p.b_outer, plan.tile, launch, chain)
                     : launch_chain_float16(p.b_outer, plan.tile, launch, chain);
 }

@@ -181,6 +181,9 @@ __device__ void gemm_produce(GemmShared<Config>& shared, const Tiles& tiles, con
       load_b<Config>(shared.b[ring.stage], maps, step * kTileK, x, tile.b, place.m, columns);
       ring.advance();
     }
+    if constexpr (requires { tiles.load_beside(shared, ring, maps, 0, 0, int2{}); })
+      if (piece.last == steps_of(tiles.shape))
+        tiles.load_beside(shared, ring, maps, tile.y + place.m * Config::kTileM, x, tile.c);
   }
   // The last stages must be released before the block may leave: its neighbours still arrive at these barriers.
   for (int s = 0; s < Config::kStages; ++s) {
@@ -267,7 +270,8 @@ __device__ void gemm_consume(GemmShared<Config>& shared, const Tiles& tiles, con
     const int y = tile.y + place.m * Config::kTileM + group * 64,
               x = (tile.column * Config::kClusterN + place.n) * Config::kStored;
     if constexpr (Config::kSwiGlu) fold_swiglu(d);
-    if constexpr (requires { tiles.finish(d, y, x, tile.c); }) tiles.finish(d, y, x, tile.c);
+    if constexpr (requires { tiles.finish(d, y, x, tile.c, shared, ring, place); })
+      tiles.finish(d, y, x, tile.c, shared, ring, place);
     store_tile<typename Config::T, Config::kStored, Tiles::kRagged>(shared.c[group], d, shape, maps.c, tile.last, y, x,
                                                                     tile.c.x, tile.c.y, group + 1);
   }

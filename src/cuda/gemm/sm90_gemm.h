@@ -38,6 +38,7 @@ struct Chain {
   int steps = 0;
   ChainStep step[kSteps];
   ChainOperand operand[kOperands];
+  int staged = -1;  ///< the operand that comes through the ring; sm90_gemm() chooses it
 };
 
 /// C[m,n] = A[m,k] * B[n,k]^T + bias, rounded once, for each matrix of a batch. Strides count elements between rows; k
@@ -87,7 +88,7 @@ size_t sm90_gemm_workspace(const GemmProblem& problem, const GemmPlan& plan);
 /// The choice among the tiles that have epilogues; neither turned nor the kernel for few rows.
 GemmPlan sm90_gemm_epilogue_choice(const GemmProblem& problem);
 /// Launches it with an epilogue, which a plan of sm90_gemm_epilogue_choice() has. C is of the operands' dtype.
-cudaError_t sm90_gemm(const GemmProblem& problem, const Chain& chain, const GemmPlan& plan, cudaStream_t stream);
+cudaError_t sm90_gemm(const GemmProblem& problem, Chain chain, const GemmPlan& plan, cudaStream_t stream);
 
 /// Launches it on the stream; without a workspace nothing is split. The bits of an element depend on its two rows (its
 /// row and its column) and k alone.

@@ -11,6 +11,21 @@
 
 namespace tenor::cuda::gemm {
 
+/// Two neighbours, which are aligned together.
+template <class T>
+__device__ __forceinline__ float2 two(const T* from) {
+  const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
+  T pair[2];
+  memcpy(pair, &word, sizeof(word));
+  return {static_cast<float>(pair[0]), static_cast<float>(pair[1])};
+}
+/// d = fn(d, other) of the accumulators from i on that lie in a row's two columns and in those eight rows below.
+template <int kCount, class F>
+__device__ __forceinline__ void each_of_four(float (&d)[kCount], int i, float2 high, float2 low, F fn) {
+  d[i] = fn(d[i], high.x), d[i + 1] = fn(d[i + 1], high.y);
+  d[i + 2] = fn(d[i + 2], low.x), d[i + 3] = fn(d[i + 3], low.y);
+}
+
 /// An operand as a thread meets it in a tile of sums: at its accumulators' places, two neighbours of a row at a time.
 template <class T, int kCount>
 class ChainReader {
@@ -34,30 +49,19 @@ class ChainReader {
   }
 
  private:
-  static __device__ __forceinline__ float2 two(const T* from) {
-    const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
-    T pair[2];
-    memcpy(pair, &word, sizeof(word));
-    return {static_cast<float>(pair[0]), static_cast<float>(pair[1])};
-  }
   template <class F>
   __device__ __forceinline__ void each_column(float (&d)[kCount], F fn) const {
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
       const float2 other = two(near_ + 2 * i);
-      d[i] = fn(d[i], other.x), d[i + 1] = fn(d[i + 1], other.y);
-      d[i + 2] = fn(d[i + 2], other.x), d[i + 3] = fn(d[i + 3], other.y);
+      each_of_four(d, i, other, other, fn);
     }
   }
   template <class F>
   __device__ __forceinline__ void each_together(float (&d)[kCount], F fn) const {
     const T* below = near_ + 8 * operand_.row;
 #pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-      const float2 high = two(near_ + 2 * i), low = two(below + 2 * i);
-      d[i] = fn(d[i], high.x), d[i + 1] = fn(d[i + 1], high.y);
-      d[i + 2] = fn(d[i + 2], low.x), d[i + 3] = fn(d[i + 3], low.y);
-    }
+    for (int i = 0; i < kCount; i += 4) each_of_four(d, i, two(near_ + 2 * i), two(below + 2 * i), fn);
   }
   __device__ __forceinline__ float at(int i) const {
     const int row = min(y_ + accumulator_row(i), shape_.m - 1), column = min(x_ + accumulator_column(i), shape_.n - 1);
@@ -72,6 +76,56 @@ class ChainReader {
   int64_t batch_;
   const T* near_;
   bool together_;
+};
+
+/// The tile of an array beside C in the ring's stages behind a tile's last step: boxes of 64 columns that TMA has
+/// swizzled, so that they come while the last products are formed.
+template <class Config>
+struct StagedTile {
+  using T = typename Config::T;
+  static constexpr int kBoxes = Config::kColumns / 64, kBoxElements = Config::kTileM * 64;
+  static constexpr int kBoxesOfB = Config::kColumns * kTileK / kBoxElements, kAtOnce = 1 + kBoxesOfB;
+  static_assert(Config::kColumns % 64 == 0 && !Config::kSwiGlu && Config::kConsumers == 2);
+
+  GemmShared<Config>& shared;
+  Ring<Config::kStages>& ring;
+
+  /// Box i of a stage: in A's memory, then in B's.
+  __device__ __forceinline__ T* box(int i) const {
+    return i == 0 ? shared.a[ring.stage] : shared.b[ring.stage] + (i - 1) * kBoxElements;
+  }
+  __device__ __forceinline__ void load(const CUtensorMap& map, int y, int x, int2 matrix) const {
+    for (int first = 0; first < kBoxes; first += kAtOnce) {
+      const int here = min(kAtOnce, kBoxes - first);
+      ptx::mbarrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
+      ptx::mbarrier_arrive_expect(&shared.full[ring.stage], here * kBoxElements * static_cast<int>(sizeof(T)));
+      for (int i = 0; i < here; ++i)
+        ptx::tma_load_4d(box(i), &map, x + (first + i) * 64, y, matrix.x, matrix.y, &shared.full[ring.stage]);
+      ring.advance();
+    }
+  }
+  /// y = fn(y, other) of every accumulator of this warpgroup.
+  template <class F>
+  __device__ __forceinline__ void each(float (&d)[Config::kColumns / 2], const BlockPlace<Config>& place, F fn) const {
+    const int row = (threadIdx.x / 128 - 1) * 64 + accumulator_row(0), line = row % 8;
+#pragma unroll
+    for (int first = 0; first < kBoxes; first += kAtOnce) {
+      ptx::mbarrier_wait(&shared.full[ring.stage], ring.parity);
+#pragma unroll
+      for (int i = first; i < first + kAtOnce && i < kBoxes; ++i) {
+        const T* from = box(i - first) + row * 64 + accumulator_column(0);
+#pragma unroll
+        for (int chunk = 0; chunk < 8; ++chunk) {
+          const T* at = from + (chunk ^ line) * 8;
+          each_of_four(d, (i * 8 + chunk) * 4, two(at), two(at + 8 * 64), fn);
+        }
+      }
+      ptx::fence_async_proxy();
+      warpgroup_sync(threadIdx.x / 128);
+      release(shared, place, ring.stage);
+      ring.advance();
+    }
+  }
 };
 
 /// Asks for what a warpgroup's tile will read of the arrays beside it, long before it does.
@@ -98,10 +152,10 @@ __device__ __forceinline__ void each_sum(float (&d)[kCount], F f) {
   for (float& y : d) y = f(y);
 }
 
-/// A 64-row tile of sums whose first element is (y, x), matrix (z, w).
-template <class T, int kCount>
+/// A 64-row tile of sums whose first element is (y, x), matrix (z, w). `staged(fn)` is each() of chain.staged.
+template <class T, int kCount, class Staged>
 __device__ __forceinline__ void run_chain(float (&d)[kCount], const Chain& chain, const GemmShape& shape, int y, int x,
-                                          int z, int w) {
+                                          int z, int w, Staged staged) {
   using elementwise::Formula;
   using elementwise::Op;
 #pragma unroll 1
@@ -115,16 +169,22 @@ __device__ __forceinline__ void run_chain(float (&d)[kCount], const Chain& chain
       case ChainOp::kShift:
         each_sum(d, [=](float v) { return v + scalar; });
         break;
-      case ChainOp::kAdd:
-        ChainReader<T, kCount>(chain.operand[step.operand], shape, y, x, z, w).each(d, [=](float v, float other) {
-          return fmaf(other, scalar, v);
-        });
+      case ChainOp::kAdd: {
+        const auto add = [=](float v, float other) { return fmaf(other, scalar, v); };
+        if (step.operand == chain.staged)
+          staged(add);
+        else
+          ChainReader<T, kCount>(chain.operand[step.operand], shape, y, x, z, w).each(d, add);
         break;
-      case ChainOp::kMul:
-        ChainReader<T, kCount>(chain.operand[step.operand], shape, y, x, z, w).each(d, [](float v, float other) {
-          return v * other;
-        });
+      }
+      case ChainOp::kMul: {
+        const auto mul = [](float v, float other) { return v * other; };
+        if (step.operand == chain.staged)
+          staged(mul);
+        else
+          ChainReader<T, kCount>(chain.operand[step.operand], shape, y, x, z, w).each(d, mul);
         break;
+      }
       case ChainOp::kRelu:
         each_sum(d, [](float v) { return Formula<Op::kRelu, float>()(v); });
         break;
@@ -154,9 +214,18 @@ struct ChainTiles : DenseTiles<Config> {
   __device__ __forceinline__ void prepare(int y, int x, int2 matrix) const {
     prefetch_chain<typename Config::T, Config::kColumns / 2>(chain, this->shape, y, x, matrix.x, matrix.y);
   }
+  __device__ __forceinline__ void load_beside(GemmShared<Config>& shared, Ring<Config::kStages>& ring,
+                                              const GemmMaps& maps, int y, int x, int2 matrix) const {
+    if (chain.staged < 0) return;
+    const ChainOperand& o = chain.operand[chain.staged];
+    StagedTile<Config>{shared, ring}.load(maps.up, y, x, {o.batch[0] ? matrix.x : 0, o.batch[1] ? matrix.y : 0});
+  }
   template <int kCount>
-  __device__ __forceinline__ void finish(float (&d)[kCount], int y, int x, int2 matrix) const {
-    run_chain<typename Config::T>(d, chain, this->shape, y, x, matrix.x, matrix.y);
+  __device__ __forceinline__ void finish(float (&d)[kCount], int y, int x, int2 matrix, GemmShared<Config>& shared,
+                                         Ring<Config::kStages>& ring, const BlockPlace<Config>& place) const {
+    run_chain<typename Config::T>(d, chain, this->shape, y, x, matrix.x, matrix.y, [&](auto fn) {
+      StagedTile<Config>{shared, ring}.each(d, place, fn);
+    });
   }
 };
 
@@ -164,11 +233,11 @@ template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     sm90_gemm_chain_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                            const __grid_constant__ CUtensorMap map_c, const __grid_constant__ GemmShape shape,
-                           const __grid_constant__ Chain chain) {
+                           const __grid_constant__ Chain chain, const __grid_constant__ CUtensorMap map_beside) {
   if constexpr (!ptx::kIsHopper) return;
   extern __shared__ __align__(1024) unsigned char raw[];
   gemm_block(*reinterpret_cast<GemmShared<Config>*>(raw), ChainTiles<Config>{{shape}, chain},
-             {map_a, map_b, map_c, map_b});
+             {map_a, map_b, map_c, map_beside});
 }
 
 template <class T, bool kOuter>
@@ -177,7 +246,7 @@ cudaError_t launch_chain_tile(int tile, const GemmLaunch& launch, const Chain& c
   const auto launched = [&]<int kTile>() {
     constexpr TileShape kShape = kOuter ? kOuterTiles[kTile % 4] : kInnerTiles[kTile];
     using Config = GemmConfig<T, kShape.columns, kShape.cluster_m, kShape.cluster_n, kLayout>;
-    return launch_kernel<Config>(sm90_gemm_chain_kernel<Config>, launch, chain);
+    return launch_kernel<Config>(sm90_gemm_chain_kernel<Config>, launch, chain, launch.beside);
   };
   if (tile == kChainTiles[0]) return launched.template operator()<kChainTiles[0]>();
   if constexpr (kOuter) {

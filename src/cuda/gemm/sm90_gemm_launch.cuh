@@ -40,7 +40,7 @@ inline int multiprocessors() {
 }
 
 struct GemmLaunch {
-  CUtensorMap a, b, c;
+  CUtensorMap a, b, c, beside;  ///< `beside`: of what an epilogue reads beside C
   GemmShape shape;
   int clusters;  ///< tiles; at most as many clusters as the device holds at once
   cudaStream_t stream;

@@ -256,12 +256,74 @@ __device__ __forceinline__ Pack<BFloat16, V> quotients(const Pack<BFloat16, V>& 
   return y;
 }
 
+template <int V, class... X>
+inline constexpr bool kAreFloatQuotients = false;
+template <int V>
+inline constexpr bool kAreFloatQuotients<V, Pack<float, V>, Pack<float, 1>> = V >= 4;
+
+/// The lesser, or NaN where one is.
+__device__ __forceinline__ float lesser(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+/// A divisor of many floats: its reciprocal as a sum of two floats, and the least quotient that it leads to.
+struct Divisor {
+  float value, high, low, enough;
+  __device__ __forceinline__ explicit Divisor(float by)
+      : value(by), high(1.0f / by), low(fmaf(-by, high, 1.0f) * high) {
+    const float size = fabsf(by);
+    const bool usual = size >= 0x1p-60f && size <= 0x1p60f;
+    enough = usual ? 0x1p-100f * fmaxf(1.0f, fabsf(high)) : std::numeric_limits<float>::infinity();
+  }
+};
+/// float by one float, rounded as IEEE 754 says: q = a / by. a * (high + low) is rounded to a neighbour of the
+/// quotient. What is left then is exact, and its product with the rounded reciprocal leads to the rounded quotient
+/// (Markstein, IBM J. Res. Dev. 34, 1990) where nothing on the way is subnormal or overflows, in which case it shows:
+/// as a small or a NaN quotient. The others, zeros aside, are divided.
+template <int kCount>
+__device__ __forceinline__ void divide_by(const Divisor& by, const float* a, float* q) {
+  float least = 1.0f;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const float near = fmaf(a[i], by.high, a[i] * by.low), rest = fmaf(-by.value, near, a[i]);
+    q[i] = fmaf(rest, by.high, near);
+    least = lesser(least, fabsf(q[i]));
+  }
+  if (least >= by.enough) return;
+  least = 1.0f;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const bool zero = a[i] == 0;
+    least = lesser(least, zero ? 1.0f : fabsf(q[i]));
+    if (zero) q[i] = a[i] * by.high;
+  }
+  if (least >= by.enough) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) q[i] = a[i] / by.value;
+}
+// Of a pack, as many at a time: fewer take fewer registers, and more instructions. A kernel's text may say other.
+#ifndef TENOR_QUOTIENTS_AT_ONCE
+#define TENOR_QUOTIENTS_AT_ONCE 8
+#endif
+template <int V>
+__device__ __forceinline__ Pack<float, V> quotients(const Pack<float, V>& a, const Pack<float, 1>& b) {
+  constexpr int kAtOnce = V < TENOR_QUOTIENTS_AT_ONCE ? V : TENOR_QUOTIENTS_AT_ONCE;
+  const Divisor by(b.at[0]);
+  Pack<float, V> q;
+#pragma unroll
+  for (int i = 0; i < V; i += kAtOnce) divide_by<kAtOnce>(by, a.at + i, q.at + i);
+  return q;
+}
+
 /// A step: f of V elements of each operand, computed in C and rounded to R.
 template <class R, class C, int V, class F, class... X>
 __device__ __forceinline__ Pack<R, V> map(const F& f, const X&... x) {
   if constexpr (V % 2 == 0 && Pairs<F, R>::kAre && (kHolds<R, X> && ...)) return map_pairs<R, V, F>(x...);
   if constexpr (V > 1 && std::is_same_v<F, Formula<Op::kDiv, float>> && std::is_same_v<R, BFloat16> &&
                 kAreQuotients<V, X...>)
+    return quotients<V>(x...);
+  if constexpr (std::is_same_v<F, Formula<Op::kDiv, float>> && std::is_same_v<R, float> && kAreFloatQuotients<V, X...>)
     return quotients<V>(x...);
   using T = typename ComputeOf<F>::Type;
   constexpr int kOperands = sizeof...(X);
