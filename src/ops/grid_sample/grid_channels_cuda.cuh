@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kGradientThreads)
     }
   }
   if (first + lane >= count) return;
-  store_gradient<T, Dims>(p.q, p.n0 + own_n, own_s, result);
+  store_gradient<T, Dims>(p.q, (p.n0 + own_n) * p.q.grad.n + place_of(q, p.q.grad, own_s), result);
 }
 
 template <class R, class I>

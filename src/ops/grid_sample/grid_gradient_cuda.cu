@@ -35,14 +35,16 @@ struct Gradient {
   GridGradientProblem grid() const { return {p, grid_image(grad_grid), grad_grid.dtype() == float32}; }
 };
 
-ImagePlaces places_of(const Tensor& x) { return {x.shape(3), x.shape(4)}; }
-
-/// Whether channels lie side by side, in whole pieces, and places lie evenly.
-bool has_rows(const Tensor& x, int width) {
+/// Whether the places of x lie evenly: stride(4) from one to the next.
+bool lies_evenly(const Tensor& x) {
   const int64_t step = x.stride(4);
-  return x.stride(1) == 1 && fits_vectors(x, 1, width) && (x.shape(3) == 1 || x.stride(3) == x.shape(4) * step) &&
+  return (x.shape(3) == 1 || x.stride(3) == x.shape(4) * step) &&
          (x.shape(2) == 1 || x.stride(2) == x.shape(3) * x.shape(4) * step);
 }
+ImagePlaces places_of(const Tensor& x) { return {x.shape(3), x.shape(4), lies_evenly(x)}; }
+
+/// Whether channels lie side by side, in whole pieces, and places lie evenly.
+bool has_rows(const Tensor& x, int width) { return x.stride(1) == 1 && fits_vectors(x, 1, width) && lies_evenly(x); }
 ChannelRows rows_of(const Tensor& x) { return {x.raw(), x.stride(0), x.stride(4)}; }
 
 /// Lanes that share a row of `pieces`.
@@ -79,9 +81,11 @@ template <class T, int Dims, int K, class I>
 void launch_grid_gradient(const Gradient& g) {
   const int64_t places = g.p.batch * g.p.samples;
   if (places == 0) return;
-  if (!g.rows || g.choice.defined())
-    launch_link(g, grid_gradient<T, Dims, K, I>, Grid{dim3(blocks_of(places)), dim3(kGradientThreads)}, g.grid(),
+  if (!g.rows || g.choice.defined()) {
+    const auto images = static_cast<unsigned>(std::min(g.p.batch, kMostImages));
+    launch_link(g, grid_gradient<T, Dims, K, I>, Grid{dim3(tiles_of(g.p), images), dim3(kSampleThreads)}, g.grid(),
                 g.chosen());
+  }
   if (!g.rows) return;
   constexpr int kV = kVector<T>;
   const int64_t pieces = K > 1 ? g.channels / kV : 0;

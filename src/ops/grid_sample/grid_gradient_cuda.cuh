@@ -32,11 +32,10 @@ __device__ __forceinline__ R coordinate_gradient(const PlaceAxes<R, Dims, K, I>&
   return axes.lost ? static_cast<R>(NAN) : sum;
 }
 
-/// Writes a place's gradient, slowest coordinate first.
+/// Writes a place's gradient, slowest coordinate first. `at`: where its first coordinate lies.
 template <class T, int Dims>
-__device__ __forceinline__ void store_gradient(const GridGradientProblem& p, int64_t n, int64_t s,
+__device__ __forceinline__ void store_gradient(const GridGradientProblem& p, int64_t at,
                                                const core::Compute<T> (&value)[Dims]) {
-  const int64_t at = n * p.grad.n + place_of(p.sample, p.grad, s);
   void* to = const_cast<void*>(p.grad.data);
 #pragma unroll
   for (int d = 0; d < Dims; ++d) {
@@ -48,49 +47,53 @@ __device__ __forceinline__ void store_gradient(const GridGradientProblem& p, int
   }
 }
 
-/// The grid's gradient, a thread a place.
+/// The grid's gradient, a thread a place: the places of a block are a tile, so that it reads few lines twice. Blocks
+/// (tile, images).
 template <class T, int Dims, int K, class I>
-__global__ void __launch_bounds__(kGradientThreads)
+__global__ void __launch_bounds__(kSampleThreads)
     grid_gradient(const __grid_constant__ GridGradientProblem p, const int* choice) {
   begin_link();
   using R = core::Compute<T>;
   if (!is_chosen(choice, SampleWay::kCoherent)) return;
   const GridSampleProblem& q = p.sample;
-  const int64_t place = int64_t{blockIdx.x} * kGradientThreads + threadIdx.x;
-  if (place >= q.batch * q.samples) return;
-  const int64_t n = quotient(place, q.samples), s = place - n * q.samples;
-  const auto axes = axes_of<T, Dims, K, I>(q, n * q.grid.n + place_of(q, q.grid, s));
-  const auto taps = taps_at(q.x, axes);
-  constexpr int kTaps = taps.kCount, kEach = kTaps <= 4 ? 4 : 1;  // channels whose loads are under way at once
-  R dots[kTaps] = {};
-  const T* x = static_cast<const T*>(q.x.data) + n * q.x.n;
-  const T* g = static_cast<const T*>(q.y.data) + n * q.y.n + place_of(q, q.y, s);
-  for (int64_t c = 0; K > 1 && c < q.channels; c += kEach) {
-    T up[kEach], at[kEach][kTaps];
+  const TilePlace at = tile_place(q, blockIdx.x);
+  if (!at.inside) return;
+  for (int64_t n = blockIdx.y; n < q.batch; n += gridDim.y) {
+    const auto axes = axes_of<T, Dims, K, I>(q, n * q.grid.n + at.d * q.grid.d + at.h * q.grid.h + at.w * q.grid.w);
+    const auto taps = taps_at(q.x, axes);
+    constexpr int kTaps = taps.kCount, kEach = kTaps <= 4 ? 4 : 1;  // channels whose loads are under way at once
+    R dots[kTaps] = {};
+    const T* x = static_cast<const T*>(q.x.data) + n * q.x.n;
+    const T* g = static_cast<const T*>(q.y.data) + n * q.y.n + at.d * q.y.d + at.h * q.y.h + at.w * q.y.w;
+    for (int64_t c = 0; K > 1 && c < q.channels; c += kEach, x += kEach * q.x.c, g += kEach * q.y.c) {
+      T up[kEach], values[kEach][kTaps];
 #pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      const bool exists = c + k < q.channels;
-      up[k] = exists ? g[(c + k) * q.y.c] : T{};
+      for (int k = 0; k < kEach; ++k) {
+        const bool exists = c + k < q.channels;
+        up[k] = exists ? g[k * q.y.c] : T{};
 #pragma unroll
-      for (int t = 0; t < kTaps; ++t) at[k][t] = exists && taps.at[t] >= 0 ? x[taps.at[t] + (c + k) * q.x.c] : T{};
+        for (int t = 0; t < kTaps; ++t) values[k][t] = exists && taps.at[t] >= 0 ? x[taps.at[t] + k * q.x.c] : T{};
+      }
+#pragma unroll
+      for (int k = 0; k < kEach; ++k)
+#pragma unroll
+        for (int t = 0; t < kTaps; ++t)
+          if (c + k < q.channels && taps.at[t] >= 0) dots[t] = fma(widen(up[k]), widen(values[k][t]), dots[t]);
     }
+    R value[Dims];
 #pragma unroll
-    for (int k = 0; k < kEach; ++k)
-#pragma unroll
-      for (int t = 0; t < kTaps; ++t)
-        if (c + k < q.channels && taps.at[t] >= 0) dots[t] = fma(widen(up[k]), widen(at[k][t]), dots[t]);
+    for (int d = 0; d < Dims; ++d) value[d] = coordinate_gradient(axes, dots, d);
+    store_gradient<T, Dims>(p, n * p.grad.n + at.d * p.grad.d + at.h * p.grad.h + at.w * p.grad.w, value);
   }
-  R value[Dims];
-#pragma unroll
-  for (int d = 0; d < Dims; ++d) value[d] = coordinate_gradient(axes, dots, d);
-  store_gradient<T, Dims>(p, n, s, value);
 }
 
 /// The size of an image's rows, by which its places are numbered.
 struct ImagePlaces {
   int64_t height, width;
+  bool even;  ///< from place to place it is always as far
 };
 __device__ __forceinline__ int64_t image_place(const StridedImage& image, const ImagePlaces& size, int64_t s) {
+  if (size.even) return s * image.w;
   const int64_t row = quotient(s, size.width), d = quotient(row, size.height);
   return d * image.d + (row - d * size.height) * image.h + (s - row * size.width) * image.w;
 }
@@ -126,8 +129,11 @@ __global__ void __launch_bounds__(kGradientThreads)
   const TapEntry<R, I>* entries = p.lists.entries + n * p.lists.most;
   const T* g = static_cast<const T*>(p.y.data) + (p.lists.n0 + n) * p.y.n + c0 * p.y.c;
   R sums[kSummedChannels] = {};
+  TapEntry<R, I> next{};
+  if (begin < end) next = entries[begin];
   for (I e = begin; e < end; ++e) {
-    const TapEntry<R, I> entry = entries[e];
+    const TapEntry<R, I> entry = next;
+    if (e + 1 < end) next = entries[e + 1];  // under way beside this one's loads
     const T* up = g + image_place(p.y, p.places, entry.place);
     T some[kSummedChannels];
 #pragma unroll

@@ -1,6 +1,8 @@
 // What the launches of grid sampling share.
 #pragma once
 
+#include <utility>
+
 #include "src/core/visit.h"
 #include "src/cuda/launch.h"
 #include "src/ops/grid_sample/grid_sampling.h"
@@ -8,9 +10,11 @@
 
 namespace tenor::cuda {
 
-/// A grid as an image, whose channels are the coordinates.
+/// A grid as an image, whose channels are the coordinates; a column of places as the row that problem_of() makes of it.
 [[maybe_unused]] static StridedImage grid_image(const Tensor& grid) {
-  return {grid.raw(), grid.stride(0), grid.stride(4), grid.stride(1), grid.stride(2), grid.stride(3)};
+  StridedImage image{grid.raw(), grid.stride(0), grid.stride(4), grid.stride(1), grid.stride(2), grid.stride(3)};
+  if (grid.shape(3) == 1) std::swap(image.h, image.w);
+  return image;
 }
 
 [[maybe_unused]] static GridSampleProblem problem_of(const GridSampling& s) {
@@ -23,6 +27,10 @@ namespace tenor::cuda {
   p.batch = s.x.shape(0);
   p.channels = s.x.shape(1);
   p.depth = s.grid.shape(1), p.height = s.grid.shape(2), p.width = s.grid.shape(3);
+  if (p.width == 1) {  // a column of places is walked as a row, which fills warps; their numbers stay
+    std::swap(p.height, p.width);
+    std::swap(p.y.h, p.y.w);
+  }
   p.samples = s.samples();
   p.float_grid = s.grid.dtype() == float32;
   p.groups = 1;

@@ -38,16 +38,14 @@ int band_of(const GridSampling& s) {
 
 template <class T, int Dims, int K, class Index>
 void launch_places(const GridSampling& s, GridSampleProblem& p, const int* choice = nullptr) {
-  const TileShape shape = tile_shape(p.height, p.width);
-  const int64_t tiles =
-      p.depth * ((p.height + shape.high - 1) / shape.high) * ((p.width + shape.wide - 1) / shape.wide);
+  const unsigned tiles = tiles_of(p);
   // Many channels a thread share its coordinates, as long as there are blocks enough.
   const int64_t enough = int64_t{8} * multiprocessors(s.x.device());
-  p.chunks = static_cast<int>(std::clamp<int64_t>(tiles * p.batch * p.channels / enough, 1, kMostChannels));
+  p.chunks = static_cast<int>(std::clamp<int64_t>(int64_t{tiles} * p.batch * p.channels / enough, 1, kMostChannels));
   p.groups = (p.channels + p.chunks - 1) / p.chunks;
   const auto units = static_cast<unsigned>(std::min<int64_t>(p.batch * p.groups, 65535));
-  launch(s.op, sample_places<T, Dims, K, Index>, Grid{dim3(static_cast<unsigned>(tiles), units), dim3(kSampleThreads)},
-         s.x.device(), p, choice);
+  launch(s.op, sample_places<T, Dims, K, Index>, Grid{dim3(tiles, units), dim3(kSampleThreads)}, s.x.device(), p,
+         choice);
 }
 
 /// Places that lie anywhere are read from planes in shared memory, those beside each other through the cache: the grid

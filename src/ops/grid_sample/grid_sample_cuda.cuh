@@ -24,6 +24,12 @@ TENOR_HOST_DEVICE inline TileShape tile_shape(int64_t height, int64_t width) {
   const int warps = width > 64 ? 8 : width > 32 ? 4 : width > 16 ? 2 : 1;
   return {warps, 16 * warps, kSampleThreads / (16 * warps)};
 }
+/// Tiles of an image's places.
+inline unsigned tiles_of(const GridSampleProblem& p) {
+  const TileShape shape = tile_shape(p.height, p.width);
+  return static_cast<unsigned>(p.depth * ((p.height + shape.high - 1) / shape.high) *
+                               ((p.width + shape.wide - 1) / shape.wide));
+}
 struct TilePlace {
   int64_t w, h, d;
   bool inside;

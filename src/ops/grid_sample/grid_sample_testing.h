@@ -31,6 +31,7 @@ inline GridCall random_grid_call(Draw& draw) {
     call.image.push_back(1 + draw.upto(volume ? 6 : 13));
     call.places.push_back(1 + draw.upto(volume ? 6 : 25));
   }
+  if (draw.upto(5) == 0) call.places.back() = 1;  // a column of places
   call.places.push_back(volume ? 3 : 2);
   return call;
 }

@@ -38,6 +38,33 @@ TEST(Interpolate, BackwardMatchesTheReferenceOnRandomCalls) {
 }
 
 // A linear map and its gradient are adjoint: <R x, g> = <x, R^T g>.
+TEST(Interpolate, GradientsAreFiniteDifferences) {
+  Draw draw(31);
+  constexpr double kStep = 1e-3;  // resampling is linear: no step is too wide
+  const auto loss = [](const Tensor& x, const Tensor& up, const InterpolateOptions& options) {
+    const auto y = values(interpolate(x, options)), g = values(up);
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += y[i] * g[i];
+    return sum;
+  };
+  for (int i = 0; i < 60; ++i) {
+    const InterpolateCall call = random_call(draw, 7);
+    Dims from = call.reference.from, to = call.reference.to;
+    from[0] = to[0] = 1, from[1] = to[1] = std::min<int64_t>(from[1], 5);
+    const Tensor x = draw.dense(from, float64), up = draw.dense(to, float64);
+    const auto have = values(interpolate_backward(up, from, call.options));
+    for (int64_t at = 0; at < x.numel(); at += 1 + draw.upto(3)) {
+      const double value = get(x, at);
+      put(x, at, value + kStep);
+      const double more = loss(x, up, call.options);
+      put(x, at, value - kStep);
+      const double less = loss(x, up, call.options);
+      put(x, at, value);
+      EXPECT_NEAR(have[static_cast<size_t>(at)], (more - less) / (2 * kStep), 1e-8) << call.text() << " at " << at;
+    }
+  }
+}
+
 TEST(Interpolate, BackwardIsTheAdjoint) {
   Draw draw(3);
   const auto dot = [](const Tensor& a, const Tensor& b) {

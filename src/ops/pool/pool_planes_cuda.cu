@@ -14,6 +14,7 @@ namespace tenor::cuda {
 namespace {
 
 constexpr int kRowThreads = 256;
+constexpr int kRowBlocks = 4;                     // a multiprocessor: named, the compiler keeps all loads under way
 constexpr int kManyPlaces = 1024;                 // from which on a block of channels has 512 threads, else 256
 constexpr int kRowAhead = 7, kChannelAhead = 14;  // accesses of a thread under way
 constexpr int kFew = 256;                         // places of a plane that several share a block with
@@ -69,7 +70,7 @@ __device__ __forceinline__ T finished(typename Op::Held v, int64_t places) {
 
 /// A plane's elements are counted in 32 bits: 64 cost a tenth of the time.
 template <class Op, class T, bool kAligned>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
     planes_of_rows(const T* __restrict__ x, T* __restrict__ y, PlanesPlan p) {
   constexpr int kV = kVector<T>;
   const uint32_t plane = blockIdx.x * (kRowThreads / kWarp) + threadIdx.x / kWarp;
