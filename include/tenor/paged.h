@@ -120,10 +120,9 @@ class DevicePlan {
   /// q [queries, Hq, D]; k [pages, page_size, Hkv, D] and v [pages, page_size, Hkv, Dv] of q's dtype, any strides;
   /// Hq % Hkv == 0; D, Dv in 1..1024. Formula and numbers as tenor::attention. Nothing behind a sequence's length, NaN
   /// or not, reaches a result; a row with nothing to see, a padding row for one, gives 0 and lse -inf. A row's bits
-  /// depend on its own query and keys alone under batch_invariant(). Outside of it the tensor cores' kernel on CUDA
-  /// cuts keys by what the call has to do, and 128 rows or more of a sequence take attention's prefill kernel where the
-  /// host knows the schedule. Cost: 2 (D + Dv) FLOPs a visible pair; the keys and values seen are read once a group of
-  /// rows.
+  /// depend on its own query and keys alone; but outside of batch_invariant() 128 rows or more of a sequence take
+  /// attention's prefill kernel on CUDA where the host knows the schedule. Cost: 2 (D + Dv) FLOPs a visible pair; the
+  /// keys and values seen are read once a group of rows.
   /// @throws ShapeError, DTypeError, DeviceError, ValueError; UnsupportedError for a strategy that cannot do it
   AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
                             const AttentionOptions& options = {}) const;

@@ -173,6 +173,39 @@ const core::Candidate<Problem>& chosen(const char* op, const Problem& p, const c
                                      [&] { return tuning_key(p, operands); });
 }
 
+/// Strides of what is added to the scores or hides them, broadcast to the scores' shape; 0 where it is not given.
+struct ScoreStrides {
+  Dims mask{0, 0, 0, 0}, bias = mask;
+};
+ScoreStrides take_scores(const char* op, const AttentionOptions& o, const Tensor& query, const Dims& scores,
+                         Problem& p) {
+  ScoreStrides at;
+  if (o.mask.defined()) {
+    check_mask(op, o.mask, scores);
+    at.mask = core::broadcast_strides(o.mask, scores);
+    p.mask = plane(o.mask, at.mask[1], at.mask[2], at.mask[3], at.mask[0]);
+  }
+  if (o.bias.defined()) {
+    if (o.bias.dtype() != float32 && o.bias.dtype() != query.dtype())
+      fail<DTypeError>("{}: bias must be float32 or query's {}, got {}", op, query.dtype(), o.bias.dtype());
+    check_scores(op, {"bias", o.bias}, scores);
+    at.bias = core::broadcast_strides(o.bias, scores);
+    p.bias = plane(o.bias, at.bias[1], at.bias[2], at.bias[3], at.bias[0]);
+  }
+  return at;
+}
+
+/// Where the operands of a dense problem lie.
+void place(Problem& p, const Tensor& query, const Tensor& key, const Tensor& value, const ScoreStrides& at,
+           const Tensor& y, const Tensor& l) {
+  for (int64_t b = 0; b < p.batch; ++b)
+    p.segments.push_back({p.queries, p.keys, b * query.stride(0), b * key.stride(0), b * value.stride(0),
+                          b * at.mask[0], b * at.bias[0], b * y.stride(0), l.defined() ? b * l.stride(0) : 0});
+  const auto dense = [](const Tensor& x) { return plane(x, x.stride(1), x.stride(2), x.stride(3), x.stride(0)); };
+  p.q = dense(query), p.k = dense(key), p.v = dense(value), p.out = dense(y);
+  if (l.defined()) p.lse = plane(l, l.stride(1), l.stride(2), 0, l.stride(0));
+}
+
 AttentionResult finish(Output& out, std::optional<Output>& lse) {
   AttentionResult result{out.finish(), {}};
   if (lse) result.lse = lse->finish();
@@ -192,20 +225,7 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   core::check_shape(kOp, {"value", value}, {B, Hkv, Sk, Dv});
   Problem p = make_problem(kOp, o, Hq, Hkv, D, Dv, query);
   p.batch = B, p.queries = Sq, p.keys = Sk;
-  const Dims scores{B, Hq, Sq, Sk};
-  Dims mask{0, 0, 0, 0}, bias = mask;
-  if (o.mask.defined()) {
-    check_mask(kOp, o.mask, scores);
-    mask = core::broadcast_strides(o.mask, scores);
-    p.mask = plane(o.mask, mask[1], mask[2], mask[3], mask[0]);
-  }
-  if (o.bias.defined()) {
-    if (o.bias.dtype() != float32 && o.bias.dtype() != query.dtype())
-      fail<DTypeError>("{}: bias must be float32 or query's {}, got {}", kOp, query.dtype(), o.bias.dtype());
-    check_scores(kOp, {"bias", o.bias}, scores);
-    bias = core::broadcast_strides(o.bias, scores);
-    p.bias = plane(o.bias, bias[1], bias[2], bias[3], bias[0]);
-  }
+  const ScoreStrides strides = take_scores(kOp, o, query, {B, Hq, Sq, Sk}, p);
   const auto& candidate = core::choose<Problem>(kOp, kCandidates, p, o.strategy);
 
   const std::initializer_list<const Tensor*> inputs = {&query, &key, &value, &o.mask, &o.bias, &o.sinks};
@@ -229,12 +249,7 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
         }));
   });
   if (step.shape_only(y)) return {y, l};
-  for (int64_t b = 0; b < B; ++b)
-    p.segments.push_back({Sq, Sk, b * query.stride(0), b * key.stride(0), b * value.stride(0), b * mask[0], b * bias[0],
-                          b * y.stride(0), lse ? b * l.stride(0) : 0});
-  const auto dense = [](const Tensor& x) { return plane(x, x.stride(1), x.stride(2), x.stride(3), x.stride(0)); };
-  p.q = dense(query), p.k = dense(key), p.v = dense(value), p.out = dense(y);
-  if (lse) p.lse = plane(l, l.stride(1), l.stride(2), 0, l.stride(0));
+  place(p, query, key, value, strides, y, l);
   best(true).run(p);
   return finish(out, lse);
 }

@@ -221,9 +221,9 @@ void run(const Call& c, Kernel kernel, Rows rows) {
   float* memory = parts.defined() && parts.numel() > 0 ? parts.data<float>() : nullptr;
   General p = problem_of(c, kernel, sinks, splits, memory, std::min(each, plan.size.queries));
   p.length = length;
-  p.even = kernel == Kernel::kDecode && c.splits == 0 && !core::batch_invariant();
-  if (kernel == Kernel::kDecode && c.splits == 0)
-    p.long_splits = paged::long_splits(p.kv_heads * p.chunks, multiprocessors(c.q.device()));
+  const bool own = kernel == Kernel::kDecode && c.splits == 0;
+  p.joins = own && paged::decode_joins(std::max(p.dim, p.value_dim));
+  if (own) p.long_splits = paged::long_splits(p.kv_heads * p.chunks, multiprocessors(c.q.device()));
   if (kernel == Kernel::kLatent) return run_latent(c, p, each, rows);
   kernel == Kernel::kDecode ? run_decode(c, p, each, rows) : run_unit(c, p, each, rows);
 }

@@ -1,11 +1,12 @@
-// The Hopper decode kernel: up to 16 (row, head) pairs that share keys, against one split of the keys an item.
+// The Hopper decode kernel: up to 16 (row, head) pairs that share keys, against one or several splits of the keys an
+// item.
 //
 // A block is kWarps loading and kWarps computing warps, in pairs: each pair has a ring of stages of kKeys keys and
-// values that TMA fills from the pages, and takes every kWarps-th kKeys of the sequence. Blocks are persistent; item i
-// goes to block i mod grid. The warps' states are added up at the end of the item in the order of the warps, and a
-// second kernel adds up the splits in their order. So bits depend on a row's own keys alone: split and stage boundaries
-// lie at fixed places of the sequence, and a hidden key adds exactly nothing. What an item needs of the schedule is
-// read once, into shared memory: a chain of loads from memory an item would empty the ring.
+// values that TMA fills from the pages, and takes every kWarps-th kKeys of the sequence. Blocks are persistent and take
+// items one by one. The warps' states are added up at the end of a split in the order of the warps, and splits in their
+// order, those of one item here, the others by a second kernel. So bits depend on a row's own keys alone: split and
+// stage boundaries lie at fixed places of the sequence, and a hidden key adds exactly nothing. What an item needs of
+// the schedule is read once, into shared memory: a chain of loads from memory an item would empty the ring.
 #pragma once
 
 #include <cuda.h>
@@ -29,6 +30,7 @@ struct DecodeConfig {
   static constexpr int kThreads = 64 * kWarps;
   static constexpr int kHalf = kKeys * 128;            // bytes of 64 columns of a stage
   static constexpr int kTileBytes = kKeys * kDim * 2;  // of keys or values
+  static constexpr bool kJoins = decode_joins(kDim);
 };
 
 template <class Config>
@@ -42,87 +44,137 @@ struct DecodeShared {
   float top[Config::kWarps][kTileRows], sum[Config::kWarps][kTileRows];
   uint64_t full[Config::kWarps][Config::kStages], empty[Config::kWarps][Config::kStages];
   Row rows[kMostRows];
-  int first_item[2][kMostRows + 1];     // of each row: coarse splits, others
+  int first_item[2][kMostRows + 1];     // of each row: items of several splits, of one
   unsigned short tile_rows[kMostRows];  // of the tile that starts there; 0: the row continues one
-  int scan[32];
+  int64_t scan[32];
   TurnSlots turns;
 };
 
-/// The first key of an item that a pair of warps takes.
+/// Where a warp is in its pair's ring.
+struct RingPlace {
+  int stage, phase;
+  template <class Config>
+  __device__ __forceinline__ void advance() {
+    if (++stage == Config::kStages) stage = 0, phase ^= 1;
+  }
+};
+
+/// The first key from `begin` on, the first of a stage, that a pair of warps takes.
 template <class Config>
-__device__ __forceinline__ int first_key(const Item& item, int warp) {
-  const int skip = warp - item.begin / Config::kKeys % Config::kWarps;
-  return item.begin + (skip < 0 ? skip + Config::kWarps : skip) * Config::kKeys;
+__device__ __forceinline__ int first_key(int begin, int warp) {
+  const int skip = warp - begin / Config::kKeys % Config::kWarps;
+  return begin + (skip < 0 ? skip + Config::kWarps : skip) * Config::kKeys;
 }
 
-/// A loading warp: boxes of p.box keys by 64 columns, one a lane. Issuing a stage's boxes takes about as long as memory
-/// takes to deliver one, hence several such warps.
+/// A box of a stage: p.box keys, a power of two, by 64 columns.
+template <class Config>
+struct LoadBox {
+  static constexpr int kHalves = Config::kDim / 64;
+  int box, half, to;  // of the stage's keys; first column; where in the stage
+  const CUtensorMap* map;
+  static __device__ __forceinline__ int count(int shift) { return (Config::kKeys >> shift) * kHalves * 2; }
+  /// Number n of them: those of keys, then those of values.
+  __device__ __forceinline__ LoadBox(const CUtensorMap* k_map, const CUtensorMap* v_map, int shift, int n) {
+    const int boxes = Config::kKeys >> shift, column = (n >> (__ffs(boxes) - 1)) % kHalves;
+    const bool values = n >= boxes * kHalves;
+    box = n & (boxes - 1), half = column * 64;
+    to = (values ? Config::kTileBytes : 0) + column * Config::kHalf + (box << shift) * 128;
+    map = values ? v_map : k_map;
+  }
+};
+
+/// A loading warp's way through its block's items: lane l holds page and row of the keys from held + l * box on, of a
+/// window of 32 boxes, and what comes next is on its way meanwhile.
+template <class Config, class Shared>
+class LoadWalk {
+ public:
+  struct Place {
+    int page, row;
+  };
+  __device__ __forceinline__ LoadWalk(const Decode& p, const Shared& shared, Turns& turns, int shift)
+      : p_(p), shared_(shared), turns_(turns), shift_(shift), items_(items_of(p, shared)), index_(blockIdx.x) {
+    if (index_ >= items_) return;
+    item_ = item_at<Config>(p, shared, index_);
+    next_ = places_of(item_, item_.begin);
+  }
+  /// Begins the next item; false where there is none.
+  __device__ __forceinline__ bool begin() {
+    if (index_ >= items_) return false;
+    now_ = item_, index_ = turns_.next();
+    held_ = now_.begin - window(), more_ = true;
+    return true;
+  }
+  __device__ __forceinline__ const Item& item() const { return now_; }
+  /// Makes the warp hold the places of the stage from `key` on; returns the lane with its first.
+  __device__ __forceinline__ int hold(int key) {
+    if (key >= held_ + window()) advance();
+    return (key - held_) >> shift_;
+  }
+  __device__ __forceinline__ Place place(int lane) const {
+    return {__shfl_sync(~0u, here_.page, lane), __shfl_sync(~0u, here_.row, lane)};
+  }
+  /// Behind the item's last stage: windows without a key of this warp's.
+  __device__ __forceinline__ void end() {
+    while (more_) advance();
+  }
+
+ private:
+  __device__ __forceinline__ int window() const { return 32 << shift_; }
+  /// A page that is not there arrives as zeros.
+  __device__ __forceinline__ Place places_of(const Item& item, int from) const {
+    const int key = from + (static_cast<int>(threadIdx.x & 31) << shift_), number = key / p_.page_size;
+    if (key >= item.end) return {p_.pages, 0};
+    return {p_.tables[static_cast<int64_t>(shared_.rows[item.row].sequence) * p_.table_stride + number],
+            key - number * p_.page_size};
+  }
+  __device__ __forceinline__ void advance() {
+    held_ += window(), here_ = next_;
+    more_ = now_.end > held_ + window();
+    if (!more_ && index_ < items_) item_ = item_at<Config>(p_, shared_, index_);
+    if (more_ || index_ < items_) next_ = more_ ? places_of(now_, held_ + window()) : places_of(item_, item_.begin);
+  }
+
+  const Decode& p_;
+  const Shared& shared_;
+  Turns& turns_;
+  const int shift_, items_;
+  int index_, held_ = 0;
+  bool more_ = false;
+  Item item_, now_;  // the next, this
+  Place here_{}, next_{};
+};
+
+/// A loading warp: a box a lane, two where pages are small. Issuing a stage's boxes takes about as long as memory takes
+/// to deliver one, hence several such warps.
 template <class Config, class Shared>
 __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUtensorMap* v_map, Shared& shared,
                            int warp) {
-  constexpr int kHalves = Config::kDim / 64;
-  static_assert(Config::kKeys / 8 * kHalves * 2 <= 64 && Config::kWarps * Config::kKeys <= 32 * 8);
-  const int lane = threadIdx.x & 31, items = items_of(p, shared), shift = __ffs(p.box) - 1,  // a power of two
-      boxes = Config::kKeys >> shift, some = __ffs(boxes) - 1, total = boxes * kHalves * 2;
-  // The box that this lane fetches of each stage, and the second one that small pages need.
-  struct Box {
-    int box, half, to;
-    const CUtensorMap* map;
-  };
-  const auto box_of = [&](int n) {
-    const int half = (n >> some) % kHalves, box = n & (boxes - 1);
-    const bool values = n >= boxes * kHalves;
-    return Box{box, half * 64, (values ? Config::kTileBytes : 0) + half * Config::kHalf + (box << shift) * 128,
-               values ? v_map : k_map};
-  };
-  const Box mine[2] = {box_of(min(lane, total - 1)), box_of(min(lane + 32, total - 1))};
-  // Lane l holds page and row of keys from + l * box; a page that is not there arrives as zeros.
-  struct Page {
-    int page, row;
-  };
-  const auto page_of = [&](const Item& item, int from) {
-    const int key = from + (lane << shift), number = key / p.page_size;
-    if (key >= item.end) return Page{p.pages, 0};
-    return Page{p.tables[static_cast<int64_t>(shared.rows[item.row].sequence) * p.table_stride + number],
-                key - number * p.page_size};
-  };
-  const int window = 32 << shift;  // keys whose pages the lanes hold
+  using Box = LoadBox<Config>;
+  static_assert(Config::kKeys / 8 * Box::kHalves * 2 <= 64 && Config::kWarps * Config::kKeys <= 32 * 8);
+  const int lane = threadIdx.x & 31, shift = __ffs(p.box) - 1, total = Box::count(shift);
+  const Box mine[2] = {{k_map, v_map, shift, min(lane, total - 1)}, {k_map, v_map, shift, min(lane + 32, total - 1)}};
   Turns turns(p, shared.turns, warp == 0);
-  int stage = 0, phase = 0, index = blockIdx.x;
-  if (index >= items) return turns.leave();
-  Item item = item_at<Config>(p, shared, index);
-  Page next = page_of(item, item.begin);
-  while (index < items) {
-    const Item now = item;
-    index = turns.next();
-    int held = now.begin - window;
-    bool more = true;
-    Page page{};
-    const auto advance = [&] {  // what comes next is on its way meanwhile
-      held += window, page = next;
-      more = now.end > held + window;
-      if (!more && index < items) item = item_at<Config>(p, shared, index);
-      if (more || index < items) next = more ? page_of(now, held + window) : page_of(item, item.begin);
-    };
-    for (int key = first_key<Config>(now, warp); key < now.end; key += Config::kWarps * Config::kKeys) {
-      if (key >= held + window) advance();
-      const int first = (key - held) >> shift;
-      char* to = shared.stages[warp][stage].keys;
-      ptx::mbarrier_wait(&shared.empty[warp][stage], phase ^ 1);
-      if (lane == 0) ptx::mbarrier_arrive_expect(&shared.full[warp][stage], 2 * Config::kTileBytes);
+  LoadWalk<Config, Shared> walk(p, shared, turns, shift);
+  RingPlace ring{0, 0};
+  while (walk.begin()) {
+    const Item& item = walk.item();
+    for (int key = first_key<Config>(item.begin, warp); key < item.end; key += Config::kWarps * Config::kKeys) {
+      const int first = walk.hold(key);
+      uint64_t* full = &shared.full[warp][ring.stage];
+      char* to = shared.stages[warp][ring.stage].keys;
+      ptx::mbarrier_wait(&shared.empty[warp][ring.stage], ring.phase ^ 1);
+      if (lane == 0) ptx::mbarrier_arrive_expect(full, 2 * Config::kTileBytes);
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (i * 32 >= total) break;
-        const int from = __shfl_sync(~0u, page.page, first + mine[i].box),
-                  row = __shfl_sync(~0u, page.row, first + mine[i].box);
+        const auto at = walk.place(first + mine[i].box);
         if (i * 32 + lane < total)
-          ptx::tma_load_4d(to + mine[i].to, mine[i].map, mine[i].half, row, now.kv_head, from,
-                           &shared.full[warp][stage]);
+          ptx::tma_load_4d(to + mine[i].to, mine[i].map, mine[i].half, at.row, item.kv_head, at.page, full);
       }
-      if (++stage == Config::kStages) stage = 0, phase ^= 1;
+      ring.template advance<Config>();
     }
-    while (more) advance();  // windows without a key of this warp's
+    walk.end();
   }
   turns.leave();
 }
@@ -265,49 +317,66 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
   }
 }
 
+/// A computing warp's keys of [begin, end) of an item.
+template <class Config, class Shared>
+__device__ __forceinline__ void attend(const Decode& p, const Item& item, int begin, int end,
+                                       const uint32_t (&q)[Config::kDim / 16][4], Shared& shared, RingPlace& ring,
+                                       WarpState<Config>& state) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+#pragma unroll
+  for (int c = 0; c < Config::kDim / 8; ++c)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) state.out[c][e] = 0;
+  Range seen[2];
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    state.top[side] = -INFINITY, state.sum[side] = 0;
+    const int i = (lane >> 2) + 8 * side;
+    seen[side] = shared.rows[item.row + (p.chunks > 1 ? 0 : min(i / p.group, item.rows - 1))].seen;
+  }
+  const Range first_row = shared.rows[item.row].seen, last_row = shared.rows[item.row + item.rows - 1].seen;
+  for (int key = first_key<Config>(begin, warp); key < end; key += Config::kWarps * Config::kKeys) {
+    ptx::mbarrier_wait(&shared.full[warp][ring.stage], ring.phase);
+    const bool whole = key >= last_row.begin && key + Config::kKeys <= first_row.end;
+    const auto& stage = shared.stages[warp][ring.stage];
+    float s[Config::kKeys / 8][4];
+    score<Config>(p, ptx::shared_address(stage.keys), q, key, seen, whole, s);
+    soften<Config>(p, s, state);
+    accumulate<Config>(p, item, shared.rows, ptx::shared_address(stage.values), s, key, whole, state);
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(&shared.empty[warp][ring.stage]);
+    ring.template advance<Config>();
+  }
+}
+
 template <class Config, class Shared>
 __device__ void compute_items(const Decode& p, Shared& shared) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, items = items_of(p, shared);
-  int stage = 0, phase = 0;
-  if (static_cast<int>(blockIdx.x) >= items) return;
-  Item item = item_at<Config>(p, shared, blockIdx.x);
+  const int items = items_of(p, shared);
+  int index = blockIdx.x;
+  if (index >= items) return;
+  Item item = item_at<Config>(p, shared, index);
   uint32_t q[Config::kDim / 16][4];
   load_query<Config>(p, item, q);
   Turns turns(p, shared.turns, false);
-  for (int index = blockIdx.x; index < items;) {
-    WarpState<Config> state;
-#pragma unroll
-    for (int c = 0; c < Config::kDim / 8; ++c)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) state.out[c][e] = 0;
-    Range seen[2];
-#pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      state.top[side] = -INFINITY, state.sum[side] = 0;
-      const int i = (lane >> 2) + 8 * side;
-      seen[side] = shared.rows[item.row + (p.chunks > 1 ? 0 : min(i / p.group, item.rows - 1))].seen;
+  RingPlace ring{0, 0};
+  while (index < items) {
+    const Item now = item;
+    ItemSum<Config> all{};
+    const int last = Config::kJoins ? now.last : now.split + 1;
+    for (int split = now.split; split < last; ++split) {
+      const int from = split * now.cut.length, to = split + 1 < last ? from + now.cut.length : now.end;
+      WarpState<Config> state;
+      attend<Config>(p, now, max(from, now.begin), to, q, shared, ring, state);
+      if (split + 1 == last) {
+        index = turns.next();
+        if (index < items) {  // the queries are on their way while this item ends
+          item = item_at<Config>(p, shared, index);
+          load_query<Config>(p, item, q);
+        }
+      }
+      finish_split<Config>(p, now, split, state, shared, all);
     }
-    const Range first_row = shared.rows[item.row].seen, last_row = shared.rows[item.row + item.rows - 1].seen;
-    for (int key = first_key<Config>(item, warp); key < item.end; key += Config::kWarps * Config::kKeys) {
-      ptx::mbarrier_wait(&shared.full[warp][stage], phase);
-      const bool whole = key >= last_row.begin && key + Config::kKeys <= first_row.end;
-      float s[Config::kKeys / 8][4];
-      score<Config>(p, ptx::shared_address(shared.stages[warp][stage].keys), q, key, seen, whole, s);
-      soften<Config>(p, s, state);
-      accumulate<Config>(p, item, shared.rows, ptx::shared_address(shared.stages[warp][stage].values), s, key, whole,
-                         state);
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(&shared.empty[warp][stage]);
-      if (++stage == Config::kStages) stage = 0, phase ^= 1;
-    }
-    const Item done = item;
-    index = turns.next();
-    if (index < items) {  // the queries are on their way while this item ends
-      item = item_at<Config>(p, shared, index);
-      load_query<Config>(p, item, q);
-    }
-    finish_item<Config>(p, done, state, shared);
-    consumers_sync(32 * Config::kWarps);
+    finish_item<Config>(p, now, all, shared);
   }
 }
 

@@ -1,4 +1,5 @@
-// How the decode kernel's blocks end an item: the warps' states meet in the order of the warps.
+// How the decode kernel's blocks end a split: the warps' states meet in the order of the warps, and join those of the
+// item's splits before.
 #pragma once
 
 #include "src/ops/paged/paged_schedule.cuh"
@@ -10,7 +11,7 @@ __device__ __forceinline__ void consumers_sync(int threads) {
   asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
-/// One computing warp's state of an item: lane 4g + t holds rows g and g + 8.
+/// One computing warp's state of a split: lane 4g + t holds rows g and g + 8.
 template <class Config>
 struct WarpState {
   static constexpr int kColumns = Config::kDim / 8;
@@ -25,7 +26,7 @@ __device__ __forceinline__ Place place_of(const Decode& p, const Item& item, int
   return {item.row + row, item.kv_head * p.group + head};
 }
 
-/// The warps' states of an item in shared memory.
+/// The warps' states of a split in shared memory.
 template <class Config, class Shared>
 __device__ __forceinline__ void share_state(const WarpState<Config>& state, Shared& shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
@@ -65,35 +66,87 @@ __device__ __forceinline__ void write_columns(const Decode& p, const Place& at, 
   if (d == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
 }
 
-/// Adds up the warps' states, a warp a row at a time, and writes what comes of it: the result of a row without a second
-/// split, else this split's partial state.
+/// A thread's share of an item's sums over its splits: four columns of some rows.
+template <class Config>
+struct ItemSum {
+  static constexpr int kRowThreads = Config::kDim / 4, kRows = 32 * Config::kWarps / kRowThreads;  // at once
+  static constexpr int kCount = kTileRows / kRows;
+  float top[kCount], sum[kCount], total[kCount][4];
+  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x) % kRowThreads * 4; }
+  static __device__ __forceinline__ int row(int i) { return static_cast<int>(threadIdx.x) / kRowThreads + i * kRows; }
+};
+
+/// Rows of an item's tile.
+__device__ __forceinline__ int used_rows(const Decode& p, const Item& item) {
+  return p.chunks > 1 ? min(kTileRows, p.group - item.chunk * kTileRows) : item.rows * p.group;
+}
+/// The sum over the warps of a row's split, which is the first of those that the item adds up, or joins them.
 template <class Config, class Shared>
-__device__ void finish_item(const Decode& p, const Item& item, const WarpState<Config>& state, Shared& shared) {
-  constexpr int kRowThreads = Config::kDim / 4, kRows = 32 * Config::kWarps / kRowThreads;
+__device__ __forceinline__ void add_split(const Decode& p, const Shared& shared, int i, bool first,
+                                          ItemSum<Config>& all) {
+  const int r = all.row(i), d = all.column();
+  float top = -INFINITY, sum = 0, total[4] = {};
+#pragma unroll
+  for (int w = 0; w < Config::kWarps; ++w) top = fmaxf(top, shared.top[w][r]);
+  const float base = top == -INFINITY ? 0.0f : top;
+#pragma unroll
+  for (int w = 0; w < Config::kWarps; ++w) {
+    const float weight = ptx::exp2_approximate((shared.top[w][r] - base) * p.scale_log2);
+    const float4 x = *reinterpret_cast<const float4*>(&shared.total[w][r][d]);
+    sum += weight * shared.sum[w][r];
+    total[0] += weight * x.x, total[1] += weight * x.y, total[2] += weight * x.z, total[3] += weight * x.w;
+  }
+  const float before = all.top[i], both = first ? top : fmaxf(before, top);
+  const Fold fold = fold_of(p, before, top, both);
+  all.top[i] = both;
+  all.sum[i] = first ? sum : fold(all.sum[i], sum);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) all.total[i][e] = first ? total[e] : fold(all.total[i][e], total[e]);
+}
+
+/// Adds up the warps' states of one of the item's splits, a warp a row at a time. A row that sees nothing has the state
+/// of the tile's first split.
+template <class Config, class Shared>
+__device__ __forceinline__ void finish_split(const Decode& p, const Item& item, int split,
+                                             const WarpState<Config>& state, Shared& shared, ItemSum<Config>& all) {
   share_state<Config>(state, shared);
   consumers_sync(32 * Config::kWarps);
-  const int used = p.chunks > 1 ? min(kTileRows, p.group - item.chunk * kTileRows) : item.rows * p.group,
-            d = static_cast<int>(threadIdx.x) % kRowThreads * 4;
-  for (int r = static_cast<int>(threadIdx.x) / kRowThreads; r < used; r += kRows) {
-    const Place at = place_of(p, item, r);
-    const OwnSplits own = own_splits(shared.rows[at.row].seen, item.cut);
-    const bool alone = own.last - own.first <= 1;
-    if (own.last == own.first ? item.split != item.first : item.split < own.first || item.split >= own.last) continue;
-    float top = -INFINITY, sum = 0, total[4] = {};
+  const int used = used_rows(p, item), begin = split * item.cut.length;
 #pragma unroll
-    for (int w = 0; w < Config::kWarps; ++w) top = fmaxf(top, shared.top[w][r]);
-    const float base = top == -INFINITY ? 0.0f : top;
+  for (int i = 0; i < ItemSum<Config>::kCount; ++i) {
+    if (all.row(i) >= used) break;
+    const Range seen = shared.rows[item.row + (p.chunks > 1 ? 0 : all.row(i) / p.group)].seen;
+    const bool nothing = seen.begin >= seen.end;
+    if (nothing ? split == item.first : begin < seen.end && seen.begin - begin < item.cut.length)
+      add_split<Config>(p, shared, i, nothing || split == item.split || begin <= seen.begin, all);
+  }
+  consumers_sync(32 * Config::kWarps);
+}
+
+/// Writes what comes of an item: the results of rows of which it has all splits, else partial states. One row after the
+/// other, and chosen by selections: four copies of this would take longer to come from memory than the item's end.
+template <class Config, class Shared>
+__device__ __forceinline__ void finish_item(const Decode& p, const Item& item, const ItemSum<Config>& all,
+                                            const Shared& shared) {
+  const int used = used_rows(p, item), d = all.column();
+#pragma unroll 1
+  for (int i = 0; i < ItemSum<Config>::kCount && all.row(i) < used; ++i) {
+    const Place at = place_of(p, item, all.row(i));
+    const OwnSplits own = own_splits(shared.rows[at.row].seen, item.cut.length);
+    const bool empty = own.first == own.last;
+    if (empty ? item.split != item.first : item.split >= own.last || item.last <= own.first) continue;
+    float top = all.top[0], sum = all.sum[0],
+          total[4] = {all.total[0][0], all.total[0][1], all.total[0][2], all.total[0][3]};
 #pragma unroll
-    for (int w = 0; w < Config::kWarps; ++w) {
-      const float weight = ptx::exp2_approximate((shared.top[w][r] - base) * p.scale_log2);
-      const float4 x = *reinterpret_cast<const float4*>(&shared.total[w][r][d]);
-      sum += weight * shared.sum[w][r];
-      total[0] += weight * x.x, total[1] += weight * x.y, total[2] += weight * x.z, total[3] += weight * x.w;
+    for (int n = 1; n < ItemSum<Config>::kCount; ++n) {
+      top = n == i ? all.top[n] : top, sum = n == i ? all.sum[n] : sum;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) total[e] = n == i ? all.total[n][e] : total[e];
     }
-    if (alone) {
+    if (empty || (item.split <= own.first && own.last <= item.last)) {
       write_columns<typename Config::T>(p, at, d, total, top, sum);
     } else {
-      write_part(p, part_of(p, at) + item.split, d, total, top, sum);
+      write_part(p, part_of(p, at) + min(own.last, item.last) - 1, d, total, top, sum);
     }
   }
 }

@@ -24,8 +24,8 @@ struct DevicePlan::State {
   Tensor memory;  // int32, one allocation for the four below
   Tensor tables, lengths, sequence_ids,
       positions;  // [sequences, pages_per_sequence], [sequences], [queries], [queries]
-  Tensor turns;   // int32 [4]: how blocks of a CUDA kernel share the work, 0 between launches, and how
-                  // rows were cut for the kernel that adds up
+  Tensor turns;   // int32 [4]: how blocks of a CUDA kernel share the work, 0 between launches, and which
+                  // splits are added up already, for the kernel that adds up the others
   std::shared_ptr<const HostPlan> host;  // the schedule, where the host knows it
   std::vector<RowRun> runs;              // of the host's schedule, those of kPrefillRows rows or more
   int64_t longest = 0;                   // keys that a sequence can have

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/cuda/convert.cuh"
@@ -13,6 +14,40 @@ namespace tenor::cuda::paged {
 
 /// Rows that one launch of the decode and latent kernels may have: their schedules lie in shared memory.
 inline constexpr int kMostRows = 512;
+
+/// `length`, doubled until there are at most that many splits.
+__host__ __device__ inline int length_within(int keys, int64_t length, int most) {
+  while (keys > length * most) length *= 2;
+  return static_cast<int>(min(length, int64_t{INT32_MAX}));
+}
+/// Keys of a split, by the row's own number of keys: few enough that a row has at most kMostSplits. `asked` for that
+/// many of them, whole stages.
+inline constexpr int kMostSplits = 128, kShortSplit = 512, kAskedStep = 64;
+__host__ __device__ inline int split_length(int keys, int asked = 0) {
+  if (asked > 0) return max(1, (keys + asked * kAskedStep - 1) / (asked * kAskedStep)) * kAskedStep;
+  return length_within(keys, kShortSplit, kMostSplits);
+}
+/// Longer rows, of `places` multiprocessors and `units` items a split: as many parts of one row as keep them all busy,
+/// in one round of items or, where parts stay long, in two.
+struct LongSplits {
+  static constexpr int kFewest = 8, kLong = 1024;
+  int one, two;  // splits of a row; 0: by kShortSplit
+  /// Keys of a split of a row with that many; kShortSplit where it is not longer than that.
+  __host__ __device__ int length(int keys) const {
+    const int splits = keys / two < kLong ? one : two;
+    if (keys / splits <= kShortSplit) return kShortSplit;
+    int length = keys / splits / kAskedStep * kAskedStep;
+    while (keys > int64_t{length} * kMostSplits) length += kAskedStep;
+    return length;
+  }
+};
+inline LongSplits long_splits(int units, int places) {
+  const auto rounds = [&](int n) { return std::clamp(n * places / units, LongSplits::kFewest, kMostSplits - 2); };
+  return {rounds(1), rounds(2)};
+}
+/// Whether an item of the decode kernel may be several splits, for heads of up to `dim`: larger ones leave no registers
+/// for the sum over them.
+constexpr bool decode_joins(int dim) { return dim <= 128; }
 
 /// Strides count elements.
 struct Decode {
@@ -32,13 +67,13 @@ struct Decode {
   int dim, value_dim, pages, page_size, box;
   float scale, scale_log2, softcap;
   bool causal;
-  int left, right;     // -1: unlimited
-  bool latent;         // splits by latent_split_length
-  int asked;           // splits that a SplitWorkspace asks for; 0: by split_length
-  int long_splits;     // about as many for sequences of more than kLongKeys; 0: by split_length
+  int left, right;         // -1: unlimited
+  bool latent;             // splits by latent_split_length
+  int asked;               // splits that a SplitWorkspace asks for; 0: by split_length
+  LongSplits long_splits;  // of a row of the decode kernel; {0, 0}: by split_length
   int length;          // keys of a split of latent attention, more where a row had too many; 0: by latent_split_length
   int most_splits;     // of a row
-  bool even;           // splits by the load of all rows (Load), not by a row's own keys alone
+  bool joins;          // whether an item may be several splits of a row (Load)
   float* part_out;     // [rows, heads, most_splits, value_dim]
   float2* part_state;  // [rows, heads, most_splits]: top, sum
 };
@@ -64,30 +99,6 @@ __device__ __forceinline__ Range visible(const Decode& p, int row) {
   return {min(begin, end), end};
 }
 
-/// `length`, doubled until there are at most that many splits.
-__host__ __device__ inline int length_within(int keys, int64_t length, int most) {
-  while (keys > length * most) length *= 2;
-  return static_cast<int>(min(length, int64_t{INT32_MAX}));
-}
-/// Keys of a split, by the row's own number of keys: few enough that a row has at most kMostSplits. `asked` for that
-/// many of them, whole stages.
-inline constexpr int kMostSplits = 128, kShortSplit = 512, kAskedStep = 64;
-__host__ __device__ inline int split_length(int keys, int asked = 0) {
-  if (asked > 0) return max(1, (keys + asked * kAskedStep - 1) / (asked * kAskedStep)) * kAskedStep;
-  return length_within(keys, kShortSplit, kMostSplits);
-}
-/// Longer sequences are cut so that the parts of one keep all multiprocessors busy to the end.
-inline constexpr int kLongKeys = kShortSplit * kMostSplits;
-__host__ __device__ inline int long_split_length(int keys, int splits) {
-  int length = keys / splits / kAskedStep * kAskedStep;
-  while (keys > int64_t{length} * kMostSplits) length += kAskedStep;
-  return length;
-}
-/// As many, less than kMostSplits, that `units` times them go evenly into `places`, twice at most.
-inline int long_splits(int units, int places) {
-  const int rounds = min(2, (kMostSplits - 2) * units / places);
-  return rounds > 0 ? max(1, rounds * places / units) : kMostSplits - 2;
-}
 /// The same for latent attention, whose partial states are large beside its keys.
 inline constexpr int kMostLatentSplits = 64, kLatentSplit = 2048, kLongLatentSplit = 1024, kLongLatent = 16384;
 __host__ __device__ inline int latent_split_length(int keys, int asked = 0) {
@@ -106,70 +117,65 @@ inline int most_splits(int64_t keys, int asked, bool latent) {
 
 __device__ __forceinline__ int length_of_splits(const Decode& p, int own) {
   if (p.length > 0) return length_within(own, p.length, p.most_splits);
-  if (p.long_splits > 0 && own > kLongKeys) return long_split_length(own, p.long_splits);
+  if (p.long_splits.two > 0) return p.long_splits.length(own);
   return p.latent ? latent_split_length(own, p.asked) : split_length(own, p.asked);
 }
-/// How a row's keys are cut: the first `edge` of them into splits of `coarse` keys, a multiple of which it is, the
-/// others into splits of `fine`.
+/// Splits of a row that hold something of it.
+struct OwnSplits {
+  int first, last;
+};
+__device__ __forceinline__ OwnSplits own_splits(const Range& seen, int length) {
+  if (seen.begin >= seen.end) return {0, 0};
+  return {seen.begin / length, (seen.end - 1) / length + 1};
+}
+
+/// How a row's keys are cut, `length` to a split, and who adds the splits up: those before number `joined` one item of
+/// the decode kernel, as it goes from one to the next, the others the merging kernel. Both do so in the splits' order,
+/// by the same operations (Fold), so that `joined` moves no bit and is free to go by what there is to do.
 struct Cut {
-  int coarse, fine, edge;
-  __device__ __forceinline__ int coarse_splits() const { return edge / coarse; }
-  __device__ __forceinline__ int begin(int split) const {
-    const int first = coarse_splits();
-    return split < first ? split * coarse : edge + (split - first) * fine;
-  }
-  __device__ __forceinline__ int end(int split) const { return begin(split + 1); }
-  __device__ __forceinline__ int holding(int key) const {
-    return key < edge ? key / coarse : coarse_splits() + (key - edge) / fine;
-  }
-  __device__ __forceinline__ bool operator==(const Cut& x) const {
-    return coarse == x.coarse && fine == x.fine && edge == x.edge;
+  int length, joined;
+  __device__ __forceinline__ bool operator==(const Cut& x) const { return length == x.length && joined == x.joined; }
+  /// The partial state in which the splits before `joined` are, under the number of the last one; that of the first
+  /// split where there is none.
+  __device__ __forceinline__ int first_part(const OwnSplits& own) const {
+    return max(own.first, min(joined, own.last) - 1);
   }
 };
 
 /// What there is to do in a launch of the decode kernel: the keys that each block would take if all took as many. Rows
-/// that are no longer are one split, but the last ones, whose short splits let all blocks end together. A longer row is
-/// cut into as many splits of nearly a share as it holds shares, which blocks take first, each one at most, and short
-/// ones. Where a share is short itself, so are all splits.
+/// that are no longer are one item, but the last ones, whose splits one by one let all blocks end together. Of a longer
+/// row nearly a share is one item, which blocks take first, and the rest is splits.
 struct Load {
-  static constexpr int kShort = 2048, kStep = 128, kMostCoarse = 96;
   int share, last_rows;
-  __device__ __forceinline__ Cut cut(int row, int rows, int own) const {
-    if (share < kShort) {
-      const int length = length_within(own, max(kShortSplit, (share + kStep - 1) / kStep * kStep), kMostSplits);
-      return {length, length, 0};
-    }
-    if (own <= share + kShortSplit) {
-      const int length = row < rows - last_rows ? INT32_MAX : length_within(own, kShortSplit, kMostSplits);
-      return {length, length, 0};
-    }
-    const int each = max(share, own / kMostCoarse), count = own / each, rest = each / (share < 3 * kShort ? 12 : 8),
-              coarse = (each - rest) / kAskedStep * kAskedStep, edge = count * coarse;
-    return {coarse, length_within(own - edge, kShortSplit, kMostSplits - count), edge};
+  __device__ __forceinline__ int joined(int row, int rows, const Range& seen, int length) const {
+    const int keys = seen.end - seen.begin;
+    if (keys <= share + kShortSplit) return row < rows - last_rows ? INT32_MAX : 0;
+    const int count = (share - share / 8) / length;
+    return count > 1 ? seen.begin / length + count : 0;
   }
 };
-__device__ __forceinline__ Cut cut_of(const Decode& p, const Load& load, int row, int own) {
-  if (p.even) return load.cut(row, p.rows, own);
+__device__ __forceinline__ Cut cut_of(const Decode& p, const Load& load, int row, const Range& seen, int own) {
   const int length = length_of_splits(p, own);
-  return {length, length, 0};
+  return {length, p.joins ? load.joined(row, p.rows, seen, length) : 0};
 }
 /// The load that the decode kernel in front left behind.
 __device__ __forceinline__ Load load_of(const Decode& p) {
-  if (!p.even) return {0, 0};
+  if (!p.joins) return {0, 0};
   return {__ldcg(p.turns + 2), __ldcg(p.turns + 3)};
 }
 
-/// Splits that hold something of a row: partial states are kept of these alone.
-struct OwnSplits {
-  int first, last;
+/// Adding a state to the sum of those before it: what the sum and the state shrink by. Explicit operations: the decode
+/// and the merging kernel must agree to the last bit.
+struct Fold {
+  float shrink, weight;
+  __device__ __forceinline__ float operator()(float sum, float x) const {
+    return __fmaf_rn(weight, x, __fmul_rn(sum, shrink));
+  }
 };
-__device__ __forceinline__ OwnSplits own_splits(const Range& seen, const Cut& cut) {
-  if (seen.begin >= seen.end) return {0, 0};
-  return {cut.holding(seen.begin), cut.holding(seen.end - 1) + 1};
-}
-__device__ __forceinline__ OwnSplits own_splits(const Range& seen, int length) {
-  if (seen.begin >= seen.end) return {0, 0};
-  return {seen.begin / length, (seen.end + length - 1) / length};
+/// `before` and `top` the largest scores of the sum and of the state, `all` of both.
+__device__ __forceinline__ Fold fold_of(const Decode& p, float before, float top, float all) {
+  const float base = all == -INFINITY ? 0.0f : all;
+  return {ptx::exp2_approximate((before - base) * p.scale_log2), ptx::exp2_approximate((top - base) * p.scale_log2)};
 }
 
 /// One over the denominator, with the sink; 0 for a row that saw nothing. A division for each column would cost more

@@ -12,7 +12,6 @@ inline constexpr int kTileRows = 16;
 /// A row of the launch.
 struct Row {
   Range seen;
-  int own;       // keys that splits go by
   int sequence;  // -1: padding
   int position;
   Cut cut;
@@ -23,10 +22,10 @@ struct Row {
 struct Item {
   int row, rows;
   int kv_head, chunk;  // chunk: of 16 heads, where a group has more
-  int split;           // its number among the sequence's
   int first;           // number of the tile's first split
+  int split, last;     // splits [split, last) of the sequence
   Cut cut;
-  int begin, end;  // stages of keys: begin a multiple of kKeys
+  int begin, end;  // keys: begin a multiple of a stage's
 };
 
 /// Whether a row may share the tile of the row before: the next place of the same sequence.
@@ -42,8 +41,9 @@ __device__ __forceinline__ bool continues_tile(const Decode& p, const Row* rows,
 
 /// Of all rows; each warp adds them up for itself.
 __device__ __forceinline__ Load load_of_rows(const Decode& p, const Row* rows) {
-  if (!p.even) return {0, 0};
+  if (!p.joins) return {0, 0};
   float keys = 0;
+#pragma unroll 1
   for (int row = threadIdx.x & 31; row < p.rows; row += 32)
     if (!follows(p, rows, row)) keys += static_cast<float>(rows[row].seen.end - rows[row].seen.begin);
 #pragma unroll
@@ -58,21 +58,25 @@ __device__ __forceinline__ Load load_of_rows(const Decode& p, const Row* rows) {
 
 /// Splits [first, last) of a tile.
 __device__ __forceinline__ OwnSplits splits_of(const Row& top, const Row& bottom) {
-  return own_splits({top.seen.begin, bottom.seen.end}, top.cut);
+  return own_splits({top.seen.begin, bottom.seen.end}, top.cut.length);
+}
+/// Those of them before `joined`: one item.
+__device__ __forceinline__ int joined_end(const OwnSplits& splits, const Cut& cut) {
+  return max(splits.first, min(cut.joined, splits.last));
 }
 
 template <class Shared>
 __device__ __forceinline__ int items_of(const Decode& p, const Shared& shared) {
   return shared.first_item[0][p.rows] + shared.first_item[1][p.rows];
 }
-/// Item number `index` of `rows` rows with `units` items a split, `chunks` of them a key head. Items of the coarse
-/// splits of all rows come first, then those of the others. A call with its arguments in registers: a block's first
+/// Item number `index` of `rows` rows with `units` items a split, `chunks` of them a key head. Items of several
+/// splits come first, of all rows, then those of one. A call with its arguments in registers: a block's first
 /// item waits for code that comes from memory, the less there is of it the sooner.
 template <class Config, class Shared>
 __device__ __noinline__ Item item_at(const Shared& shared, int rows, int units, int chunks, int index) {
-  const bool coarse = index < shared.first_item[0][rows];
-  if (!coarse) index -= shared.first_item[0][rows];
-  const int* first_item = shared.first_item[coarse ? 0 : 1];
+  const bool joined = index < shared.first_item[0][rows];
+  if (!joined) index -= shared.first_item[0][rows];
+  const int* first_item = shared.first_item[joined ? 0 : 1];
   int low = 0, high = rows;  // the last row whose first item is at most `index`
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -85,12 +89,13 @@ __device__ __noinline__ Item item_at(const Shared& shared, int rows, int units, 
   const OwnSplits splits = splits_of(top, bottom);
   const int local = index - first_item[low], nth = local / units, unit = local - nth * units;
   item.cut = top.cut;
-  item.split = (coarse ? splits.first : max(splits.first, item.cut.coarse_splits())) + nth;
   item.first = splits.first;
+  item.split = joined ? splits.first : joined_end(splits, item.cut) + nth;
+  item.last = joined ? joined_end(splits, item.cut) : item.split + 1;
   item.kv_head = unit / chunks;
   item.chunk = unit - item.kv_head * chunks;
-  item.begin = max(item.cut.begin(item.split), top.seen.begin / Config::kKeys * Config::kKeys);
-  item.end = min(item.cut.end(item.split), bottom.seen.end);
+  item.begin = max(item.split * item.cut.length, top.seen.begin / Config::kKeys * Config::kKeys);
+  item.end = static_cast<int>(min(int64_t{item.last} * item.cut.length, int64_t{bottom.seen.end}));
   return item;
 }
 template <class Config, class Shared>
@@ -159,38 +164,53 @@ class Turns {
   int turn_ = 0, asked_ = 0;
 };
 
-/// Fills rows, tile_rows and first_item: of each row, the items of those before it, of coarse splits and of others.
+/// Items before a row: of several splits, of one.
+struct ItemCount {
+  int joined, single;
+};
+/// Those of the tile that starts at a row, if one does.
+template <class Shared>
+__device__ __forceinline__ ItemCount count_items(const Decode& p, Shared& shared, int row) {
+  int rows = 0;
+  if (!continues_tile(p, shared.rows, row))
+#pragma unroll 1
+    for (rows = 1; row + rows < p.rows && continues_tile(p, shared.rows, row + rows);) ++rows;
+  shared.tile_rows[row] = static_cast<unsigned short>(rows);
+  if (rows == 0) return {0, 0};
+  const OwnSplits splits = splits_of(shared.rows[row], shared.rows[row + rows - 1]);
+  const int from = joined_end(splits, shared.rows[row].cut), units = p.kv_heads * p.chunks;
+  return {from > splits.first ? units : 0, (splits.last - from) * units};
+}
+
+/// Fills rows, tile_rows and first_item: of each row, the items of those before it, of several splits and of one. No
+/// loop is unrolled: a block's first item waits for these instructions to come from memory.
 template <class Shared>
 __device__ void read_schedule(const Decode& p, Shared& shared, int threads) {
+#pragma unroll 1
   for (int row = threadIdx.x; row < p.rows; row += threads)
-    shared.rows[row] = {visible(p, row), own_keys(p, row), p.ids[row], p.positions[row], {}};
+    shared.rows[row] = {visible(p, row), p.ids[row], p.positions[row], {own_keys(p, row), 0}};
   __syncthreads();
   const Load load = load_of_rows(p, shared.rows);
-  if (p.even && threadIdx.x == 0 && blockIdx.x == 0) p.turns[2] = load.share, p.turns[3] = load.last_rows;
+  if (p.joins && threadIdx.x == 0 && blockIdx.x == 0) p.turns[2] = load.share, p.turns[3] = load.last_rows;
+#pragma unroll 1
   for (int row = threadIdx.x; row < p.rows; row += threads)
-    shared.rows[row].cut = cut_of(p, load, row, shared.rows[row].own);
+    shared.rows[row].cut = cut_of(p, load, row, shared.rows[row].seen, shared.rows[row].cut.length);
   __syncthreads();
-  const int units = p.kv_heads * p.chunks, each = (p.rows + threads - 1) / threads;
-  const int begin = min(p.rows, static_cast<int>(threadIdx.x) * each), end = min(p.rows, begin + each);
-  int sum[2] = {0, 0};
+  const int each = (p.rows + threads - 1) / threads, begin = min(p.rows, static_cast<int>(threadIdx.x) * each),
+            end = min(p.rows, begin + each);
+  int64_t sum = 0;  // both counts, which stay below 2^31 together
+#pragma unroll 1
   for (int row = begin; row < end; ++row) {
-    int rows = 0;
-    if (!continues_tile(p, shared.rows, row))
-      for (rows = 1; row + rows < p.rows && continues_tile(p, shared.rows, row + rows);) ++rows;
-    shared.tile_rows[row] = static_cast<unsigned short>(rows);
-    shared.first_item[0][row] = sum[0], shared.first_item[1][row] = sum[1];
-    if (rows == 0) continue;
-    const OwnSplits splits = splits_of(shared.rows[row], shared.rows[row + rows - 1]);
-    const int all = splits.last - splits.first,
-              coarse = min(all, max(0, shared.rows[row].cut.coarse_splits() - splits.first));
-    sum[0] += coarse * units, sum[1] += (all - coarse) * units;
+    shared.first_item[0][row] = static_cast<int>(sum), shared.first_item[1][row] = static_cast<int>(sum >> 32);
+    const ItemCount here = count_items(p, shared, row);
+    sum += here.joined + (int64_t{here.single} << 32);
   }
-#pragma unroll
-  for (int part = 0; part < 2; ++part) {
-    const int before = block_scan(sum[part], shared.scan) - sum[part];
-    for (int row = begin; row < end; ++row) shared.first_item[part][row] += before;
-    if (threadIdx.x == threads - 1) shared.first_item[part][p.rows] = before + sum[part];
-  }
+  const int64_t last = block_scan(sum, shared.scan), before = last - sum;
+  const int joined = static_cast<int>(before), single = static_cast<int>(before >> 32);
+#pragma unroll 1
+  for (int row = begin; row < end; ++row) shared.first_item[0][row] += joined, shared.first_item[1][row] += single;
+  if (static_cast<int>(threadIdx.x) == threads - 1)
+    shared.first_item[0][p.rows] = static_cast<int>(last), shared.first_item[1][p.rows] = static_cast<int>(last >> 32);
 }
 
 }  // namespace tenor::cuda::paged
