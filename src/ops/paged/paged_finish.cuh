@@ -66,14 +66,30 @@ __device__ __forceinline__ void write_columns(const Decode& p, const Place& at, 
   if (d == 0 && p.lse) p.lse[at.row * p.lse_row + at.head * p.lse_head] = lse_of(p, top, sum);
 }
 
-/// A thread's share of an item's sums over its splits: four columns of some rows.
+/// Four columns of a row, summed up.
+struct RowSum {
+  float top, sum, total[4];
+};
+/// A thread's share of an item's sums over its splits: four columns of some rows; where items are single splits,
+/// nothing is kept.
 template <class Config>
 struct ItemSum {
   static constexpr int kRowThreads = Config::kDim / 4, kRows = 32 * Config::kWarps / kRowThreads;  // at once
   static constexpr int kCount = kTileRows / kRows;
-  float top[kCount], sum[kCount], total[kCount][4];
+  RowSum rows[Config::kJoins ? kCount : 1];
   static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x) % kRowThreads * 4; }
   static __device__ __forceinline__ int row(int i) { return static_cast<int>(threadIdx.x) / kRowThreads + i * kRows; }
+  /// Number i, chosen by selections.
+  __device__ __forceinline__ RowSum at(int i) const {
+    RowSum x = rows[0];
+#pragma unroll
+    for (int n = 1; n < kCount && Config::kJoins; ++n) {
+      x.top = n == i ? rows[n].top : x.top, x.sum = n == i ? rows[n].sum : x.sum;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x.total[e] = n == i ? rows[n].total[e] : x.total[e];
+    }
+    return x;
+  }
 };
 
 /// Rows of an item's tile.
@@ -82,9 +98,8 @@ __device__ __forceinline__ int used_rows(const Decode& p, const Item& item) {
 }
 /// The sum over the warps of a row's split, which is the first of those that the item adds up, or joins them.
 template <class Config, class Shared>
-__device__ __forceinline__ void add_split(const Decode& p, const Shared& shared, int i, bool first,
-                                          ItemSum<Config>& all) {
-  const int r = all.row(i), d = all.column();
+__device__ __forceinline__ void add_split(const Decode& p, const Shared& shared, int r, bool first, RowSum& all) {
+  const int d = ItemSum<Config>::column();
   float top = -INFINITY, sum = 0, total[4] = {};
 #pragma unroll
   for (int w = 0; w < Config::kWarps; ++w) top = fmaxf(top, shared.top[w][r]);
@@ -96,12 +111,12 @@ __device__ __forceinline__ void add_split(const Decode& p, const Shared& shared,
     sum += weight * shared.sum[w][r];
     total[0] += weight * x.x, total[1] += weight * x.y, total[2] += weight * x.z, total[3] += weight * x.w;
   }
-  const float before = all.top[i], both = first ? top : fmaxf(before, top);
+  const float before = all.top, both = first ? top : fmaxf(before, top);
   const Fold fold = fold_of(p, before, top, both);
-  all.top[i] = both;
-  all.sum[i] = first ? sum : fold(all.sum[i], sum);
+  all.top = both;
+  all.sum = first ? sum : fold(all.sum, sum);
 #pragma unroll
-  for (int e = 0; e < 4; ++e) all.total[i][e] = first ? total[e] : fold(all.total[i][e], total[e]);
+  for (int e = 0; e < 4; ++e) all.total[e] = first ? total[e] : fold(all.total[e], total[e]);
 }
 
 /// Adds up the warps' states of one of the item's splits, a warp a row at a time. A row that sees nothing has the state
@@ -111,6 +126,7 @@ __device__ __forceinline__ void finish_split(const Decode& p, const Item& item, 
                                              const WarpState<Config>& state, Shared& shared, ItemSum<Config>& all) {
   share_state<Config>(state, shared);
   consumers_sync(32 * Config::kWarps);
+  if constexpr (!Config::kJoins) return;  // finish_item adds them up, a row at a time
   const int used = used_rows(p, item), begin = split * item.cut.length;
 #pragma unroll
   for (int i = 0; i < ItemSum<Config>::kCount; ++i) {
@@ -118,7 +134,7 @@ __device__ __forceinline__ void finish_split(const Decode& p, const Item& item, 
     const Range seen = shared.rows[item.row + (p.chunks > 1 ? 0 : all.row(i) / p.group)].seen;
     const bool nothing = seen.begin >= seen.end;
     if (nothing ? split == item.first : begin < seen.end && seen.begin - begin < item.cut.length)
-      add_split<Config>(p, shared, i, nothing || split == item.split || begin <= seen.begin, all);
+      add_split<Config>(p, shared, all.row(i), nothing || split == item.split || begin <= seen.begin, all.rows[i]);
   }
   consumers_sync(32 * Config::kWarps);
 }
@@ -135,20 +151,15 @@ __device__ __forceinline__ void finish_item(const Decode& p, const Item& item, c
     const OwnSplits own = own_splits(shared.rows[at.row].seen, item.cut.length);
     const bool empty = own.first == own.last;
     if (empty ? item.split != item.first : item.split >= own.last || item.last <= own.first) continue;
-    float top = all.top[0], sum = all.sum[0],
-          total[4] = {all.total[0][0], all.total[0][1], all.total[0][2], all.total[0][3]};
-#pragma unroll
-    for (int n = 1; n < ItemSum<Config>::kCount; ++n) {
-      top = n == i ? all.top[n] : top, sum = n == i ? all.sum[n] : sum;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) total[e] = n == i ? all.total[n][e] : total[e];
-    }
+    RowSum x = all.at(i);
+    if constexpr (!Config::kJoins) add_split<Config>(p, shared, all.row(i), true, x);
     if (empty || (item.split <= own.first && own.last <= item.last)) {
-      write_columns<typename Config::T>(p, at, d, total, top, sum);
+      write_columns<typename Config::T>(p, at, d, x.total, x.top, x.sum);
     } else {
-      write_part(p, part_of(p, at) + min(own.last, item.last) - 1, d, total, top, sum);
+      write_part(p, part_of(p, at) + min(own.last, item.last) - 1, d, x.total, x.top, x.sum);
     }
   }
+  if constexpr (!Config::kJoins) consumers_sync(32 * Config::kWarps);
 }
 
 /// Zeros and -inf in the rows whose tile has no item.
