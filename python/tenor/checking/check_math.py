@@ -69,6 +69,8 @@ def logic(tn, draw):
     x, y = (draw.array(draw.broadcastable(shape), draw.pick(FLOATS + INTS + [BOOL])) for _ in range(2))
     if name == "logical_not":
         return Same(tn.logical_not(x), ~(wide(x) != 0))
+    if {x.dtype.kind, y.dtype.kind} == {"i", "u"} and np.dtype(np.uint64) in (x.dtype, y.dtype):
+        return Refused(lambda: getattr(tn, name)(x, y), "DTypeError")
     return Same(getattr(tn, name)(x, y), LOGIC[name](wide(x) != 0, wide(y) != 0))
 
 
