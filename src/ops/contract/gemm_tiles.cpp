@@ -2,9 +2,9 @@
 #include "src/ops/contract/gemm_tiles.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "src/cpu/parallel.h"
+#include "src/cpu/thread_buffer.h"
 #include "src/ops/contract/gemm_kernels.h"
 
 namespace tenor::contract {
@@ -12,18 +12,18 @@ namespace {
 
 using namespace tiles;
 
-constexpr int64_t kSlice = 512;                      // of k: the sums visit memory once a slice
+constexpr int64_t kSlice = 512;                       // of k: the sums visit memory once a slice
 constexpr int64_t kUnpackedRight = 32;                // columns up to which the left operand is read where it lies
 constexpr int64_t kMostLeft = 256, kMostRight = 512;  // a block of c
 constexpr int64_t kMostShared = int64_t(1) << 28;     // bytes of right operand packed beforehand
 
 /// The problem by role: the left operand's rows and the right operand's columns.
 struct Plan {
-  GemmProblem p;                   // with a as the left operand
+  GemmProblem p;                    // with a as the left operand
   int64_t block_left, block_right;  // a block's size
-  int64_t down, across;            // blocks
-  bool shared;                     // the right operand is packed once, before the blocks start
-  bool direct;                     // the left operand meets too few columns to be worth packing
+  int64_t down, across;             // blocks
+  bool shared;                      // the right operand is packed once, before the blocks start
+  bool direct;                      // the left operand meets too few columns to be worth packing
 };
 
 /// How long packing takes, in reads of a contiguous row: rows of k are copied, pairs are woven, and either form turned
@@ -56,8 +56,10 @@ Plan plan_of(const GemmProblem& problem) {
   const int64_t matrices = product(p.batch), wanted = 3 * num_threads();
   const bool worth_sharing = static_cast<double>(matrices) * p.m * p.n * p.k > 1e6;
   while (worth_sharing && matrices * tiles_of(p.m, left) * tiles_of(p.n, right) < wanted && (left > 32 || right > 32)) {
-    if (right >= left) right = tiles_of(right / 2, 32) * 32;
-    else left = tiles_of(left / 2, 32) * 32;
+    if (right >= left)
+      right = tiles_of(right / 2, 32) * 32;
+    else
+      left = tiles_of(left / 2, 32) * 32;
   }
   plan.block_left = left, plan.block_right = right;
   plan.down = tiles_of(p.m, left), plan.across = tiles_of(p.n, right);
@@ -78,43 +80,36 @@ Tensor pack_shared(const GemmProblem& p) {
     for (int64_t i = first; i < last; ++i)
       for_each_matrix(p, i / columns, i / columns + 1, [&](const char*, const char* b, char*) {
         const int64_t at = i % columns * kSide;
-        pack_right({reinterpret_cast<const BFloat16*>(b), p.b.col, p.b.row}, at, std::min(kSide, p.n - at), 0, p.k, packed.data<BFloat16>() + i * pitch, pitch);
+        pack_right({reinterpret_cast<const BFloat16*>(b), p.b.col, p.b.row}, at, std::min(kSide, p.n - at), 0, p.k,
+                   packed.data<BFloat16>() + i * pitch, pitch);
       });
   });
   return packed;
 }
 
-constexpr int64_t kHeldBytes = 512 << 10;  // of buffers that a thread keeps from call to call
-
-/// A thread's buffers. Small ones it keeps: in its own caches, and without sixteen threads waiting for the allocator.
+/// A thread's buffers.
 class Workspace {
  public:
-  explicit Workspace(const Plan& plan) {
-    const int64_t depth = std::min(kSlice, k_tiles(plan.p) * kDepth), items = sizeof(BFloat16);
-    const int64_t lefts = plan.block_left * depth * items, rights = plan.shared ? 0 : plan.block_right * depth * items;
-    char* at = memory(lefts + rights + plan.block_left * plan.block_right * static_cast<int64_t>(sizeof(float)));
-    left = reinterpret_cast<BFloat16*>(at), right = reinterpret_cast<BFloat16*>(at + lefts);
-    sums = reinterpret_cast<float*>(at + lefts + rights);
+  explicit Workspace(const Plan& plan) : memory_(bytes_of(plan)) {
+    left = reinterpret_cast<BFloat16*>(memory_.data()), right = left + plan.block_left * depth_of(plan);
+    sums = reinterpret_cast<float*>(right + rights_of(plan));
   }
   BFloat16 *left, *right;
   float* sums;
 
  private:
-  char* memory(int64_t bytes) {
-    constexpr size_t kLine = 64;
-    if (bytes > kHeldBytes) {
-      own_ = Tensor::empty({bytes}, uint8);
-      return own_.data<char>();
-    }
-    thread_local std::vector<char> held;
-    if (held.size() < static_cast<size_t>(bytes) + kLine) held.resize(static_cast<size_t>(bytes) + kLine);
-    return held.data() + (kLine - reinterpret_cast<uintptr_t>(held.data()) % kLine) % kLine;
+  static int64_t depth_of(const Plan& plan) { return std::min(kSlice, k_tiles(plan.p) * kDepth); }
+  static int64_t rights_of(const Plan& plan) { return plan.shared ? 0 : plan.block_right * depth_of(plan); }
+  static int64_t bytes_of(const Plan& plan) {
+    return (plan.block_left * depth_of(plan) + rights_of(plan)) * static_cast<int64_t>(sizeof(BFloat16)) +
+           plan.block_left * plan.block_right * static_cast<int64_t>(sizeof(float));
   }
-  Tensor own_;
+  cpu::ThreadBuffer memory_;
 };
 
 /// One block of c. `packed`: the matrix's right operand, or nullptr.
-void run_block(const Plan& plan, int64_t row, int64_t col, const char* a, const char* b, char* c, const BFloat16* packed, const Workspace& w) {
+void run_block(const Plan& plan, int64_t row, int64_t col, const char* a, const char* b, char* c,
+               const BFloat16* packed, const Workspace& w) {
   const GemmProblem& p = plan.p;
   const int64_t rows = std::min(plan.block_left, p.m - row), cols = std::min(plan.block_right, p.n - col);
   for (int64_t k = 0; k < p.k; k += kSlice) {
@@ -147,8 +142,10 @@ std::string tiles_why_not(const GemmProblem& p) {
   if (p.c.dtype != DType::kBFloat16 && p.c.dtype != DType::kFloat32) return "writes bfloat16 or float32";
   if (p.compute != DType::kFloat32) return "accumulates in float32 only";
   if (!available()) return "this CPU or system has no AMX";
-  // Packing a matrix by rows for a handful of columns takes longer than adding its rows up; for one row, memory alone counts.
-  const bool few = !p.batch_invariant && (p.m == 1 || p.n == 1 || (p.m <= 4 && p.b.row != 1) || (p.n <= 4 && p.a.col != 1));
+  // Packing a matrix by rows for a handful of columns takes longer than adding its rows up; for one row, memory alone
+  // counts.
+  const bool few =
+      !p.batch_invariant && (p.m == 1 || p.n == 1 || (p.m <= 4 && p.b.row != 1) || (p.n <= 4 && p.a.col != 1));
   return few && rows_why_not(p).empty() ? "few rows against a matrix that is read once" : "";
 }
 
@@ -157,14 +154,17 @@ void tiles_run(const GemmProblem& problem) {
   const Tensor packed = plan.shared ? pack_shared(plan.p) : Tensor();
   const int64_t blocks = plan.down * plan.across;
   const int64_t work = plan.block_left * plan.block_right * plan.p.k;
-  cpu::parallel_for(product(plan.p.batch) * blocks, std::max<int64_t>(1, (1 << 20) / std::max<int64_t>(work, 1)), [&](int64_t first, int64_t last) {
-    const Workspace workspace(plan);
-    for (int64_t i = first; i < last; ++i)
-      for_each_matrix(plan.p, i / blocks, i / blocks + 1, [&](const char* a, const char* b, char* c) {
-        const BFloat16* right = plan.shared ? packed.data<BFloat16>() + i / blocks * packed_right(plan.p) : nullptr;
-        run_block(plan, i % blocks % plan.down * plan.block_left, i % blocks / plan.down * plan.block_right, a, b, c, right, workspace);
-      });
-  });
+  cpu::parallel_for(product(plan.p.batch) * blocks, std::max<int64_t>(1, (1 << 20) / std::max<int64_t>(work, 1)),
+                    [&](int64_t first, int64_t last) {
+                      const Workspace workspace(plan);
+                      for (int64_t i = first; i < last; ++i)
+                        for_each_matrix(plan.p, i / blocks, i / blocks + 1, [&](const char* a, const char* b, char* c) {
+                          const BFloat16* right =
+                              plan.shared ? packed.data<BFloat16>() + i / blocks * packed_right(plan.p) : nullptr;
+                          run_block(plan, i % blocks % plan.down * plan.block_left,
+                                    i % blocks / plan.down * plan.block_right, a, b, c, right, workspace);
+                        });
+                    });
 }
 
 }  // namespace tenor::contract

@@ -1,6 +1,8 @@
 // argmax and argmin: where the extreme of a row is, and running extremes of columns with their places.
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "src/core/visit.h"
 #include "src/ops/reduce/reduce_kernels.h"
@@ -42,6 +44,59 @@ int64_t find_float(const void* data, int64_t n, const void* value) {
   return find_first(x, n, [wanted](auto d, auto v) HWY_ATTR { return hn::Eq(v, hn::Set(d, wanted)); });
 }
 
+/// The larger (or smaller) one; where one is NaN, either.
+template <bool kLargest, class V>
+HWY_INLINE V extreme_of(V a, V b) {
+  return kLargest ? hn::Max(a, b) : hn::Min(a, b);
+}
+
+/// The place of the first NaN, else of the first extreme. Of groups of eight vectors extremes meet first, and lanes
+/// keep theirs with the number of its group, whose elements alone are looked at afterwards. Sums, which keep a NaN, go
+/// beside them; they tell of one also where infinities meet.
+template <class T, bool kLargest>
+int64_t row_place(const void* data, int64_t n) {
+  using C = core::Compute<T>;
+  using V = hn::Vec<ComputeTag<T>>;
+  constexpr int64_t kTogether = 8;
+  const ComputeTag<T> d;
+  const T* x = static_cast<const T*>(data);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), group = kTogether * lanes;
+  const V none = hn::Set(d, (kLargest ? -1 : 1) * std::numeric_limits<C>::infinity());
+  V best = none, number = hn::Zero(d), sum = hn::Zero(d);
+  const auto meet = [&](V extreme, int64_t i) HWY_ATTR {
+    const auto better = kLargest ? hn::Gt(extreme, best) : hn::Lt(extreme, best);
+    best = extreme_of<kLargest>(extreme, best);
+    number = hn::IfThenElse(better, hn::Set(d, static_cast<C>(i / group)), number);
+  };
+  int64_t i = 0;
+  for (; i + group <= n; i += group) {
+    V extremes[kTogether], sums[kTogether];
+    for (int64_t k = 0; k < kTogether; ++k) extremes[k] = sums[k] = load(d, x + i + k * lanes);
+    for (int64_t half = kTogether / 2; half > 0; half /= 2)
+      for (int64_t k = 0; k < half; ++k) {
+        extremes[k] = extreme_of<kLargest>(extremes[k], extremes[k + half]);
+        sums[k] = hn::Add(sums[k], sums[k + half]);
+      }
+    sum = hn::Add(sum, sums[0]);
+    meet(extremes[0], i);
+  }
+  for (int64_t j = i; j < n; j += lanes) {
+    const size_t rest = static_cast<size_t>(n - j);
+    const V v = j + lanes <= n ? load(d, x + j) : hn::IfThenElse(hn::FirstN(d, rest), load_n(d, x + j, rest), none);
+    sum = hn::Add(sum, v);
+    meet(v, i);
+  }
+  if (!hn::AllFalse(d, hn::IsNaN(sum))) {
+    const int64_t place = find_first(x, n, [](auto, auto v) HWY_ATTR { return hn::IsNaN(v); });
+    if (place < n) return place;
+  }
+  const V extreme = kLargest ? hn::MaxOfLanes(d, best) : hn::MinOfLanes(d, best);
+  const V numbers = hn::IfThenElse(hn::Eq(best, extreme), number, hn::Set(d, std::numeric_limits<C>::max()));
+  const int64_t first = static_cast<int64_t>(hn::GetLane(hn::MinOfLanes(d, numbers))) * group;
+  return first + find_first(x + first, std::min(group, n - first),
+                            [extreme](auto, auto v) HWY_ATTR { return hn::Eq(v, extreme); });
+}
+
 template <class T>
 int64_t find_integer(const void* data, int64_t n, const void* value) {
   const T* x = static_cast<const T*>(data);
@@ -80,11 +135,14 @@ void columns(const void* data, int64_t stride, int64_t rows, int64_t first, int6
   }
 }
 
+template <class T>
+constexpr ArgKernels float_kernels{find_float<T>, row_place<T, true>, row_place<T, false>};
+
 const ArgKernels* find_arg_kernels(DType dtype) {
-  static constexpr ArgKernels kHalf{find_float<Float16>}, kBrain{find_float<BFloat16>}, kFloat{find_float<float>},
-      kDouble{find_float<double>};
-  static constexpr ArgKernels k1{find_integer<uint8_t>}, k2{find_integer<uint16_t>}, k4{find_integer<uint32_t>},
-      k8{find_integer<uint64_t>};
+  static constexpr ArgKernels kHalf = float_kernels<Float16>, kBrain = float_kernels<BFloat16>,
+                              kFloat = float_kernels<float>, kDouble = float_kernels<double>;
+  static constexpr ArgKernels k1{find_integer<uint8_t>, nullptr, nullptr}, k2{find_integer<uint16_t>, nullptr, nullptr},
+      k4{find_integer<uint32_t>, nullptr, nullptr}, k8{find_integer<uint64_t>, nullptr, nullptr};
   switch (dtype) {
     case DType::kFloat16:
       return &kHalf;

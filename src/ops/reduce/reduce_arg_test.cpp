@@ -55,5 +55,35 @@ TEST(Reduce, TheFirstOfEqualsInATransposedTensor) {
     }
 }
 
+/// Rows of floats are looked at in pieces, whose sums tell of a NaN: infinities of both signs, and sums that overflow
+/// to one, are none.
+TEST(Reduce, PlacesInLongRowsOfFloats) {
+  Random random(15);
+  for (DType dtype : {float64, float32, float16, bfloat16})
+    for (int64_t n : {1, 15, 16, 17, 127, 128, 511, 512, 513, 700, 1024, 1500, 4095, 4097})
+      for (int kind = 0; kind < 8; ++kind) {
+        const double large = dtype == float64 ? 1.7e308 : dtype == float16 ? 6e4 : 3.3e38;
+        const Tensor wide = filled({3, n + 1}, dtype, [&](int64_t) -> double {
+          const auto draw = static_cast<double>(pick(random, -50, 50));
+          const int64_t seldom = pick(random, 0, n);
+          if (kind == 0) return -kInf;
+          if (kind == 1) return seldom < 2 ? kInf : -kInf;
+          if (kind == 2) return seldom < 2 ? -kInf : large;
+          if (kind == 3) return seldom < 2 ? kNan : draw;
+          if (kind == 4) return seldom < 2 ? kNan : seldom < 4 ? kInf : -kInf;
+          if (kind == 5) return kNan;
+          return kind == 6 ? 0 * draw : draw / 7;  // zeros of both signs; many equals
+        });
+        const Tensor x = slice(wide, 1, 1);
+        const auto rows = sequences(x, {1});
+        const Tensor first = argmax(x, {.dim = 1}), last = argmin(x, {.dim = 1});
+        for (size_t i = 0; i < rows.size(); ++i) {
+          const int64_t o = static_cast<int64_t>(i);
+          ASSERT_EQ(at(first, o), reduce::reference_arg(rows[i], true)) << describe(x) << " kind " << kind;
+          ASSERT_EQ(at(last, o), reduce::reference_arg(rows[i], false)) << describe(x) << " kind " << kind;
+        }
+      }
+}
+
 }  // namespace
 }  // namespace tenor

@@ -62,6 +62,9 @@ DeviationsFn deviations(DType dtype);
 struct ArgKernels {
   /// The index of the first of n contiguous elements that equals value (a NaN where value is NaN), or n.
   int64_t (*find)(const void* x, int64_t n, const void* value);
+  /// Of floats: the place of the first NaN of n contiguous elements, else of the first extreme. nullptr of others.
+  int64_t (*largest)(const void* x, int64_t n);
+  int64_t (*smallest)(const void* x, int64_t n);
 };
 const ArgKernels& arg_kernels(DType dtype);
 
