@@ -83,11 +83,11 @@ int64_t Driver::segment_width(int passes, bool converts) const {
     return std::min({inner.size, share, passes > 1 ? std::min<int64_t>(resident, 64) : 64});
   }
   if (inner.in != 1 || passes > 1) return std::min(inner.size, int64_t{64});
-  const int64_t wide = item_ >= 4 ? 1024 : 512;
+  const int64_t wide = item_ >= 4 ? 1024 : item_ == 2 ? 2048 : 512;
   if (converts) return std::min(inner.size, std::clamp<int64_t>(share * 2 / 64 * 64, 64, 512));
-  // Rows are best read in runs of 4 kilobytes, 16-bit ones, whose accumulators are twice their size, of one. Threads
-  // share the blocks where there are enough, else the columns: two segments a thread, or one where that keeps runs
-  // long.
+  // Rows are best read in runs of 4 kilobytes; of one kilobyte of 16-bit elements, which keeps their accumulators as
+  // small as float32's, memory gave half as much. Threads share the blocks where there are enough, else the columns:
+  // two segments a thread, or one where that keeps runs long.
   if (blocks() >= 2 * num_threads()) return std::min(inner.size, wide);
   const int64_t width = share * 2 >= wide / 2 ? share * 2 : std::min(share * 4, wide / 2);
   return std::min(inner.size, std::clamp<int64_t>(width / 64 * 64, 64, wide));
