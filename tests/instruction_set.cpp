@@ -1,5 +1,5 @@
-// Linked into every C++ test: TENOR_TEST_TARGET=avx2 or =baseline runs its kernels as a machine without AVX-512, or without
-// AVX2, would. A build for one instruction set alone (TENOR_NATIVE) has no other.
+// Linked into every C++ test: TENOR_TEST_TARGET=avx2 or =baseline runs its kernels as a machine without AVX-512, or
+// without AVX2, would. A build for one instruction set alone (TENOR_NATIVE) has no other.
 #include <hwy/targets.h>
 
 #include <cstdlib>

@@ -7,14 +7,17 @@ namespace tenor::python {
 Causal to_causal(const char* op, nb::handle x) {
   if (PyBool_Check(x.ptr())) return x.ptr() == Py_True;
   if (utf8_of(x) == "top_left") return Causal::kTopLeft;
-  const std::string type = nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__name__"));
+  const std::string type =
+      nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__name__"));
   if (type == "bool_" || type == "bool") return PyObject_IsTrue(x.ptr()) == 1;  // NumPy's
   core::fail<ValueError>("{}: causal must be True, False or 'top_left', got {}", op, nb::repr(x).c_str());
 }
 
 Window to_window(const char* op, nb::handle x) {
   if (x.is_none()) return {};
-  const auto bad = [&] { core::fail<ValueError>("{}: window must be (left, right) with integers >= -1, got {}", op, nb::repr(x).c_str()); };
+  const auto bad = [&] {
+    core::fail<ValueError>("{}: window must be (left, right) with integers >= -1, got {}", op, nb::repr(x).c_str());
+  };
   if (!PySequence_Check(x.ptr()) || PyUnicode_Check(x.ptr()) || nb::len(x) != 2) bad();
   Int sides[2] = {};
   for (int i = 0; i < 2; ++i) {
@@ -100,14 +103,17 @@ return_lse=True AttentionResult(out, lse), lse [Tq, Hq] float32. Options as atte
 
 Raises ShapeError, DTypeError, DeviceError, ValueError, UnsupportedError.)");
 
-  m.def("merge_states", [result](Array out_a, Array lse_a, Array out_b, Array lse_b, Out out) {
-    Call call("merge_states", out);
-    const Tensor a = call.array("out_a", out_a), la = call.array("lse_a", lse_a);
-    const Tensor b = call.array("out_b", out_b), lb = call.array("lse_b", lse_b);
-    const MergeStatesOptions o{call.out(0, 2), call.out(1, 2)};
-    return run_attention(call, result, true, [&] { return merge_states(a, la, b, lb, o); });
-  }, "out_a"_a, "lse_a"_a, "out_b"_a, "lse_b"_a, nb::kw_only(), "out"_a = nb::none(),
-     R"(The attention over two disjoint sets of keys, from the attention over each: AttentionResult(out, lse).
+  m.def(
+      "merge_states",
+      [result](Array out_a, Array lse_a, Array out_b, Array lse_b, Out out) {
+        Call call("merge_states", out);
+        const Tensor a = call.array("out_a", out_a), la = call.array("lse_a", lse_a);
+        const Tensor b = call.array("out_b", out_b), lb = call.array("lse_b", lse_b);
+        const MergeStatesOptions o{call.out(0, 2), call.out(1, 2)};
+        return run_attention(call, result, true, [&] { return merge_states(a, la, b, lb, o); });
+      },
+      "out_a"_a, "lse_a"_a, "out_b"_a, "lse_b"_a, nb::kw_only(), "out"_a = nb::none(),
+      R"(The attention over two disjoint sets of keys, from the attention over each: AttentionResult(out, lse).
 
 out_a, out_b [..., Dv] of one float dtype, lse_a, lse_b [...] float32. lse = log(exp(lse_a) + exp(lse_b)), out is the mean
 of both weighted by exp(lse - that). A state without keys (0, -inf) changes no bit of the other.

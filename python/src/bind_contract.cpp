@@ -35,7 +35,8 @@ std::string ascii_equation(nb::str text) {
   for (Py_ssize_t i = 0;; ++i)
     if (PyUnicode_READ_CHAR(text.ptr(), i) > 127)
       core::fail<ValueError>("einsum: a subscript is a letter a-z or A-Z, got {} in {}",
-                             nb::repr(nb::steal(PyUnicode_Substring(text.ptr(), i, i + 1))).c_str(), nb::repr(text).c_str());
+                             nb::repr(nb::steal(PyUnicode_Substring(text.ptr(), i, i + 1))).c_str(),
+                             nb::repr(text).c_str());
 }
 
 nb::object tensordot_of(Array x, Array b, nb::object dims, DTypeLike dtype, Out out, Workspace workspace) {
@@ -57,12 +58,17 @@ nb::object tensordot_of(Array x, Array b, nb::object dims, DTypeLike dtype, Out 
 
 void bind_contract(nb::module_& m) {
   pairwise(m, "matmul", "other", &matmul,
-           "x @ other: [*, m, k] @ [*, k, n] -> [*, m, n], leading dims broadcast; a 1-d operand is a row or a column whose dim the\n"
-           "result lacks. Promotes; 16-bit accumulates in float32 and rounds once, at the end; integers wrap. `dtype` is the\n"
-           "result's: float32 from 16-bit operands is the unrounded accumulator. ShapeError for a 0-d operand, unequal inner\n"
+           "x @ other: [*, m, k] @ [*, k, n] -> [*, m, n], leading dims broadcast; a 1-d operand is a row or a column "
+           "whose dim the\n"
+           "result lacks. Promotes; 16-bit accumulates in float32 and rounds once, at the end; integers wrap. `dtype` "
+           "is the\n"
+           "result's: float32 from 16-bit operands is the unrounded accumulator. ShapeError for a 0-d operand, unequal "
+           "inner\n"
            "sizes or batches that do not broadcast; DTypeError for float8.");
-  pairwise(m, "bmm", "mat2", &bmm, "[b, m, k] @ [b, k, n] -> [b, m, n], without broadcasting. ShapeError; otherwise as matmul.");
-  pairwise(m, "dot", "tensor", &dot, "x [k], tensor [k] -> 0-d: their inner product. ShapeError unless both are 1-d of one size.");
+  pairwise(m, "bmm", "mat2", &bmm,
+           "[b, m, k] @ [b, k, n] -> [b, m, n], without broadcasting. ShapeError; otherwise as matmul.");
+  pairwise(m, "dot", "tensor", &dot,
+           "x [k], tensor [k] -> 0-d: their inner product. ShapeError unless both are 1-d of one size.");
   pairwise(m, "outer", "vec2", &outer, "x [m], vec2 [n] -> [m, n]: x[i] * vec2[j]. ShapeError unless both are 1-d.");
   m.def(
       "linear",

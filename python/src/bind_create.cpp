@@ -174,7 +174,8 @@ void bind_borders(nb::module_& m) {
 /// Whether NumPy gave objects, or floats that large integers may have become.
 bool may_hold_wide_integers(nb::handle array) {
   if (nb::cast<bool>(array.attr("dtype").attr("hasobject"))) return true;
-  if (!array.attr("dtype").attr("name").equal(nb::str("float64")) || nb::cast<int64_t>(array.attr("size")) == 0) return false;
+  if (!array.attr("dtype").attr("name").equal(nb::str("float64")) || nb::cast<int64_t>(array.attr("size")) == 0)
+    return false;
   return nb::cast<double>(nb::float_(nb::module_::import_("numpy").attr("abs")(array).attr("max")())) >= 0x1p63;
 }
 
@@ -194,7 +195,8 @@ nb::object with_wide_integers(nb::handle obj, nb::object array, std::optional<DT
     if (entry < nb::int_(INT64_MIN) || entry > nb::int_(UINT64_MAX))
       core::fail<ValueError>("asarray: the integer {} fits no dtype", nb::str(entry).c_str());
   if (least < nb::int_(0))
-    core::fail<ValueError>("asarray: no integer dtype holds both {} and {}", nb::str(least).c_str(), nb::str(greatest).c_str());
+    core::fail<ValueError>("asarray: no integer dtype holds both {} and {}", nb::str(least).c_str(),
+                           nb::str(greatest).c_str());
   return make(obj, "dtype"_a = "uint64");
 }
 

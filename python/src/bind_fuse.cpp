@@ -196,8 +196,9 @@ int FuseTable::kernels(const nb::list& arrays) const {
 }  // namespace
 
 void bind_fuse(nb::module_& m) {
-  m.def("_raised", [] { return nb::make_tuple(raised().count, raised().last); },
-        "How many errors this thread has been given by Tenor, and the last one's text.");
+  m.def(
+      "_raised", [] { return nb::make_tuple(raised().count, raised().last); },
+      "How many errors this thread has been given by Tenor, and the last one's text.");
   nb::class_<FuseTable>(m, "_FuseTable", "Compilations of one function for Python arguments of one kind.")
       .def(nb::init<bool>(), "fast"_a = false)
       .def("run", nb::overload_cast<const nb::list&>(&FuseTable::run), "arrays"_a)

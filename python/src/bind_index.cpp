@@ -40,7 +40,8 @@ Dims listed(Call& call, const char* op, const char* name, nb::args values, nb::k
     const std::string text = utf8_of(key).value_or("?");
     if (text != name && text != "out") core::fail<DTypeError>("{}: unexpected argument '{}'", op, text);
   }
-  if (named.contains(name) && nb::len(values) > 0) core::fail<DTypeError>("{}: {} is given both by position and by name", op, name);
+  if (named.contains(name) && nb::len(values) > 0)
+    core::fail<DTypeError>("{}: {} is given both by position and by name", op, name);
   if (named.contains(name)) return call.dims(name, {named[name]});
   if (nb::len(values) == 0) core::fail<DTypeError>("{}: {} is required", op, name);
   const nb::object list = nb::len(values) == 1 ? nb::object(values[0]) : nb::object(values);

@@ -157,10 +157,10 @@ nb::object append(const Plan& self, Array k, Array v, Array key_cache, Array val
   const Tensor kc = call.array("key_cache", key_cache), vc = call.array("value_cache", value_cache);
   const bool copy_k = !in_place && is_held_elsewhere(key_cache.object, kc),
              copy_v = !in_place && is_held_elsewhere(value_cache.object, vc);
-  const paged::Caches kept =
-      call.compute([&] {
-        return paged::append_to(self.plan.state(), op, rows_k, rows_v, kc, vc, copy_k, copy_v, paged::append_recipe(self.plan));
-      });
+  const paged::Caches kept = call.compute([&] {
+    return paged::append_to(self.plan.state(), op, rows_k, rows_v, kc, vc, copy_k, copy_v,
+                            paged::append_recipe(self.plan));
+  });
   if (in_place) return nb::none();
   return nb::make_tuple(copy_k ? nb::cast(kept.key) : nb::borrow(key_cache.object),
                         copy_v ? nb::cast(kept.value) : nb::borrow(value_cache.object));

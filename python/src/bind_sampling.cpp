@@ -6,7 +6,9 @@ namespace tenor::python {
 namespace {
 
 /// A number or an array, or None.
-struct OptionalNumber { nb::handle object; };
+struct OptionalNumber {
+  nb::handle object;
+};
 
 std::optional<Operand> optional(Call& call, const char* name, OptionalNumber x) {
   if (x.object.is_none()) return {};

@@ -103,10 +103,12 @@ void bind_sort(nb::module_& m) {
       "int64).\n"
       "ShapeError over an empty dim.");
   def_method(m, "unique", &run_unique, "x"_a, "sorted"_a = true, "return_inverse"_a = false, "return_counts"_a = false,
-     "dim"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),
-     "The distinct elements (or slices along dim, in lexicographic order), ascending. With return_inverse and return_counts a\n"
-     "tuple (values, inverse_indices, counts) of what was asked for: x = values[inverse_indices]. Every NaN is distinct, -0\n"
-     "equals +0; of equal elements the first is returned. The result is sorted whatever sorted says.");
+             "dim"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),
+             "The distinct elements (or slices along dim, in lexicographic order), ascending. With return_inverse and "
+             "return_counts a\n"
+             "tuple (values, inverse_indices, counts) of what was asked for: x = values[inverse_indices]. Every NaN is "
+             "distinct, -0\n"
+             "equals +0; of equal elements the first is returned. The result is sorted whatever sorted says.");
   def_method(
       m, "bincount",
       [](Array x, OptionalArray weights, Int minlength, Out out) {
@@ -120,16 +122,20 @@ void bind_sort(nb::module_& m) {
       "the\n"
       "weights [n] in index order: float32 for float32 weights, else float64. ValueError for a negative element or "
       "minlength.");
-  m.def("searchsorted", [](Array sorted_sequence, ArrayOrScalar values, bool right, Out out) {
-    Call call("searchsorted", out);
-    const Tensor seq = call.array("sorted_sequence", sorted_sequence);
-    const Operand v = call.operand("values", values);
-    const Tensor into = call.out();
-    return call.run([&] { return searchsorted(seq, v, {right, into}); });
-  }, "sorted_sequence"_a, "values"_a, "right"_a = false, nb::kw_only(), "out"_a = nb::none(),
-     "Where each value would go to keep the order: how many elements are < value (<= with right), int64 of values' shape.\n"
-     "sorted_sequence [n] takes values of any shape or a scalar, [*B, n] takes values [*B, m]. NaN is the greatest.\n"
-     "ShapeError when the dims before the last differ.");
+  m.def(
+      "searchsorted",
+      [](Array sorted_sequence, ArrayOrScalar values, bool right, Out out) {
+        Call call("searchsorted", out);
+        const Tensor seq = call.array("sorted_sequence", sorted_sequence);
+        const Operand v = call.operand("values", values);
+        const Tensor into = call.out();
+        return call.run([&] { return searchsorted(seq, v, {right, into}); });
+      },
+      "sorted_sequence"_a, "values"_a, "right"_a = false, nb::kw_only(), "out"_a = nb::none(),
+      "Where each value would go to keep the order: how many elements are < value (<= with right), int64 of values' "
+      "shape.\n"
+      "sorted_sequence [n] takes values of any shape or a scalar, [*B, n] takes values [*B, m]. NaN is the greatest.\n"
+      "ShapeError when the dims before the last differ.");
 }
 
 }  // namespace tenor::python

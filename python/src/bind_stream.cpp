@@ -17,7 +17,8 @@ Stream to_stream(nb::handle x, Device device) {
   const char* field = has_attribute(x, "cuda_stream") ? "cuda_stream" : has_attribute(x, "ptr") ? "ptr" : nullptr;
   const nb::object handle = field ? x.attr(field) : nb::borrow(x);
   if (!PyLong_Check(handle.ptr()))
-    core::fail<DTypeError>("stream: expected a tenor, torch or cupy stream, or a cudaStream_t as an int, got {}", nb::repr(x).c_str());
+    core::fail<DTypeError>("stream: expected a tenor, torch or cupy stream, or a cudaStream_t as an int, got {}",
+                           nb::repr(x).c_str());
   const auto address = PyLong_AsVoidPtr(handle.ptr());
   if (!address && PyErr_Occurred()) {
     PyErr_Clear();
@@ -44,36 +45,61 @@ std::vector<Device> devices_of(nb::handle device) {
 }  // namespace
 
 void bind_stream(nb::module_& m) {
-  nb::class_<Stream>(m, "Stream", "A CUDA stream: Stream(handle, device='cuda:0') wraps a cudaStream_t or another library's stream.")
-      .def("__init__", [](Stream* self, nb::handle handle, nb::handle device) { new (self) Stream(to_stream(handle, cuda_device(device))); },
-           "handle"_a = 0, "device"_a = nb::none())
-      .def_prop_ro("handle", [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle); }, "The cudaStream_t, an int; 0 is the default stream.")
-      .def_prop_ro("device", [](const Stream& s) { return to_string(s.device); }, "'cuda:N'.")
-      .def("synchronize", [](const Stream& s) {
-        nb::gil_scoped_release unlocked;
-        const StreamGuard guard(s);
-        synchronize(s.device);
-      }, "Waits for the stream's work, then raises what a kernel on it found wrong.");
+  nb::class_<Stream>(m, "Stream",
+                     "A CUDA stream: Stream(handle, device='cuda:0') wraps a cudaStream_t or another library's stream.")
+      .def(
+          "__init__",
+          [](Stream* self, nb::handle handle, nb::handle device) {
+            new (self) Stream(to_stream(handle, cuda_device(device)));
+          },
+          "handle"_a = 0, "device"_a = nb::none())
+      .def_prop_ro(
+          "handle", [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle); },
+          "The cudaStream_t, an int; 0 is the default stream.")
+      .def_prop_ro(
+          "device", [](const Stream& s) { return to_string(s.device); }, "'cuda:N'.")
+      .def(
+          "synchronize",
+          [](const Stream& s) {
+            nb::gil_scoped_release unlocked;
+            const StreamGuard guard(s);
+            synchronize(s.device);
+          },
+          "Waits for the stream's work, then raises what a kernel on it found wrong.");
   nb::class_<StreamContext>(m, "_StreamContext")
-      .def("__enter__", [](StreamContext& c) {
-        c.held = std::make_unique<StreamGuard>(c.stream);
-        return c.stream;
-      })
+      .def("__enter__",
+           [](StreamContext& c) {
+             c.held = std::make_unique<StreamGuard>(c.stream);
+             return c.stream;
+           })
       .def("__exit__", [](StreamContext& c, nb::args) { c.held.reset(); });
-  m.def("stream", [](nb::handle stream, nb::handle device) { return StreamContext{to_stream(stream, cuda_device(device)), nullptr}; },
-        "stream"_a, "device"_a = nb::none(),
-        "Context manager: this thread's operators on tenor.Tensors run on that stream while it is entered. Arrays of other libraries\n"
-        "always use their library's current stream.");
-  m.def("synchronize", [](nb::handle device) {
-    const std::vector<Device> devices = devices_of(device);
-    nb::gil_scoped_release unlocked;
-    for (const Device d : devices) synchronize(d);
-  }, "device"_a = nb::none(), "Waits for this thread's current stream of the device (of every CUDA device), then raises what a kernel found wrong.");
-  m.def("take_error", [](nb::handle device) -> nb::object {
-    for (const Device d : devices_of(device))
-      if (const auto error = take_error(d)) return nb::cast(*error);
-    return nb::none();
-  }, "device"_a = nb::none(), "What a kernel found wrong so far, or None; clears it and does not wait.");
+  m.def(
+      "stream",
+      [](nb::handle stream, nb::handle device) {
+        return StreamContext{to_stream(stream, cuda_device(device)), nullptr};
+      },
+      "stream"_a, "device"_a = nb::none(),
+      "Context manager: this thread's operators on tenor.Tensors run on that stream while it is entered. Arrays of "
+      "other libraries\n"
+      "always use their library's current stream.");
+  m.def(
+      "synchronize",
+      [](nb::handle device) {
+        const std::vector<Device> devices = devices_of(device);
+        nb::gil_scoped_release unlocked;
+        for (const Device d : devices) synchronize(d);
+      },
+      "device"_a = nb::none(),
+      "Waits for this thread's current stream of the device (of every CUDA device), then raises what a kernel found "
+      "wrong.");
+  m.def(
+      "take_error",
+      [](nb::handle device) -> nb::object {
+        for (const Device d : devices_of(device))
+          if (const auto error = take_error(d)) return nb::cast(*error);
+        return nb::none();
+      },
+      "device"_a = nb::none(), "What a kernel found wrong so far, or None; clears it and does not wait.");
   m.def("cuda_device_count", &cuda_device_count, "CUDA devices that this build and machine have.");
   m.def(
       "_workspace_size",

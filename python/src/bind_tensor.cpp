@@ -1,7 +1,6 @@
 // tenor.Tensor: properties, conversion, DLPack.
 #include "call.h"
 #include "operators.h"
-
 #include "src/core/dlpack.h"
 #include "src/core/numeric.h"
 #include "src/core/read_observer.h"
@@ -26,13 +25,16 @@ bool takes_versioned(nb::handle max_version) {
 }
 
 nb::object dlpack_capsule(const Tensor& x, nb::handle max_version) {
-  if (x.device().type == DeviceType::kMeta) core::fail<DeviceError>("__dlpack__: a tensor on the meta device has a shape, but no data to export");
+  if (x.device().type == DeviceType::kMeta)
+    core::fail<DeviceError>("__dlpack__: a tensor on the meta device has a shape, but no data to export");
   core::announce_read(x);
   const bool versioned = !max_version.is_none() && takes_versioned(max_version);
   if (versioned)
-    return nb::steal(PyCapsule_New(x.to_dlpack_versioned(), "dltensor_versioned",
-                                   [](PyObject* c) { free_unused<DLManagedTensorVersioned>(c, "dltensor_versioned"); }));
-  return nb::steal(PyCapsule_New(x.to_dlpack(), "dltensor", [](PyObject* c) { free_unused<DLManagedTensor>(c, "dltensor"); }));
+    return nb::steal(PyCapsule_New(x.to_dlpack_versioned(), "dltensor_versioned", [](PyObject* c) {
+      free_unused<DLManagedTensorVersioned>(c, "dltensor_versioned");
+    }));
+  return nb::steal(
+      PyCapsule_New(x.to_dlpack(), "dltensor", [](PyObject* c) { free_unused<DLManagedTensor>(c, "dltensor"); }));
 }
 
 nb::tuple dlpack_device(const Tensor& x) {
@@ -61,8 +63,10 @@ nb::object to_list(const Tensor& x) {
 /// NumPy's protocol: copy None copies where it must, True always, False never.
 nb::object to_array(const Tensor& x, nb::handle dtype, nb::handle copy) {
   nb::object array = to_numpy(x);
-  if (dtype.is_none() || array.attr("dtype").equal(dtype)) return copy.is(nb::handle(Py_True)) ? array.attr("copy")() : array;
-  if (copy.is(nb::handle(Py_False))) core::fail<ValueError>("__array__: {} as {} takes a copy, but copy=False", x.dtype(), nb::str(dtype).c_str());
+  if (dtype.is_none() || array.attr("dtype").equal(dtype))
+    return copy.is(nb::handle(Py_True)) ? array.attr("copy")() : array;
+  if (copy.is(nb::handle(Py_False)))
+    core::fail<ValueError>("__array__: {} as {} takes a copy, but copy=False", x.dtype(), nb::str(dtype).c_str());
   return array.attr("astype")(dtype);
 }
 
@@ -126,8 +130,9 @@ void bind_tensor(nb::module_& m) {
         return x.item_int();
       });
   bind_torch_methods(tensor);
-  m.def("from_dlpack", [](nb::handle x) { return to_tensor("from_dlpack", "x", x); }, "x"_a,
-        "A tensor that shares the memory of any DLPack exporter.");
+  m.def(
+      "from_dlpack", [](nb::handle x) { return to_tensor("from_dlpack", "x", x); }, "x"_a,
+      "A tensor that shares the memory of any DLPack exporter.");
 }
 
 }  // namespace tenor::python

@@ -17,7 +17,8 @@ using core::fail;
 bool starts_with(const char* text, const char* prefix) { return std::string_view(text).starts_with(prefix); }
 
 /// The library of an array type, remembered: the lookup of a type's module costs more than a small operator. Types live
-/// as long as their library, so the pointers stay valid; heap types that die could be reused, hence only known libraries.
+/// as long as their library, so the pointers stay valid; heap types that die could be reused, hence only known
+/// libraries.
 ArrayKind kind_of(nb::handle x) {
   if (nb::isinstance<Tensor>(x)) return ArrayKind::kTenor;
   static auto* known = new std::unordered_map<PyTypeObject*, ArrayKind>;
@@ -26,7 +27,8 @@ ArrayKind kind_of(nb::handle x) {
   ArrayKind kind = ArrayKind::kNone;
   // Subclasses count as their base's library.
   for (nb::handle base : nb::tuple(nb::handle(reinterpret_cast<PyObject*>(type)).attr("__mro__"))) {
-    const std::string full = nb::cast<std::string>(base.attr("__module__")) + "." + nb::cast<std::string>(base.attr("__name__"));
+    const std::string full =
+        nb::cast<std::string>(base.attr("__module__")) + "." + nb::cast<std::string>(base.attr("__name__"));
     if (full == "numpy.ma.MaskedArray" || full == "numpy.ma.core.MaskedArray") kind = ArrayKind::kMasked;
     if (full == "numpy.ndarray" || full == "numpy.generic") kind = ArrayKind::kNumPy;
     if (full == "torch.Tensor") kind = ArrayKind::kTorch;
@@ -47,7 +49,8 @@ Tensor from_capsule(nb::handle capsule) {
     return Tensor::from_dlpack(managed);
   }
   if (!PyCapsule_IsValid(capsule.ptr(), "dltensor"))
-    fail<ValueError>("from_dlpack: expected an unused capsule named dltensor or dltensor_versioned, got {}", nb::repr(capsule).c_str());
+    fail<ValueError>("from_dlpack: expected an unused capsule named dltensor or dltensor_versioned, got {}",
+                     nb::repr(capsule).c_str());
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   return Tensor::from_dlpack(managed);
@@ -59,7 +62,8 @@ std::optional<Stream> stream_of(nb::handle x) {
   if (!has_attribute(x, "__dlpack_device__")) return {};
   const nb::object device = x.attr("__dlpack_device__")();
   int type = 0, index = 0;
-  if (!PyTuple_Check(device.ptr()) || nb::len(device) != 2 || !nb::try_cast(device[0], type) || !nb::try_cast(device[1], index))
+  if (!PyTuple_Check(device.ptr()) || nb::len(device) != 2 || !nb::try_cast(device[0], type) ||
+      !nb::try_cast(device[1], index))
     fail<ValueError>("from_dlpack: __dlpack_device__ must give (device type, index), got {}", nb::repr(device).c_str());
   if (type != core::kDlCuda) return {};
   const Device cuda{DeviceType::kCuda, index};
@@ -76,11 +80,14 @@ std::optional<Stream> stream_of(nb::handle x) {
 
 /// Through the library's own from_dlpack: jax.dlpack, cupy, or whatever the array's package has.
 nb::object to_library_of(nb::handle like, const Tensor& x) {
-  const nb::str module = nb::cast<nb::str>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(like.ptr()))).attr("__module__"));
+  const nb::str module =
+      nb::cast<nb::str>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(like.ptr()))).attr("__module__"));
   const char* text = module.c_str();
   nb::object tensor = nb::cast(x);
   if (starts_with(text, "jax")) return nb::module_::import_("jax.dlpack").attr("from_dlpack")(tensor);
-  const std::string root(text, std::string_view(text).find('.') == std::string_view::npos ? std::strlen(text) : std::string_view(text).find('.'));
+  const std::string root(text, std::string_view(text).find('.') == std::string_view::npos
+                                   ? std::strlen(text)
+                                   : std::string_view(text).find('.'));
   nb::module_ library = nb::module_::import_(root.c_str());
   if (nb::hasattr(library, "from_dlpack")) return library.attr("from_dlpack")(tensor);
   return tensor;
@@ -140,7 +147,8 @@ bool read_real(nb::handle x, double& value) {
   value = PyFloat_AsDouble(x.ptr());
   if (value != -1 || !PyErr_Occurred()) return true;
   nb::python_error error;
-  if (error.matches(PyExc_TypeError) || error.matches(PyExc_ValueError)) return false;  // an array of texts raises the latter
+  if (error.matches(PyExc_TypeError) || error.matches(PyExc_ValueError))
+    return false;  // an array of texts raises the latter
   if (!error.matches(PyExc_OverflowError) || !is_integer_object(x)) throw error;
   value = nb::steal(PyNumber_Index(x.ptr())) < nb::int_(0) ? -HUGE_VAL : HUGE_VAL;
   return true;
@@ -202,17 +210,21 @@ static Tensor with_canonical_bools(std::string_view op, std::string_view name, c
 /// The array as its library hands it out.
 static Tensor imported(const char* op, const char* name, nb::handle x, ArrayKind kind) {
   switch (kind) {
-    case ArrayKind::kNumPy: return from_numpy(op, name, x);
+    case ArrayKind::kNumPy:
+      return from_numpy(op, name, x);
     case ArrayKind::kMasked:
       fail<UnsupportedError>(
           "{}: {} is a masked array, and its mask would be ignored; pass its .data or .filled(value)", op, name);
-    case ArrayKind::kTorch: return from_torch(op, name, x);
-    case ArrayKind::kOther: return from_dlpack_exporter(x);
+    case ArrayKind::kTorch:
+      return from_torch(op, name, x);
+    case ArrayKind::kOther:
+      return from_dlpack_exporter(x);
     default:
       break;
   }
   const nb::str type = nb::str(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()))).attr("__name__"));
-  fail<DTypeError>("{}: {} must be an array (tenor.Tensor, NumPy, PyTorch or any DLPack exporter), got {}", op, name, type.c_str());
+  fail<DTypeError>("{}: {} must be an array (tenor.Tensor, NumPy, PyTorch or any DLPack exporter), got {}", op, name,
+                   type.c_str());
 }
 
 Tensor to_tensor(const char* op, const char* name, nb::handle x, ArrayKind* kind) {
@@ -253,8 +265,8 @@ DType to_dtype(nb::handle x) {
   if (has_attribute(x, "byteorder") && x.attr("byteorder").equal(nb::str(">")))
     fail<DTypeError>("dtype: big-endian {} is not supported", nb::str(x).c_str());
   if (has_attribute(x, "name")) return dtype_named(nb::str(x.attr("name")));  // numpy.dtype
-  if (PyType_Check(x.ptr())) return dtype_named(x.attr("__name__"));              // numpy.float32
-  return dtype_named(nb::str(x), "torch.");                                       // torch.float32
+  if (PyType_Check(x.ptr())) return dtype_named(x.attr("__name__"));          // numpy.float32
+  return dtype_named(nb::str(x), "torch.");                                   // torch.float32
 }
 
 Call::Call(const char* op, Out out, Workspace workspace) : op_(op), out_(out.object), workspace_(workspace.object) {}
@@ -273,7 +285,9 @@ Tensor Call::convert(const char* name, nb::handle x) {
 }
 
 Tensor Call::array(const char* name, Array x) { return convert(name, x.object); }
-Tensor Call::array(const char* name, OptionalArray x) { return x.object.is_none() ? Tensor() : convert(name, x.object); }
+Tensor Call::array(const char* name, OptionalArray x) {
+  return x.object.is_none() ? Tensor() : convert(name, x.object);
+}
 
 Operand Call::operand(const char* name, ArrayOrScalar x) {
   if (kind_of(x.object) == ArrayKind::kTenor) return convert(name, x.object);
@@ -307,10 +321,12 @@ std::optional<Dims> Call::optional_dims(const char* name, DimList x, size_t most
   if (x.object.is_none()) return {};
   Dims out;
   const auto add = [&](nb::handle item) {
-    if (!is_integer_object(item)) fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
+    if (!is_integer_object(item))
+      fail<DTypeError>("{}: {} must be an int or a sequence of ints, got {}", op_, name, nb::repr(x.object).c_str());
     if (out.size() == most) fail<ShapeError>("{}: {} holds more than {} entries", op_, name, most);
     const auto value = to_int64(item);
-    if (!value && names_dims(op_, name)) fail<IndexError>("{}: {} {} is out of range", op_, name, nb::repr(item).c_str());
+    if (!value && names_dims(op_, name))
+      fail<IndexError>("{}: {} {} is out of range", op_, name, nb::repr(item).c_str());
     if (!value) fail<ValueError>("{}: {} holds {}, which is beyond 64 bits", op_, name, nb::repr(item).c_str());
     out.push_back(*value);
   };
@@ -372,10 +388,14 @@ std::unique_ptr<WorkspaceGuard> Call::workspace_guard() const {
 
 nb::object Call::wrap_one(const Tensor& result) const {
   switch (kind_) {
-    case ArrayKind::kNumPy: return to_numpy(result);
-    case ArrayKind::kTorch: return to_torch(result);
-    case ArrayKind::kOther: return to_library_of(like_, result);
-    default: return nb::cast(result);
+    case ArrayKind::kNumPy:
+      return to_numpy(result);
+    case ArrayKind::kTorch:
+      return to_torch(result);
+    case ArrayKind::kOther:
+      return to_library_of(like_, result);
+    default:
+      return nb::cast(result);
   }
 }
 

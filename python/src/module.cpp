@@ -42,14 +42,20 @@ PyObject* make_error(nb::module_& m, const char* name, PyObject* builtin, const 
 }
 
 void bind_errors(nb::module_& m) {
-  classes.base = PyErr_NewExceptionWithDoc("tenor.Error", "Base of every exception that Tenor raises.", PyExc_Exception, nullptr);
+  classes.base =
+      PyErr_NewExceptionWithDoc("tenor.Error", "Base of every exception that Tenor raises.", PyExc_Exception, nullptr);
   m.attr("Error") = nb::handle(classes.base);
-  classes.shape = make_error(m, "ShapeError", PyExc_ValueError, "Sizes that do not fit together, or a view that the strides do not allow.");
-  classes.dtype = make_error(m, "DTypeError", PyExc_TypeError, "A dtype that the operator does not take, or two that do not combine.");
-  classes.device = make_error(m, "DeviceError", nullptr, "Arguments on different devices, or on one that this build does not serve.");
-  classes.value = make_error(m, "ValueError", PyExc_ValueError, "An option value, step, count, k or scalar out of its range.");
+  classes.shape = make_error(m, "ShapeError", PyExc_ValueError,
+                             "Sizes that do not fit together, or a view that the strides do not allow.");
+  classes.dtype = make_error(m, "DTypeError", PyExc_TypeError,
+                             "A dtype that the operator does not take, or two that do not combine.");
+  classes.device = make_error(m, "DeviceError", nullptr,
+                              "Arguments on different devices, or on one that this build does not serve.");
+  classes.value =
+      make_error(m, "ValueError", PyExc_ValueError, "An option value, step, count, k or scalar out of its range.");
   classes.index = make_error(m, "IndexError", PyExc_IndexError, "A dim or an index out of range.");
-  classes.unsupported = make_error(m, "UnsupportedError", PyExc_NotImplementedError, "A valid request that this strategy, build or device does not serve.");
+  classes.unsupported = make_error(m, "UnsupportedError", PyExc_NotImplementedError,
+                                   "A valid request that this strategy, build or device does not serve.");
   classes.memory = make_error(m, "OutOfMemoryError", PyExc_MemoryError, "No memory for a result or a workspace.");
   classes.cuda = make_error(m, "CudaError", nullptr, "The CUDA driver or runtime refused a call.");
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
@@ -60,56 +66,73 @@ void bind_errors(nb::module_& m) {
         ++raised().count, raised().last = e.what();
         throw;
       }
-    } catch (const ShapeError& e) { PyErr_SetString(classes.shape, e.what());
-    } catch (const DTypeError& e) { PyErr_SetString(classes.dtype, e.what());
-    } catch (const DeviceError& e) { PyErr_SetString(classes.device, e.what());
-    } catch (const ValueError& e) { PyErr_SetString(classes.value, e.what());
-    } catch (const IndexError& e) { PyErr_SetString(classes.index, e.what());
-    } catch (const UnsupportedError& e) { PyErr_SetString(classes.unsupported, e.what());
-    } catch (const OutOfMemoryError& e) { PyErr_SetString(classes.memory, e.what());
-    } catch (const CudaError& e) { PyErr_SetString(classes.cuda, e.what());
-    } catch (const Error& e) { PyErr_SetString(classes.base, e.what());
+    } catch (const ShapeError& e) {
+      PyErr_SetString(classes.shape, e.what());
+    } catch (const DTypeError& e) {
+      PyErr_SetString(classes.dtype, e.what());
+    } catch (const DeviceError& e) {
+      PyErr_SetString(classes.device, e.what());
+    } catch (const ValueError& e) {
+      PyErr_SetString(classes.value, e.what());
+    } catch (const IndexError& e) {
+      PyErr_SetString(classes.index, e.what());
+    } catch (const UnsupportedError& e) {
+      PyErr_SetString(classes.unsupported, e.what());
+    } catch (const OutOfMemoryError& e) {
+      PyErr_SetString(classes.memory, e.what());
+    } catch (const CudaError& e) {
+      PyErr_SetString(classes.cuda, e.what());
+    } catch (const Error& e) {
+      PyErr_SetString(classes.base, e.what());
     }
   });
 }
 
 void bind_dtypes(nb::module_& m) {
   nb::class_<DTypeObject> dtype(m, "DType", "An element type: tenor.float32, tenor.bfloat16, ...");
-  dtype.def_prop_ro("name", [](DTypeObject d) { return std::string(name(d.value)); }, "NumPy's name of it.")
-      .def_prop_ro("itemsize", [](DTypeObject d) { return item_size(d.value); }, "Bytes of one element.")
+  dtype
+      .def_prop_ro(
+          "name", [](DTypeObject d) { return std::string(name(d.value)); }, "NumPy's name of it.")
+      .def_prop_ro(
+          "itemsize", [](DTypeObject d) { return item_size(d.value); }, "Bytes of one element.")
       .def("__repr__", [](DTypeObject d) { return "tenor." + std::string(name(d.value)); })
       .def("__str__", [](DTypeObject d) { return std::string(name(d.value)); })
       .def("__hash__", [](DTypeObject d) { return static_cast<int>(d.value) + 1; })
-      .def("__eq__", [](DTypeObject d, nb::handle other) {
-        if (other.is_none()) return false;
-        try {
-          return to_dtype(other) == d.value;
-        } catch (const Error&) {
-          return false;
-        } catch (nb::python_error& error) {
-          if (!error.matches(PyExc_Exception)) throw;
-          return false;
-        }
-      }, "other"_a.none(), "Equal to the same dtype, however it is written: a NumPy dtype or a name.");
+      .def(
+          "__eq__",
+          [](DTypeObject d, nb::handle other) {
+            if (other.is_none()) return false;
+            try {
+              return to_dtype(other) == d.value;
+            } catch (const Error&) {
+              return false;
+            } catch (nb::python_error& error) {
+              if (!error.matches(PyExc_Exception)) throw;
+              return false;
+            }
+          },
+          "other"_a.none(), "Equal to the same dtype, however it is written: a NumPy dtype or a name.");
   for (int i = 0; i < kDTypes; ++i) {
     const auto d = static_cast<DType>(i);
     m.attr(d == boolean ? "bool_" : std::string(name(d)).c_str()) = nb::cast(DTypeObject{d});
   }
-  m.def("promote_types", [](DTypeLike a, DTypeLike b) { return DTypeObject{promote(to_dtype(a.object), to_dtype(b.object))}; }, "a"_a, "b"_a,
-        "The dtype that two operands meet in.");
+  m.def(
+      "promote_types",
+      [](DTypeLike a, DTypeLike b) { return DTypeObject{promote(to_dtype(a.object), to_dtype(b.object))}; }, "a"_a,
+      "b"_a, "The dtype that two operands meet in.");
 }
 
 void bind_modes(nb::module_& m) {
   m.def(
       "set_num_threads",
-      [](Int count) {
-        set_num_threads(static_cast<int>(std::clamp<int64_t>(count, INT_MIN, INT_MAX)));
-      },
-      "count"_a, "Sets the threads of CPU operators, process-wide.");
+      [](Int count) { set_num_threads(static_cast<int>(std::clamp<int64_t>(count, INT_MIN, INT_MAX))); }, "count"_a,
+      "Sets the threads of CPU operators, process-wide.");
   m.def("get_num_threads", &num_threads, "The threads of CPU operators.");
-  m.def("allow_tf32", &allow_tf32, "on"_a, "Lets float32 contractions of this thread run in plain TF32. Returns the previous setting.");
+  m.def("allow_tf32", &allow_tf32, "on"_a,
+        "Lets float32 contractions of this thread run in plain TF32. Returns the previous setting.");
   m.def("empty_cache", &empty_cache,
-        "Returns freed memory kept for reuse to the system, the CPU's and CUDA devices'. Not while a stream is captured.");
+        "Returns freed memory kept for reuse to the system, the CPU's and CUDA devices'. Not while a stream is "
+        "captured.");
   m.def("cached_bytes", &cached_bytes, "Bytes of freed CPU blocks kept for reuse.");
   m.def(
       "set_cache_limit",
@@ -118,8 +141,9 @@ void bind_modes(nb::module_& m) {
         set_cache_limit(static_cast<size_t>(bytes.value));
       },
       "bytes"_a, "The most bytes of freed CPU blocks kept for reuse.");
-  m.def("_named_tuple", [](const std::string& name, nb::tuple fields) { return named_tuple(name, fields); }, "name"_a, "fields"_a,
-        "The type of results of that name.");
+  m.def(
+      "_named_tuple", [](const std::string& name, nb::tuple fields) { return named_tuple(name, fields); }, "name"_a,
+      "fields"_a, "The type of results of that name.");
   m.attr("DeviceLimits") = named_tuple("DeviceLimits", {"copy_bytes", "float32_flops", "bfloat16_flops"});
   m.def(
       "device_limits",
@@ -156,31 +180,41 @@ void bind_modes(nb::module_& m) {
 }
 
 void bind_registry(nb::module_& m) {
-  m.def("_operators", [] {
-    nb::list all;
-    for (const core::OpInfo& info : core::operators())
-      all.append(nb::make_tuple(info.name, info.family, static_cast<int>(info.op_class), info.formula, info.strategies));
-    return all;
-  }, "Every operator as (name, family, class, formula, strategies).");
+  m.def(
+      "_operators",
+      [] {
+        nb::list all;
+        for (const core::OpInfo& info : core::operators())
+          all.append(
+              nb::make_tuple(info.name, info.family, static_cast<int>(info.op_class), info.formula, info.strategies));
+        return all;
+      },
+      "Every operator as (name, family, class, formula, strategies).");
 }
 
 /// Keeps what operators state of themselves.
 struct StrategyTracer final : core::Tracer {
   std::vector<std::pair<std::string, std::string>> steps;
-  void record(const core::Step& step) override { steps.emplace_back(step.op, step.strategy.substr(0, step.strategy.find('\n'))); }
+  void record(const core::Step& step) override {
+    steps.emplace_back(step.op, step.strategy.substr(0, step.strategy.find('\n')));
+  }
 };
 
 void bind_trace(nb::module_& m) {
-  m.def("_strategies_of", [](nb::callable fn) {
-    StrategyTracer tracer;
-    {
-      core::TracerGuard guard(&tracer);
-      fn();
-    }
-    nb::list all;
-    for (const auto& [op, strategy] : tracer.steps) all.append(nb::make_tuple(op, strategy));
-    return all;
-  }, "fn"_a, "Calls fn(): the operators that it called as (name, strategy taken), the strategy empty where there is one way.");
+  m.def(
+      "_strategies_of",
+      [](nb::callable fn) {
+        StrategyTracer tracer;
+        {
+          core::TracerGuard guard(&tracer);
+          fn();
+        }
+        nb::list all;
+        for (const auto& [op, strategy] : tracer.steps) all.append(nb::make_tuple(op, strategy));
+        return all;
+      },
+      "fn"_a,
+      "Calls fn(): the operators that it called as (name, strategy taken), the strategy empty where there is one way.");
 }
 
 /// Functions registered by def_method become methods: an instancemethod binds self as the first argument at no cost.

@@ -96,12 +96,18 @@ PyObject* unary(const char* name, PyObject* a) {
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
   switch (op) {
-    case Py_LT: return binary<&lt>("lt", a, b);
-    case Py_LE: return binary<&le>("le", a, b);
-    case Py_EQ: return binary<&eq>("eq", a, b);
-    case Py_NE: return binary<&ne>("ne", a, b);
-    case Py_GT: return binary<&gt>("gt", a, b);
-    default: return binary<&ge>("ge", a, b);
+    case Py_LT:
+      return binary<&lt>("lt", a, b);
+    case Py_LE:
+      return binary<&le>("le", a, b);
+    case Py_EQ:
+      return binary<&eq>("eq", a, b);
+    case Py_NE:
+      return binary<&ne>("ne", a, b);
+    case Py_GT:
+      return binary<&gt>("gt", a, b);
+    default:
+      return binary<&ge>("ge", a, b);
   }
 }
 /// The third argument of Python's own pow(). Sets the error where it is given.
@@ -150,12 +156,14 @@ PyType_Slot* operator_slots() {
       {Py_nb_inplace_true_divide, slot(+[](O a, O b) { return write<&plain_div>("div_", a, b); })},
       {Py_nb_inplace_floor_divide, slot(+[](O a, O b) { return write<&floor_divide_>("floor_divide_", a, b); })},
       {Py_nb_inplace_remainder, slot(+[](O a, O b) { return write<&remainder_>("remainder_", a, b); })},
-      {Py_nb_inplace_power, slot(+[](O a, O b, O m) { return takes_no_modulus(m) ? write<&pow_>("pow_", a, b) : nullptr; })},
+      {Py_nb_inplace_power,
+       slot(+[](O a, O b, O m) { return takes_no_modulus(m) ? write<&pow_>("pow_", a, b) : nullptr; })},
       {Py_nb_inplace_and, slot(+[](O a, O b) { return write<&bitwise_and_>("bitwise_and_", a, b); })},
       {Py_nb_inplace_or, slot(+[](O a, O b) { return write<&bitwise_or_>("bitwise_or_", a, b); })},
       {Py_nb_inplace_xor, slot(+[](O a, O b) { return write<&bitwise_xor_>("bitwise_xor_", a, b); })},
       {Py_nb_inplace_lshift, slot(+[](O a, O b) { return write<&bitwise_left_shift_>("bitwise_left_shift_", a, b); })},
-      {Py_nb_inplace_rshift, slot(+[](O a, O b) { return write<&bitwise_right_shift_>("bitwise_right_shift_", a, b); })},
+      {Py_nb_inplace_rshift,
+       slot(+[](O a, O b) { return write<&bitwise_right_shift_>("bitwise_right_shift_", a, b); })},
       {Py_tp_richcompare, slot(&compare)},
       {Py_tp_hash, slot(&identity_hash)},
       {0, nullptr},
@@ -195,7 +203,8 @@ Scalar beyond(nb::handle x) {
 
 }  // namespace
 
-OperandPair::OperandPair(Call& call, const char* op, ArrayOrScalar x, const char* second_name, ArrayOrScalar other, bool by_value) {
+OperandPair::OperandPair(Call& call, const char* op, ArrayOrScalar x, const char* second_name, ArrayOrScalar other,
+                         bool by_value) {
   const auto huge = [&](nb::handle number, const Operand& beside) -> Operand {
     if (by_value) return beyond(number);
     if (beside.is_tensor() && is_float(beside.tensor().dtype())) return Scalar(as_double(number));

@@ -20,7 +20,8 @@ void check_same_device(const char* op, std::initializer_list<Named> tensors) {
     if (!first) {
       first = &x;
     } else if (x.tensor.device() != first->tensor.device()) {
-      fail<DeviceError>("{}: {} is on {}, but {} is on {}", op, x.name, x.tensor.device(), first->name, first->tensor.device());
+      fail<DeviceError>("{}: {} is on {}, but {} is on {}", op, x.name, x.tensor.device(), first->name,
+                        first->tensor.device());
     }
   }
 }
@@ -31,7 +32,8 @@ Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {
   for (size_t i = 1; i <= rank; ++i) {
     const int64_t m = i <= a.size() ? a[a.size() - i] : 1, n = i <= b.size() ? b[b.size() - i] : 1;
     if (m != n && m != 1 && n != 1)
-      fail<ShapeError>("{}: shapes {} and {} do not broadcast: aligned at the right, {} meets {} in dim -{}", op, a, b, m, n, i);
+      fail<ShapeError>("{}: shapes {} and {} do not broadcast: aligned at the right, {} meets {} in dim -{}", op, a, b,
+                       m, n, i);
     out[rank - i] = m == 1 ? n : m;
   }
   return out;

@@ -47,7 +47,8 @@ Device device_from_name(std::string_view wanted) {
   if (wanted.starts_with("cuda:")) {
     int index = -1;
     const char* last = wanted.data() + wanted.size();
-    if (auto [end, error] = std::from_chars(wanted.data() + 5, last, index); error == std::errc() && end == last && index >= 0)
+    if (auto [end, error] = std::from_chars(wanted.data() + 5, last, index);
+        error == std::errc() && end == last && index >= 0)
       return {DeviceType::kCuda, index};
   }
   core::fail<ValueError>("device: expected 'cpu', 'cuda' or 'cuda:N', got '{}'", std::string(wanted));

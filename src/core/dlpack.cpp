@@ -25,7 +25,8 @@ DType dtype_of(DLDataType t) {
       if (t.code == code && t.bits == 8 * item_size(d)) return d;
     }
   }
-  fail<DTypeError>("from_dlpack: no dtype of Tenor for DLPack type code {}, {} bits, {} lanes", int{t.code}, int{t.bits}, int{t.lanes});
+  fail<DTypeError>("from_dlpack: no dtype of Tenor for DLPack type code {}, {} bits, {} lanes", int{t.code},
+                   int{t.bits}, int{t.lanes});
 }
 
 DLDataType dl_dtype_of(DType d) {
@@ -48,11 +49,13 @@ Device device_of(DLDevice d) {
 /// What an exporter may state wrongly, before anything that it points to is read.
 /// @throws ShapeError, ValueError
 void check_imported(const DLTensor& t, DType dtype) {
-  if (t.ndim < 0 || t.ndim > core::kMaxDims) fail<ShapeError>("from_dlpack: expected 0 to {} dims, got {}", core::kMaxDims, t.ndim);
+  if (t.ndim < 0 || t.ndim > core::kMaxDims)
+    fail<ShapeError>("from_dlpack: expected 0 to {} dims, got {}", core::kMaxDims, t.ndim);
   if (t.ndim > 0 && !t.shape) fail<ShapeError>("from_dlpack: expected the sizes of {} dims, got a null shape", t.ndim);
   const auto item = static_cast<uint64_t>(item_size(dtype));
   if (t.byte_offset > static_cast<uint64_t>(INT64_MAX) || t.byte_offset % item != 0)
-    fail<ValueError>("from_dlpack: byte_offset must be a multiple of the item size {} below 2^63, got {}", item, t.byte_offset);
+    fail<ValueError>("from_dlpack: byte_offset must be a multiple of the item size {} below 2^63, got {}", item,
+                     t.byte_offset);
   const bool empty = std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim;
   if (!t.data && !empty)
     fail<ValueError>("from_dlpack: a tensor of shape {} must have memory, got null", Dims(t.shape, t.shape + t.ndim));
@@ -97,7 +100,11 @@ Managed* export_as(const Tensor& x) {
   const bool cuda = x.device().type == DeviceType::kCuda;
   out->managed.dl_tensor = {x.numel() == 0 ? nullptr : x.raw(),
                             {cuda ? core::kDlCuda : core::kDlCpu, x.device().index},
-                            x.ndim(), dl_dtype_of(x.dtype()), out->shape.data(), out->strides.data(), 0};
+                            x.ndim(),
+                            dl_dtype_of(x.dtype()),
+                            out->shape.data(),
+                            out->strides.data(),
+                            0};
   return &out->managed;
 }
 
@@ -111,7 +118,8 @@ Tensor Tensor::from_dlpack(DLManagedTensor* managed) {
 Tensor Tensor::from_dlpack(DLManagedTensorVersioned* managed) {
   auto owner = owner_of(managed);
   // Of another major version nothing but the deleter may be touched.
-  if (managed->version.major != 1) fail<UnsupportedError>("from_dlpack: expected DLPack 1.x, got {}.x", managed->version.major);
+  if (managed->version.major != 1)
+    fail<UnsupportedError>("from_dlpack: expected DLPack 1.x, got {}.x", managed->version.major);
   return core::import_tensor(managed->dl_tensor, std::move(owner), (managed->flags & core::kDlReadOnly) != 0);
 }
 

@@ -15,15 +15,42 @@ struct Facts {
   std::string_view name;
   size_t size;
 };
-constexpr std::array<Facts, kDTypes> kFacts{{{"bool", 1}, {"int8", 1}, {"int16", 2}, {"int32", 4}, {"int64", 8},
-                                             {"uint8", 1}, {"uint16", 2}, {"uint32", 4}, {"uint64", 8}, {"float16", 2},
-                                             {"bfloat16", 2}, {"float32", 4}, {"float64", 8}, {"float8_e4m3fn", 1},
+constexpr std::array<Facts, kDTypes> kFacts{{{"bool", 1},
+                                             {"int8", 1},
+                                             {"int16", 2},
+                                             {"int32", 4},
+                                             {"int64", 8},
+                                             {"uint8", 1},
+                                             {"uint16", 2},
+                                             {"uint32", 4},
+                                             {"uint64", 8},
+                                             {"float16", 2},
+                                             {"bfloat16", 2},
+                                             {"float32", 4},
+                                             {"float64", 8},
+                                             {"float8_e4m3fn", 1},
                                              {"float8_e5m2", 1}}};
-constexpr std::pair<std::string_view, DType> kAliases[] = {
-    {"f16", float16}, {"half", float16}, {"bf16", bfloat16}, {"f32", float32}, {"float", float32}, {"f64", float64},
-    {"double", float64}, {"i8", int8}, {"i16", int16}, {"i32", int32}, {"int", int32}, {"i64", int64}, {"long", int64},
-    {"u8", uint8}, {"u16", uint16}, {"u32", uint32}, {"u64", uint64}, {"boolean", boolean}, {"f8_e4m3", float8_e4m3fn},
-    {"f8_e5m2", float8_e5m2}, {"float8_e4m3", float8_e4m3fn}};
+constexpr std::pair<std::string_view, DType> kAliases[] = {{"f16", float16},
+                                                           {"half", float16},
+                                                           {"bf16", bfloat16},
+                                                           {"f32", float32},
+                                                           {"float", float32},
+                                                           {"f64", float64},
+                                                           {"double", float64},
+                                                           {"i8", int8},
+                                                           {"i16", int16},
+                                                           {"i32", int32},
+                                                           {"int", int32},
+                                                           {"i64", int64},
+                                                           {"long", int64},
+                                                           {"u8", uint8},
+                                                           {"u16", uint16},
+                                                           {"u32", uint32},
+                                                           {"u64", uint64},
+                                                           {"boolean", boolean},
+                                                           {"f8_e4m3", float8_e4m3fn},
+                                                           {"f8_e5m2", float8_e5m2},
+                                                           {"float8_e4m3", float8_e4m3fn}};
 
 }  // namespace
 
@@ -49,7 +76,10 @@ DType promote(DType a, DType b) {
   if (is_float(a) != is_float(b)) return is_float(a) ? a : b;
   if (is_float(a)) {
     const size_t wide = std::max(item_size(a), item_size(b));
-    return wide == 8 ? float64 : item_size(a) == item_size(b) || wide == 4 ? float32 : item_size(a) > item_size(b) ? a : b;
+    return wide == 8                                   ? float64
+           : item_size(a) == item_size(b) || wide == 4 ? float32
+           : item_size(a) > item_size(b)               ? a
+                                                       : b;
   }
   if (a == boolean) return b;
   if (b == boolean) return a;

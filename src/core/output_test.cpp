@@ -209,7 +209,9 @@ TEST(DLPack, WhatIsRefusedIsReleased) {
 }
 
 TEST(Output, ResultsOfOneCallDoNotShareElements) {
-  const auto check = [](const Tensor& a, const Tensor& b, const Tensor& c = {}) { check_distinct_outputs("op", {&a, &b, &c}); };
+  const auto check = [](const Tensor& a, const Tensor& b, const Tensor& c = {}) {
+    check_distinct_outputs("op", {&a, &b, &c});
+  };
   check(at(0, {2, 3}), at(6, {2, 3}));
   check(at(0, {4}, {2}), at(1, {4}, {2}));  // interleaved
   check(at(0, {2, 3}), {}, at(6, {4}));

@@ -37,11 +37,13 @@ core::Backend& core::backend(Device device) {
 #if TENOR_HAS_CUDA
   if (device.type == DeviceType::kCuda) {
     const int count = cuda_device_count();
-    if (device.index >= count) fail<DeviceError>("device: there is no {}, this machine has {} CUDA devices", device, count);
+    if (device.index >= count)
+      fail<DeviceError>("device: there is no {}, this machine has {} CUDA devices", device, count);
     return cuda::backend();
   }
 #endif
-  if (device.type == DeviceType::kMeta) fail<DeviceError>("device: a tensor on the meta device has a shape, but no data");
+  if (device.type == DeviceType::kMeta)
+    fail<DeviceError>("device: a tensor on the meta device has a shape, but no data");
   fail<DeviceError>("device: this build of Tenor does not serve {}", device);
 }
 

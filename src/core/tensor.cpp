@@ -12,8 +12,8 @@
 namespace tenor {
 namespace {
 
-/// Whether the sizes times `unit` can be counted in 64 bits. A zero among them hides nothing: every order of multiplying
-/// must be safe.
+/// Whether the sizes times `unit` can be counted in 64 bits. A zero among them hides nothing: every order of
+/// multiplying must be safe.
 bool countable(const Dims& shape, int64_t unit) {
   for (int64_t size : shape)
     if (size > 0 && __builtin_mul_overflow(unit, size, &unit)) return false;
@@ -21,7 +21,8 @@ bool countable(const Dims& shape, int64_t unit) {
 }
 
 void check_sizes(const Dims& shape, DType dtype) {
-  if (shape.size() > core::kMaxDims) core::fail<ShapeError>("tensor: at most {} dims, got {}", core::kMaxDims, shape.size());
+  if (shape.size() > core::kMaxDims)
+    core::fail<ShapeError>("tensor: at most {} dims, got {}", core::kMaxDims, shape.size());
   for (int64_t size : shape)
     if (size < 0) core::fail<ShapeError>("tensor: sizes must be >= 0, got {}", shape);
   if (!countable(shape, static_cast<int64_t>(item_size(dtype))))
@@ -60,7 +61,8 @@ Tensor Tensor::wrap(void* data, Device device, DType dtype, Dims shape, Dims str
                     bool read_only) {
   check_sizes(shape, dtype);
   if (strides.empty()) strides = contiguous_strides(shape);
-  if (strides.size() != shape.size()) core::fail<ShapeError>("wrap: {} strides for {} dims", strides.size(), shape.size());
+  if (strides.size() != shape.size())
+    core::fail<ShapeError>("wrap: {} strides for {} dims", strides.size(), shape.size());
   int64_t last = 0, reach = 0;
   bool empty = false, counted = true;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -128,7 +130,8 @@ Tensor Tensor::with_layout(Dims shape, Dims strides, int64_t offset) const {
 
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
-  if (device.type == DeviceType::kMeta) core::fail<DeviceError>("to: expected a device with memory, 'cpu', 'cuda' or 'cuda:N', got meta");
+  if (device.type == DeviceType::kMeta)
+    core::fail<DeviceError>("to: expected a device with memory, 'cpu', 'cuda' or 'cuda:N', got meta");
   const Device cuda = device.type == DeviceType::kCuda ? device : this->device();
   core::Backend& backend = core::backend(cuda);
   // Dense on its own device first: the copy between devices moves bytes, keeping the dimension order.
@@ -149,8 +152,6 @@ int64_t Tensor::item_int() const {
   return core::visit(dtype_, [&]<class T>() { return core::cast<int64_t>(*x.data<T>()); });
 }
 
-std::string describe(const Tensor& x) {
-  return core::text("tensor({}, {}, {})", x.dtype(), x.shape(), x.device());
-}
+std::string describe(const Tensor& x) { return core::text("tensor({}, {}, {})", x.dtype(), x.shape(), x.device()); }
 
 }  // namespace tenor

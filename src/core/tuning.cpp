@@ -41,7 +41,7 @@ using nlohmann::json;
 using Key = std::tuple<std::string, std::string, std::string, std::string>;  // operator, problem, machine, version
 using Table = std::map<Key, Tuning>;
 
-constexpr double kClearlyFaster = 0.97;               // less is noise
+constexpr double kClearlyFaster = 0.97;                // less is noise
 constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;  // a larger file is no tuning table
 
 fs::path store_path() {
@@ -54,7 +54,11 @@ Key key_of(const Tuning& t) { return {t.op, t.problem, t.machine, t.version}; }
 /// An entry of the file, nothing for one that is not as remember_tuning writes it.
 std::optional<Tuning> parse(const json& entry) {
   Tuning t;
-  for (auto [field, name] : {std::pair{&t.op, "op"}, {&t.problem, "problem"}, {&t.machine, "machine"}, {&t.version, "version"}, {&t.winner, "winner"}}) {
+  for (auto [field, name] : {std::pair{&t.op, "op"},
+                             {&t.problem, "problem"},
+                             {&t.machine, "machine"},
+                             {&t.version, "version"},
+                             {&t.winner, "winner"}}) {
     if (!entry.is_object() || !entry.contains(name) || !entry[name].is_string()) return {};
     *field = entry[name].get<std::string>();
   }
@@ -155,8 +159,10 @@ void update(Change change) {
   const FileLock others(store.path);
   Table newest = read_store(store.path);
   change(newest);
-  if (write_store(store.path, newest)) store.table = std::move(newest);
-  else change(store.table);
+  if (write_store(store.path, newest))
+    store.table = std::move(newest);
+  else
+    change(store.table);
 }
 
 std::recursive_mutex& measuring() {
@@ -203,7 +209,9 @@ int forget_tunings(std::string_view op, std::string_view problem, std::string_vi
            (machine.empty() || t.machine == machine);
   };
   int count = 0;
-  update([&](Table& table) { count = static_cast<int>(std::erase_if(table, [&](const auto& e) { return meant(e.second); })); });
+  update([&](Table& table) {
+    count = static_cast<int>(std::erase_if(table, [&](const auto& e) { return meant(e.second); }));
+  });
   return count;
 }
 

@@ -1,5 +1,5 @@
-// Conversions of dense elements. The loops over exact formulas are plain: the compiler vectorises them for each instruction
-// set, and their results cannot depend on it. float32 with float16 and bfloat16 goes through simd-inl.h.
+// Conversions of dense elements. The loops over exact formulas are plain: the compiler vectorises them for each
+// instruction set, and their results cannot depend on it. float32 with float16 and bfloat16 goes through simd-inl.h.
 #include "src/core/visit.h"
 #include "src/cpu/move.h"
 
@@ -45,34 +45,51 @@ void convert(const void* src, void* dst, size_t n) {
 template <class From>
 ConvertFn from_number(DType to) {
   switch (to) {
-    case DType::kBool: return &convert<From, bool>;
+    case DType::kBool:
+      return &convert<From, bool>;
     case DType::kInt8:
     case DType::kUInt8:
-      if constexpr (std::is_integral_v<From>) return &convert<From, uint8_t>;
-      else return to == int8 ? &convert<From, int8_t> : &convert<From, uint8_t>;
+      if constexpr (std::is_integral_v<From>)
+        return &convert<From, uint8_t>;
+      else
+        return to == int8 ? &convert<From, int8_t> : &convert<From, uint8_t>;
     case DType::kInt16:
     case DType::kUInt16:
-      if constexpr (std::is_integral_v<From>) return &convert<From, uint16_t>;
-      else return to == int16 ? &convert<From, int16_t> : &convert<From, uint16_t>;
+      if constexpr (std::is_integral_v<From>)
+        return &convert<From, uint16_t>;
+      else
+        return to == int16 ? &convert<From, int16_t> : &convert<From, uint16_t>;
     case DType::kInt32:
     case DType::kUInt32:
-      if constexpr (std::is_integral_v<From>) return &convert<From, uint32_t>;
-      else return to == int32 ? &convert<From, int32_t> : &convert<From, uint32_t>;
+      if constexpr (std::is_integral_v<From>)
+        return &convert<From, uint32_t>;
+      else
+        return to == int32 ? &convert<From, int32_t> : &convert<From, uint32_t>;
     case DType::kInt64:
     case DType::kUInt64:
-      if constexpr (std::is_integral_v<From>) return &convert<From, uint64_t>;
-      else return to == int64 ? &convert<From, int64_t> : &convert<From, uint64_t>;
-    case DType::kFloat32: return &convert<From, float>;
-    case DType::kFloat64: return &convert<From, double>;
-    default: break;
+      if constexpr (std::is_integral_v<From>)
+        return &convert<From, uint64_t>;
+      else
+        return to == int64 ? &convert<From, int64_t> : &convert<From, uint64_t>;
+    case DType::kFloat32:
+      return &convert<From, float>;
+    case DType::kFloat64:
+      return &convert<From, double>;
+    default:
+      break;
   }
   if constexpr (std::is_same_v<From, float> || sizeof(From) >= 4) {
     switch (to) {
-      case DType::kFloat16: return &convert<From, Float16>;
-      case DType::kBFloat16: return &convert<From, BFloat16>;
-      case DType::kFloat8E4M3: return &convert<From, Float8E4M3>;
-      case DType::kFloat8E5M2: return &convert<From, Float8E5M2>;
-      default: break;
+      case DType::kFloat16:
+        return &convert<From, Float16>;
+      case DType::kBFloat16:
+        return &convert<From, BFloat16>;
+      case DType::kFloat8E4M3:
+        return &convert<From, Float8E4M3>;
+      case DType::kFloat8E5M2:
+        return &convert<From, Float8E5M2>;
+      default:
+        break;
     }
   }
   return nullptr;
@@ -81,14 +98,22 @@ ConvertFn from_number(DType to) {
 /// The kernel of one conversion; null where it goes through float32.
 ConvertFn converter(DType from, DType to) {
   switch (from) {
-    case DType::kBool: return from_number<uint8_t>(to);
-    case DType::kFloat16: return to == float32 ? &convert<Float16, float> : nullptr;
-    case DType::kBFloat16: return to == float32 ? &convert<BFloat16, float> : nullptr;
-    case DType::kFloat8E4M3: return to == float32 ? &convert<Float8E4M3, float> : nullptr;
-    case DType::kFloat8E5M2: return to == float32 ? &convert<Float8E5M2, float> : nullptr;
-    case DType::kFloat32: return from_number<float>(to);
-    case DType::kFloat64: return from_number<double>(to);
-    default: return core::visit_integer(from, [&]<class T>() { return from_number<T>(to); });
+    case DType::kBool:
+      return from_number<uint8_t>(to);
+    case DType::kFloat16:
+      return to == float32 ? &convert<Float16, float> : nullptr;
+    case DType::kBFloat16:
+      return to == float32 ? &convert<BFloat16, float> : nullptr;
+    case DType::kFloat8E4M3:
+      return to == float32 ? &convert<Float8E4M3, float> : nullptr;
+    case DType::kFloat8E5M2:
+      return to == float32 ? &convert<Float8E5M2, float> : nullptr;
+    case DType::kFloat32:
+      return from_number<float>(to);
+    case DType::kFloat64:
+      return from_number<double>(to);
+    default:
+      return core::visit_integer(from, [&]<class T>() { return from_number<T>(to); });
   }
 }
 

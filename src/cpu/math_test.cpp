@@ -1,4 +1,5 @@
-// Error of math-inl.h and math_circular-inl.h in ulp against the C library in a wider type, and its values at the limits.
+// Error of math-inl.h and math_circular-inl.h in ulp against the C library in a wider type, and its values at the
+// limits.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -24,30 +25,52 @@ template <class T>
 void run_all(int which, const T* x, T* y, size_t n) {
   const auto with = [&](auto fn) { apply(x, y, n, fn); };
   switch (which) {
-    case 0: return with([](auto d, auto v) HWY_ATTR { return math::exp(d, v); });
-    case 1: return with([](auto d, auto v) HWY_ATTR { return math::exp2(d, v); });
-    case 2: return with([](auto d, auto v) HWY_ATTR { return math::expm1(d, v); });
-    case 3: return with([](auto d, auto v) HWY_ATTR { return math::log(d, v); });
-    case 4: return with([](auto d, auto v) HWY_ATTR { return math::log1p(d, v); });
-    case 5: return with([](auto d, auto v) HWY_ATTR { return math::log2(d, v); });
-    case 6: return with([](auto d, auto v) HWY_ATTR { return math::log10(d, v); });
-    case 7: return with([](auto d, auto v) HWY_ATTR { return math::sigmoid(d, v); });
-    case 8: return with([](auto d, auto v) HWY_ATTR { return math::tanh(d, v); });
-    case 9: return with([](auto d, auto v) HWY_ATTR { return math::erf(d, v); });
-    case 10: return with([](auto d, auto v) HWY_ATTR {  // as gelu weighs its argument
-      return hn::IfThenElse(hn::IsNaN(v), v, math::normal_cdf(d, v));
-    });
-    case 11: return with([](auto d, auto v) HWY_ATTR { return math::sin(d, v); });
-    case 12: return with([](auto d, auto v) HWY_ATTR { return math::cos(d, v); });
-    case 13: return with([](auto d, auto v) HWY_ATTR { return math::tan(d, v); });
-    case 14: return with([](auto d, auto v) HWY_ATTR { return math::asin(d, v); });
-    case 15: return with([](auto d, auto v) HWY_ATTR { return math::acos(d, v); });
-    case 16: return with([](auto d, auto v) HWY_ATTR { return math::atan(d, v); });
-    case 17: return with([](auto d, auto v) HWY_ATTR { return math::sinh(d, v); });
-    case 18: return with([](auto d, auto v) HWY_ATTR { return math::cosh(d, v); });
-    case 19: return with([](auto d, auto v) HWY_ATTR { return math::asinh(d, v); });
-    case 20: return with([](auto d, auto v) HWY_ATTR { return math::acosh(d, v); });
-    case 21: return with([](auto d, auto v) HWY_ATTR { return math::atanh(d, v); });
+    case 0:
+      return with([](auto d, auto v) HWY_ATTR { return math::exp(d, v); });
+    case 1:
+      return with([](auto d, auto v) HWY_ATTR { return math::exp2(d, v); });
+    case 2:
+      return with([](auto d, auto v) HWY_ATTR { return math::expm1(d, v); });
+    case 3:
+      return with([](auto d, auto v) HWY_ATTR { return math::log(d, v); });
+    case 4:
+      return with([](auto d, auto v) HWY_ATTR { return math::log1p(d, v); });
+    case 5:
+      return with([](auto d, auto v) HWY_ATTR { return math::log2(d, v); });
+    case 6:
+      return with([](auto d, auto v) HWY_ATTR { return math::log10(d, v); });
+    case 7:
+      return with([](auto d, auto v) HWY_ATTR { return math::sigmoid(d, v); });
+    case 8:
+      return with([](auto d, auto v) HWY_ATTR { return math::tanh(d, v); });
+    case 9:
+      return with([](auto d, auto v) HWY_ATTR { return math::erf(d, v); });
+    case 10:
+      return with([](auto d, auto v) HWY_ATTR {  // as gelu weighs its argument
+        return hn::IfThenElse(hn::IsNaN(v), v, math::normal_cdf(d, v));
+      });
+    case 11:
+      return with([](auto d, auto v) HWY_ATTR { return math::sin(d, v); });
+    case 12:
+      return with([](auto d, auto v) HWY_ATTR { return math::cos(d, v); });
+    case 13:
+      return with([](auto d, auto v) HWY_ATTR { return math::tan(d, v); });
+    case 14:
+      return with([](auto d, auto v) HWY_ATTR { return math::asin(d, v); });
+    case 15:
+      return with([](auto d, auto v) HWY_ATTR { return math::acos(d, v); });
+    case 16:
+      return with([](auto d, auto v) HWY_ATTR { return math::atan(d, v); });
+    case 17:
+      return with([](auto d, auto v) HWY_ATTR { return math::sinh(d, v); });
+    case 18:
+      return with([](auto d, auto v) HWY_ATTR { return math::cosh(d, v); });
+    case 19:
+      return with([](auto d, auto v) HWY_ATTR { return math::asinh(d, v); });
+    case 20:
+      return with([](auto d, auto v) HWY_ATTR { return math::acosh(d, v); });
+    case 21:
+      return with([](auto d, auto v) HWY_ATTR { return math::atanh(d, v); });
   }
 }
 void run_float(int which, const float* x, float* y, size_t n) { run_all(which, x, y, n); }
@@ -99,14 +122,41 @@ template <class T>
 std::vector<T> arguments() {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> unit(-1, 1);
-  std::vector<T> x = {0, T(-0.0), 1, -1, 2, -2, 0.5, std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(),
-                      std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max(), -std::numeric_limits<T>::max(),
-                      std::numeric_limits<T>::min(), std::numeric_limits<T>::denorm_min(), -std::numeric_limits<T>::denorm_min(),
-                      std::numeric_limits<T>::min() / 3, 88, 89, -87.5, -103, -104, 709, 710, -745, 1e6, -1e7, 1000, 10, 8, 1024};
+  std::vector<T> x = {0,
+                      T(-0.0),
+                      1,
+                      -1,
+                      2,
+                      -2,
+                      0.5,
+                      std::numeric_limits<T>::infinity(),
+                      -std::numeric_limits<T>::infinity(),
+                      std::numeric_limits<T>::quiet_NaN(),
+                      std::numeric_limits<T>::max(),
+                      -std::numeric_limits<T>::max(),
+                      std::numeric_limits<T>::min(),
+                      std::numeric_limits<T>::denorm_min(),
+                      -std::numeric_limits<T>::denorm_min(),
+                      std::numeric_limits<T>::min() / 3,
+                      88,
+                      89,
+                      -87.5,
+                      -103,
+                      -104,
+                      709,
+                      710,
+                      -745,
+                      1e6,
+                      -1e7,
+                      1000,
+                      10,
+                      8,
+                      1024};
   for (int i = 0; i < 200000; ++i) x.push_back(static_cast<T>(unit(random)));
   for (int i = 0; i < 100000; ++i) x.push_back(static_cast<T>(12 * unit(random)));
   for (int i = 0; i < 100000; ++i) x.push_back(static_cast<T>(110 * unit(random)));
-  for (int i = 0; i < 100000; ++i) x.push_back(static_cast<T>(std::exp(sizeof(T) == 4 ? 85 * unit(random) : 700 * unit(random))));
+  for (int i = 0; i < 100000; ++i)
+    x.push_back(static_cast<T>(std::exp(sizeof(T) == 4 ? 85 * unit(random) : 700 * unit(random))));
   for (int i = 0; i < 50000; ++i) x.push_back(static_cast<T>(1 + unit(random) * 1e-3));
   return x;
 }
@@ -117,7 +167,8 @@ double ulps(T got, long double want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : 1e30;
   const T rounded = static_cast<T>(want);
   if (got == rounded) return 0;
-  if (std::isinf(rounded) || std::isinf(got)) return std::isinf(rounded) && got == std::copysign(std::numeric_limits<T>::max(), rounded) ? 1 : 1e30;
+  if (std::isinf(rounded) || std::isinf(got))
+    return std::isinf(rounded) && got == std::copysign(std::numeric_limits<T>::max(), rounded) ? 1 : 1e30;
   int exponent;
   std::frexp(want, &exponent);
   const int lowest = std::numeric_limits<T>::min_exponent;
@@ -153,18 +204,23 @@ void check_all(Run run) {
       const double e = ulps(y[i], want);
       if (e > worst) worst = e, at = i;
     }
-    EXPECT_LE(worst, sizeof(T) == 4 ? f.bound : f.double_bound) << f.name << " at " << x[at] << ": " << y[at] << ", expected " << static_cast<double>(f.exact(x[at]));
+    EXPECT_LE(worst, sizeof(T) == 4 ? f.bound : f.double_bound)
+        << f.name << " at " << x[at] << ": " << y[at] << ", expected " << static_cast<double>(f.exact(x[at]));
   }
 }
 
 TEST(Math, Float32) {
   on_every_target([] {
-    check_all<float>([](int which, const float* x, float* y, size_t n) { HWY_DYNAMIC_DISPATCH(run_float)(which, x, y, n); });
+    check_all<float>([](int which, const float* x, float* y, size_t n) {
+      HWY_DYNAMIC_DISPATCH(run_float)(which, x, y, n);
+    });
   });
 }
 TEST(Math, Float64) {
   on_every_target([] {
-    check_all<double>([](int which, const double* x, double* y, size_t n) { HWY_DYNAMIC_DISPATCH(run_double)(which, x, y, n); });
+    check_all<double>([](int which, const double* x, double* y, size_t n) {
+      HWY_DYNAMIC_DISPATCH(run_double)(which, x, y, n);
+    });
   });
 }
 

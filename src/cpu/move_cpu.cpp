@@ -134,7 +134,8 @@ void transpose(const U* HWY_RESTRICT src, int64_t src_stride, U* HWY_RESTRICT ds
   }
 #endif
   for (int64_t a = 0; a < rows; ++a)
-    for (int64_t i = a < whole_rows ? whole_columns : 0; i < columns; ++i) dst[a * dst_stride + i] = src[i * src_stride + a];
+    for (int64_t i = a < whole_rows ? whole_columns : 0; i < columns; ++i)
+      dst[a * dst_stride + i] = src[i * src_stride + a];
 }
 
 template <class U>
@@ -176,16 +177,19 @@ template <class U>
 HWY_INLINE void stream_run(const U* HWY_RESTRICT src, U* HWY_RESTRICT dst, int64_t n) {
   constexpr int64_t kLine = 64 / sizeof(U);
   const hn::CappedTag<U, kLine> d;
-  const int64_t lead = (64 - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) % 64)) % 64 / static_cast<int64_t>(sizeof(U));
+  const int64_t lead =
+      (64 - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) % 64)) % 64 / static_cast<int64_t>(sizeof(U));
   int64_t i = lead < n ? lead : n;
   copy_run(src, dst, i);
   for (; i + kLine <= n; i += kLine)
-    for (int64_t k = 0; k < kLine; k += static_cast<int64_t>(hn::Lanes(d))) hn::Stream(hn::LoadU(d, src + i + k), d, dst + i + k);
+    for (int64_t k = 0; k < kLine; k += static_cast<int64_t>(hn::Lanes(d)))
+      hn::Stream(hn::LoadU(d, src + i + k), d, dst + i + k);
   copy_run(src + i, dst + i, n - i);
 }
 
 template <class U>
-void scatter_2d(const U* HWY_RESTRICT src, U* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns, bool stream) {
+void scatter_2d(const U* HWY_RESTRICT src, U* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns,
+                bool stream) {
   if (inner == 1 && stream) {
     for (int64_t r = 0; r < rows; ++r) stream_run(src + r * columns, dst + r * outer, columns);
   } else if (inner == 1) {
@@ -199,10 +203,14 @@ void scatter_2d(const U* HWY_RESTRICT src, U* dst, int64_t outer, int64_t inner,
 template <class F>
 auto by_item(size_t item, F fn) {
   switch (item) {
-    case 1: return fn(uint8_t());
-    case 2: return fn(uint16_t());
-    case 4: return fn(uint32_t());
-    default: return fn(uint64_t());
+    case 1:
+      return fn(uint8_t());
+    case 2:
+      return fn(uint16_t());
+    case 4:
+      return fn(uint32_t());
+    default:
+      return fn(uint64_t());
   }
 }
 
@@ -213,13 +221,15 @@ void gather_plane(size_t item, const void* src, int64_t outer, int64_t inner, vo
     gather_2d(static_cast<const U*>(src), outer, inner, static_cast<U*>(dst), rows, columns, ahead);
   });
 }
-void scatter_plane(size_t item, const void* src, void* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns, bool stream) {
+void scatter_plane(size_t item, const void* src, void* dst, int64_t outer, int64_t inner, int64_t rows, int64_t columns,
+                   bool stream) {
   by_item(item, [&](auto zero) {
     using U = decltype(zero);
     scatter_2d(static_cast<const U*>(src), static_cast<U*>(dst), outer, inner, rows, columns, stream);
   });
 }
-void transpose_items(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+void transpose_items(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows,
+                     int64_t columns) {
   by_item(item, [&](auto zero) {
     using U = decltype(zero);
     transpose(static_cast<const U*>(src), src_stride, static_cast<U*>(dst), dst_stride, rows, columns, 0);
@@ -340,7 +350,8 @@ void scatter_box(size_t item, const void* dense, void* dst, const Box& box, bool
 
 void finish_streams() { hwy::FlushStream(); }
 
-void transpose_plane(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns) {
+void transpose_plane(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows,
+                     int64_t columns) {
   HWY_DYNAMIC_DISPATCH(transpose_items)(item, src, src_stride, dst, dst_stride, rows, columns);
 }
 
@@ -349,7 +360,9 @@ bool stream_turned(size_t item, const void* src, int64_t src_stride, void* dst, 
   return HWY_DYNAMIC_DISPATCH(stream_turned_items)(item, src, src_stride, dst, dst_stride, rows, columns, ahead);
 }
 
-void fill_dense(size_t item, const void* value, void* dense, size_t n) { HWY_DYNAMIC_DISPATCH(fill_values)(item, value, dense, n); }
+void fill_dense(size_t item, const void* value, void* dense, size_t n) {
+  HWY_DYNAMIC_DISPATCH(fill_values)(item, value, dense, n);
+}
 
 }  // namespace tenor::cpu
 #endif

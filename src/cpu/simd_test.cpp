@@ -33,7 +33,8 @@ void negate_row(const T* src, T* dst, size_t n) {
 }
 template <class T>
 core::Compute<T> sum_of_squares(const T* src, size_t n) {
-  return reduce_row(src, n, core::Compute<T>(0), [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); }, AddOp());
+  return reduce_row(
+      src, n, core::Compute<T>(0), [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); }, AddOp());
 }
 
 void widen_f16(const Float16* s, float* d, size_t n) { widen_row(s, d, n); }
@@ -105,10 +106,7 @@ void on_every_target(Body body) {
 uint32_t bits_of(float x) { return std::isnan(x) ? 0x7FC00000u : std::bit_cast<uint32_t>(x); }
 uint64_t bits_of(double x) { return std::bit_cast<uint64_t>(x); }
 template <class T>
-  requires core::kStorageFloat<T>
-uint32_t bits_of(T x) {
-  return x.bits;
-}
+requires core::kStorageFloat<T> uint32_t bits_of(T x) { return x.bits; }
 
 template <class T>
 class Simd : public ::testing::Test {};
@@ -208,7 +206,8 @@ TEST(ReductionOrder, BlocksMeetAsABinaryCounter) {
 
 TEST(ReductionOrder, ErrsLittle) {
   const int64_t n = 1000000;
-  const float sum = core::ordered_reduce(n, 0.0f, [](int64_t) { return 0.1f; }, [](float a, float b) { return a + b; });
+  const float sum = core::ordered_reduce(
+      n, 0.0f, [](int64_t) { return 0.1f; }, [](float a, float b) { return a + b; });
   EXPECT_NEAR(sum, 100000.0, 1e-4 * 100000);
   EXPECT_LT(std::abs(sum - static_cast<double>(0.1f) * static_cast<double>(n)), 0.5);
 }

@@ -19,12 +19,15 @@ struct Slot {
   Dims strides;  // over the collapsed dims
   DType dtype, compute;
   size_t item;
-  Converter convert;  // inputs: to the compute dtype; outputs: from it
+  Converter convert;    // inputs: to the compute dtype; outputs: from it
   bool stream = false;  // outputs: large enough to write past the caches where runs lie far apart
   int64_t ahead = 0;    // inputs of boxes that some operand lies across: from a box to the next
 
   Slot(const TileOperand& o, bool output)
-      : data(static_cast<char*>(o.data)), dtype(o.dtype), compute(o.compute), item(item_size(o.dtype)),
+      : data(static_cast<char*>(o.data)),
+        dtype(o.dtype),
+        compute(o.compute),
+        item(item_size(o.dtype)),
         convert(output ? o.compute : o.dtype, output ? o.dtype : o.compute) {}
 };
 
@@ -76,12 +79,17 @@ void Plan::collapse() {
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key[a] > key[b]; });
   for (int64_t d : order) {
     bool merge = !sizes_.empty();
-    for (size_t i = 0; merge && i < slots_.size(); ++i) merge = slots_[i].strides.back() == shape[d] * operand(i).strides[d];
-    if (merge) sizes_.back() *= shape[d];
-    else sizes_.push_back(shape[d]);
+    for (size_t i = 0; merge && i < slots_.size(); ++i)
+      merge = slots_[i].strides.back() == shape[d] * operand(i).strides[d];
+    if (merge)
+      sizes_.back() *= shape[d];
+    else
+      sizes_.push_back(shape[d]);
     for (size_t i = 0; i < slots_.size(); ++i) {
-      if (merge) slots_[i].strides.back() = operand(i).strides[d];
-      else slots_[i].strides.push_back(operand(i).strides[d]);
+      if (merge)
+        slots_[i].strides.back() = operand(i).strides[d];
+      else
+        slots_[i].strides.push_back(operand(i).strides[d]);
     }
   }
   if (sizes_.empty()) {
@@ -154,14 +162,16 @@ bool repeated(const Dims& strides, const Dims& sizes) {
 }
 
 /// Copies a box whose last dim is dense on both sides, run by run.
-void copy_runs(size_t item, const Dims& sizes, const char* from, const Dims& from_strides, char* to, const Dims& to_strides, size_t d = 0) {
+void copy_runs(size_t item, const Dims& sizes, const char* from, const Dims& from_strides, char* to,
+               const Dims& to_strides, size_t d = 0) {
   if (d + 1 == sizes.size()) {
     std::memcpy(to, from, static_cast<size_t>(sizes[d]) * item);
     return;
   }
   const auto bytes = static_cast<int64_t>(item);
   for (int64_t i = 0; i < sizes[d]; ++i)
-    copy_runs(item, sizes, from + i * from_strides[d] * bytes, from_strides, to + i * to_strides[d] * bytes, to_strides, d + 1);
+    copy_runs(item, sizes, from + i * from_strides[d] * bytes, from_strides, to + i * to_strides[d] * bytes, to_strides,
+              d + 1);
 }
 
 /// A thread's buffers: one a register, and one for what is gathered before it is converted.
@@ -185,8 +195,8 @@ Buffers& thread_buffers() {
   return buffers;
 }
 
-/// Which buffer each register lies in: an input in its own, a step's in one whose register nothing reads any more, so that
-/// a long chain stays in L1.
+/// Which buffer each register lies in: an input in its own, a step's in one whose register nothing reads any more, so
+/// that a long chain stays in L1.
 std::vector<size_t> place_registers(const TileProgram& program) {
   const size_t inputs = program.inputs.size(), steps = program.steps.size();
   std::vector<size_t> last(inputs + steps, 0), place(inputs + steps), free;
@@ -209,7 +219,10 @@ std::vector<size_t> place_registers(const TileProgram& program) {
 class Runner {
  public:
   Runner(const TileProgram& program, const std::vector<Slot>& slots)
-      : program_(program), slots_(slots), registers_(program.inputs.size() + program.steps.size()), filled_(program.inputs.size()),
+      : program_(program),
+        slots_(slots),
+        registers_(program.inputs.size() + program.steps.size()),
+        filled_(program.inputs.size()),
         places_(place_registers(program)) {}
 
   /// One tile: the box's sizes and each slot's offset in elements.
@@ -226,20 +239,23 @@ class Runner {
     for (size_t i = 0; i < inputs; ++i) {
       // A plain copy gathers straight into its destination where that is dense.
       char* direct = nullptr;
-      if (copies && program_.outputs.size() == 1 && slots_[i].dtype == slots_[inputs].dtype && dense(slots_[inputs].strides, sizes))
+      if (copies && program_.outputs.size() == 1 && slots_[i].dtype == slots_[inputs].dtype &&
+          dense(slots_[inputs].strides, sizes))
         direct = address(inputs, offsets);
       registers_[i] = load(i, sizes, offsets, n, direct);
       if (direct && registers_[i] == direct) return;
     }
     for (size_t s = 0; s < program_.steps.size(); ++s) step(s, sizes, offsets, n);
-    for (size_t o = 0; o < program_.outputs.size(); ++o) store(inputs + o, registers_[program_.stored[o]], sizes, offsets, n);
+    for (size_t o = 0; o < program_.outputs.size(); ++o)
+      store(inputs + o, registers_[program_.stored[o]], sizes, offsets, n);
   }
 
  private:
   /// Whether a copy moves runs that memcpy is worth calling for: without a buffer, and through the caches.
   bool runs_on_both_sides(int64_t run) const {
     const Slot &from = slots_[0], &to = slots_[1];
-    return from.dtype == to.dtype && from.strides.back() == 1 && to.strides.back() == 1 && run * static_cast<int64_t>(from.item) >= 256;
+    return from.dtype == to.dtype && from.strides.back() == 1 && to.strides.back() == 1 &&
+           run * static_cast<int64_t>(from.item) >= 256;
   }
   /// A plane of a large copy that lies transposed goes from line to line, without a buffer. False where it is none.
   bool turn(const Dims& sizes, const int64_t* offsets) const {

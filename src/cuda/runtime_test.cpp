@@ -27,7 +27,10 @@ Tensor awkward_values(DType dtype, int64_t count) {
   core::visit(dtype, [&]<class T>() {
     for (int64_t i = 0; i < count; ++i) {
       const double scale = std::pow(2.0, static_cast<double>(rng() % 90) - 40);
-      const double value = i % 17 == 0 ? NAN : i % 17 == 1 ? INFINITY : i % 17 == 2 ? -0.0 : (static_cast<double>(rng() % 2001) - 1000) * scale;
+      const double value = i % 17 == 0   ? NAN
+                           : i % 17 == 1 ? INFINITY
+                           : i % 17 == 2 ? -0.0
+                                         : (static_cast<double>(rng() % 2001) - 1000) * scale;
       x.data<T>()[i] = core::cast<T>(value);
     }
   });
@@ -40,8 +43,10 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   if (!is_float(x.dtype())) return std::memcmp(x.raw(), y.raw(), x.numel() * item_size(x.dtype())) == 0;
   return core::visit(x.dtype(), [&]<class T>() {  // a NaN may carry any payload
     for (int64_t i = 0; i < x.numel(); ++i) {
-      const double p = static_cast<double>(core::widen(x.data<T>()[i])), q = static_cast<double>(core::widen(y.data<T>()[i]));
-      if (std::isnan(p) != std::isnan(q) || (!std::isnan(p) && (p != q || std::signbit(p) != std::signbit(q)))) return false;
+      const double p = static_cast<double>(core::widen(x.data<T>()[i])),
+                   q = static_cast<double>(core::widen(y.data<T>()[i]));
+      if (std::isnan(p) != std::isnan(q) || (!std::isnan(p) && (p != q || std::signbit(p) != std::signbit(q))))
+        return false;
     }
     return true;
   });

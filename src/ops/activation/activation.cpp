@@ -79,7 +79,12 @@ Tensor gated_halves(const char* op, const Tensor& x, const Tensor& given, const 
   const int64_t half = x.shape(-1) / 2;
   const Tensor gate = part(x, 0, half), up = part(x, half, half);
   Output out(op, given, gate.shape(), x.dtype(), x, {&gate, &up}, {.elementwise = true, .cuda = core::kHasCuda});
-  StepScope step([&] { return Step{op, OpClass::kElementwise, {x}, {out.target()}, gate.numel()}.with({.exponentials = gate.numel()}).with(core::recipe([op, &formula](const auto& in, const auto& outs) { gated_halves(op, in[0], outs[0], formula); })); });
+  StepScope step([&] {
+    return Step{op, OpClass::kElementwise, {x}, {out.target()}, gate.numel()}
+        .with({.exponentials = gate.numel()})
+        .with(core::recipe(
+            [op, &formula](const auto& in, const auto& outs) { gated_halves(op, in[0], outs[0], formula); }));
+  });
   if (step.shape_only(out.target())) return out.target();
   run_gated(op, formula, gate, up, out.target());
   return out.finish();
@@ -91,7 +96,12 @@ Tensor gated_pair(const char* op, const Tensor& gate, const Tensor& up, const Te
   core::check_same_device(op, {{"gate", gate}, {"up", up}});
   core::check_shape(op, {"up", up}, gate.shape());
   Output out(op, given, gate.shape(), gate.dtype(), gate, {&gate, &up}, {.elementwise = true, .cuda = core::kHasCuda});
-  StepScope step([&] { return Step{op, OpClass::kElementwise, {gate, up}, {out.target()}, gate.numel()}.with({.exponentials = gate.numel()}).with(core::recipe([op, &formula](const auto& in, const auto& outs) { gated_pair(op, in[0], in[1], outs[0], formula); })); });
+  StepScope step([&] {
+    return Step{op, OpClass::kElementwise, {gate, up}, {out.target()}, gate.numel()}
+        .with({.exponentials = gate.numel()})
+        .with(core::recipe(
+            [op, &formula](const auto& in, const auto& outs) { gated_pair(op, in[0], in[1], outs[0], formula); }));
+  });
   if (step.shape_only(out.target())) return out.target();
   run_gated(op, formula, gate, up, out.target());
   return out.finish();
@@ -112,9 +122,7 @@ const Formula& gelu_formula(const std::string& approximate) {
 
 }  // namespace
 
-Tensor silu_mul(const Tensor& x, const SiluMulOptions& o) {
-  return gated_halves("silu_mul", x, o.out, kSilu);
-}
+Tensor silu_mul(const Tensor& x, const SiluMulOptions& o) { return gated_halves("silu_mul", x, o.out, kSilu); }
 Tensor silu_mul(const Tensor& gate, const Tensor& up, const SiluMulOptions& o) {
   return gated_pair("silu_mul", gate, up, o.out, kSilu);
 }

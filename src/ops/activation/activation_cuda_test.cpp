@@ -22,11 +22,13 @@ TEST_F(ActivationCuda, MatchesTheReferenceOnRandomShapesAndStrides) {
     const std::string what = std::string(name(dtype)) + to_string(shape);
     const bool plain = draw.coin();
     const auto input = [&](const Dims& s) { return plain ? draw.dense(s, dtype) : draw.view(s, dtype); };
-    const Tensor gate = input(shape), up = input(shape), out = on_gpu(draw.poisoned(shape, dtype)), g = on_gpu(gate), u = on_gpu(up);
+    const Tensor gate = input(shape), up = input(shape), out = on_gpu(draw.poisoned(shape, dtype)), g = on_gpu(gate),
+                 u = on_gpu(up);
     silu_mul(g, u, {.out = out});
     expect_close(on_cpu(out), gated(gate, up, reference::silu), "silu_mul " + what, 1, 1e-7);
     expect_close(on_cpu(gelu_mul(g, u)), gated(gate, up, reference::gelu), "gelu_mul " + what, 1, 1e-7);
-    expect_close(on_cpu(gelu_mul(g, u, {.approximate = "tanh"})), gated(gate, up, reference::gelu_tanh), "gelu_mul tanh " + what, 1, 1e-7);
+    expect_close(on_cpu(gelu_mul(g, u, {.approximate = "tanh"})), gated(gate, up, reference::gelu_tanh),
+                 "gelu_mul tanh " + what, 1, 1e-7);
     Dims both = shape;
     both.back() *= 2;
     const Tensor x = on_gpu(input(both));
@@ -41,18 +43,23 @@ TEST_F(ActivationCuda, TailsAndLimits) {
   const Tensor gate = tensor_of({14}, float64, gates), ones = full({14}, float64, 1);
   for (DType dtype : kFloats) {
     const Tensor g = gate.to(dtype), one = ones.to(dtype), x = on_gpu(g), o = on_gpu(one);
-    const double floor = dtype == float16 ? 0x1p-24 : dtype == bfloat16 ? 1e-40 : 1e-42;  // below e^-87 the weight is subnormal
+    const double floor = dtype == float16    ? 0x1p-24
+                         : dtype == bfloat16 ? 1e-40
+                                             : 1e-42;  // below e^-87 the weight is subnormal
     expect_close(on_cpu(silu_mul(x, o)), gated(g, one, reference::silu), "silu", 2, floor);
     expect_close(on_cpu(gelu_mul(x, o)), gated(g, one, reference::gelu), "gelu", 4, floor);
-    expect_close(on_cpu(gelu_mul(x, o, {.approximate = "tanh"})), gated(g, one, reference::gelu_tanh), "gelu tanh", 16, floor);
+    expect_close(on_cpu(gelu_mul(x, o, {.approximate = "tanh"})), gated(g, one, reference::gelu_tanh), "gelu tanh", 16,
+                 floor);
   }
 }
 
 TEST_F(ActivationCuda, AnElementsBitsAreItsOwn) {
   Draw draw(2);
   for (DType dtype : kFloats) {
-    const Tensor gate = on_gpu(draw.dense({5, 20001}, dtype)), up = on_gpu(draw.dense({5, 20001}, dtype)), all = on_cpu(silu_mul(gate, up));
-    EXPECT_TRUE(same_bits(on_cpu(silu_mul(narrow(gate, 1, 7, 19000), narrow(up, 1, 7, 19000))), narrow(all, 1, 7, 19000)));
+    const Tensor gate = on_gpu(draw.dense({5, 20001}, dtype)), up = on_gpu(draw.dense({5, 20001}, dtype)),
+                 all = on_cpu(silu_mul(gate, up));
+    EXPECT_TRUE(
+        same_bits(on_cpu(silu_mul(narrow(gate, 1, 7, 19000), narrow(up, 1, 7, 19000))), narrow(all, 1, 7, 19000)));
     EXPECT_TRUE(same_bits(on_cpu(silu_mul(select(gate, 0, 4), select(up, 0, 4))), select(all, 0, 4)));
     const Tensor own = gate.clone();
     EXPECT_TRUE(same_bits(on_cpu(silu_mul(own, up, {.out = own})), all));

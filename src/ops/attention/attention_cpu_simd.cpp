@@ -206,8 +206,8 @@ struct PlainWeights {
 };
 
 #if TENOR_ATTENTION_TILES
-/// Stores two vectors of weights as bfloat16 halves: each weight rounded, then what that leaves, rounded. Half an ulp is
-/// added to the magnitude and the lower bits are dropped; a NaN stays one in the row's sum.
+/// Stores two vectors of weights as bfloat16 halves: each weight rounded, then what that leaves, rounded. Half an ulp
+/// is added to the magnitude and the lower bits are dropped; a NaN stays one in the row's sum.
 struct SplitWeights {
   static constexpr int64_t kVectors = 2;
   template <class V>
@@ -215,9 +215,8 @@ struct SplitWeights {
     const hn::RebindToUnsigned<Tag<float>> du;
     const hn::Repartition<uint16_t, Tag<float>> d16;
     const auto raised = [&](V x) HWY_ATTR { return hn::Add(hn::BitCast(du, x), hn::Set(du, 0x8000u)); };
-    const auto rest = [&](V x, auto bits) HWY_ATTR {
-      return hn::Sub(x, hn::BitCast(d, hn::And(bits, hn::Set(du, 0xFFFF0000u))));
-    };
+    const auto rest = [&](V x, auto bits)
+                          HWY_ATTR { return hn::Sub(x, hn::BitCast(d, hn::And(bits, hn::Set(du, 0xFFFF0000u)))); };
     const auto store_upper = [&](auto low, auto high, float* at) HWY_ATTR {
       hn::StoreU(hn::BitCast(d, hn::ConcatOdd(d16, hn::BitCast(d16, high), hn::BitCast(d16, low))), d, at);
     };

@@ -93,7 +93,8 @@ bool PackValues(const Rows& rows, int64_t dim, int64_t n, int64_t columns, void*
   return any;
 }
 
-// ---- for the matrix unit: pairs of bfloat16 along the summed dim, as one 32-bit element --------------------------------
+// ---- for the matrix unit: pairs of bfloat16 along the summed dim, as one 32-bit element
+// --------------------------------
 
 void PackQueryPairs(const Block& b) {
   const Problem& p = *b.problem;

@@ -1,8 +1,8 @@
 // matmul, bmm, linear, outer, dot: shapes, dtypes, results' layout, errors.
 #include "tenor/contract.h"
 
-#include "src/ops/contract/contract_reference.h"
 #include "src/core/step.h"
+#include "src/ops/contract/contract_reference.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -27,7 +27,8 @@ TEST(Matmul, EveryRankBroadcasts) {
       for (int64_t s : last) shape.push_back(s);
       return shape;
     };
-    const Tensor a = draw.view(row ? shape_of(true, {m, k}) : Dims{k}, float32), b = draw.view(column ? shape_of(true, {k, n}) : Dims{k}, float32);
+    const Tensor a = draw.view(row ? shape_of(true, {m, k}) : Dims{k}, float32),
+                 b = draw.view(column ? shape_of(true, {k, n}) : Dims{k}, float32);
     const std::string la = row ? labels_of(a.ndim() - 2, "ij") : "j", lb = column ? labels_of(b.ndim() - 2, "jk") : "j";
     const int64_t lead = std::max<int64_t>(row ? a.ndim() - 2 : 0, column ? b.ndim() - 2 : 0);
     const std::string out = labels_of(lead, row ? "i" : "") + (column ? "k" : "");
@@ -95,8 +96,10 @@ TEST(Matmul, DtypeIsTheResultsAlone) {
 TEST(Matmul, EmptyInnerDimGivesZerosAndTheBias) {
   for (DType dtype : {float32, bfloat16, float64, int32, boolean}) {
     const Tensor out = full({2, 3}, dtype, 1);
-    EXPECT_EQ(values(matmul(Tensor::empty({2, 0}, dtype), Tensor::empty({0, 3}, dtype), {.out = out})), std::vector<double>(6, 0));
-    EXPECT_EQ(values(linear(Tensor::empty({1, 0}, dtype), Tensor::empty({2, 0}, dtype), tensor_of({2}, dtype, {0, 1}))), (std::vector<double>{0, 1}));
+    EXPECT_EQ(values(matmul(Tensor::empty({2, 0}, dtype), Tensor::empty({0, 3}, dtype), {.out = out})),
+              std::vector<double>(6, 0));
+    EXPECT_EQ(values(linear(Tensor::empty({1, 0}, dtype), Tensor::empty({2, 0}, dtype), tensor_of({2}, dtype, {0, 1}))),
+              (std::vector<double>{0, 1}));
   }
 }
 
@@ -111,7 +114,8 @@ TEST(Matmul, ResultKeepsTheDimOrderOfTheFirstOperand) {
 TEST(Matmul, OutMayBeAnOperand) {
   Draw draw(4);
   for (DType dtype : {float32, bfloat16, int32}) {
-    const Tensor a = draw.dense({20, 20}, dtype), b = draw.dense({20, 20}, dtype), want = matmul(a, b), product = matmul(b, a);
+    const Tensor a = draw.dense({20, 20}, dtype), b = draw.dense({20, 20}, dtype), want = matmul(a, b),
+                 product = matmul(b, a);
     EXPECT_TRUE(same_bits(matmul(a, b, {.out = a}), want));
     EXPECT_TRUE(same_bits(a, want));
   }
@@ -126,7 +130,8 @@ TEST(Linear, TakesAnyRankAndABiasOfAnotherDtype) {
     want.back() = 4;
     EXPECT_EQ(y.shape(), want);
     EXPECT_EQ(y.dtype(), float32);
-    const std::vector<double> plain = values(linear(x, w, {}, {.dtype = float32})), added = values(bias), have = values(y);
+    const std::vector<double> plain = values(linear(x, w, {}, {.dtype = float32})), added = values(bias),
+                              have = values(y);
     for (size_t i = 0; i < have.size(); ++i) EXPECT_NEAR(have[i], plain[i] + added[i % 4], 1e-6);
   }
 }
@@ -139,7 +144,8 @@ TEST(Outer, MultipliesOnceAndRoundsOnce) {
     const std::vector<double> have = values(outer(x, y));
     for (size_t i = 0; i < have.size(); ++i) ASSERT_EQ(have[i], rounded(want.values[i], dtype));
   }
-  EXPECT_EQ(values(outer(tensor_of({2}, int64, {3, -4}), tensor_of({2}, int64, {5, 6}))), (std::vector<double>{15, 18, -20, -24}));
+  EXPECT_EQ(values(outer(tensor_of({2}, int64, {3, -4}), tensor_of({2}, int64, {5, 6}))),
+            (std::vector<double>{15, 18, -20, -24}));
 }
 
 TEST(Dot, SumsLongVectorsWithinAChainsError) {
@@ -147,27 +153,50 @@ TEST(Dot, SumsLongVectorsWithinAChainsError) {
   for (DType dtype : kFloats)
     for (int64_t n : {0, 1, 7, 4096, 10001}) {
       const Tensor x = draw.view({n}, dtype), y = draw.view({n}, dtype);
-      reference::expect_sum(dot(x, y), reference::contract({{x, "i"}, {y, "i"}}, ""), n, dtype == float64 ? float64 : float32, "dot " + std::to_string(n));
+      reference::expect_sum(dot(x, y), reference::contract({{x, "i"}, {y, "i"}}, ""), n,
+                            dtype == float64 ? float64 : float32, "dot " + std::to_string(n));
     }
 }
 
 TEST(ContractErrors, NameWhatWasExpectedAndWhatCame) {
-  const Tensor m = full({2, 3}, float32, 1), v = full({3}, float32, 1), scalar = full({}, float32, 1), b = full({4, 2, 3}, float32, 1);
-  expect_error<ShapeError>([&] { matmul(m, m); }, "matmul: inner sizes differ: x of shape (2, 3) has 3 columns, other of shape (2, 3) has 2 rows");
-  expect_error<ShapeError>([&] { matmul(scalar, m); }, "matmul: x must have at least one dim, got shapes () and (2, 3)");
-  expect_error<ShapeError>([&] { matmul(b, full({5, 3, 2}, float32, 1)); },
-                           "matmul: shapes (4,) and (5,) do not broadcast: aligned at the right, 4 meets 5 in dim -1");
+  const Tensor m = full({2, 3}, float32, 1), v = full({3}, float32, 1), scalar = full({}, float32, 1),
+               b = full({4, 2, 3}, float32, 1);
+  expect_error<ShapeError>(
+      [&] { matmul(m, m); },
+      "matmul: inner sizes differ: x of shape (2, 3) has 3 columns, other of shape (2, 3) has 2 rows");
+  expect_error<ShapeError>([&] { matmul(scalar, m); },
+                           "matmul: x must have at least one dim, got shapes () and (2, 3)");
+  expect_error<ShapeError>(
+      [&] {
+        matmul(b, full({5, 3, 2}, float32, 1));
+      },
+      "matmul: shapes (4,) and (5,) do not broadcast: aligned at the right, 4 meets 5 in dim -1");
   expect_error<ShapeError>([&] { bmm(m, m); }, "bmm: x must have 3 dims, got 2 with shape (2, 3)");
-  expect_error<ShapeError>([&] { bmm(b, full({1, 3, 2}, float32, 1)); },
-                           "bmm: x and mat2 must have the same batch size, got 4 and 1 in shapes (4, 2, 3) and (1, 3, 2)");
-  expect_error<ShapeError>([&] { linear(m, full({4, 2}, float32, 1)); }, "linear: x of shape (2, 3) has 3 columns, weight of shape (4, 2) takes 2");
-  expect_error<ShapeError>([&] { linear(m, full({4, 3}, float32, 1), v); }, "linear: bias must have shape (4,), got (3,)");
+  expect_error<ShapeError>(
+      [&] {
+        bmm(b, full({1, 3, 2}, float32, 1));
+      },
+      "bmm: x and mat2 must have the same batch size, got 4 and 1 in shapes (4, 2, 3) and (1, 3, 2)");
+  expect_error<ShapeError>(
+      [&] {
+        linear(m, full({4, 2}, float32, 1));
+      },
+      "linear: x of shape (2, 3) has 3 columns, weight of shape (4, 2) takes 2");
+  expect_error<ShapeError>(
+      [&] {
+        linear(m, full({4, 3}, float32, 1), v);
+      },
+      "linear: bias must have shape (4,), got (3,)");
   expect_error<ShapeError>([&] { dot(v, full({4}, float32, 1)); }, "dot: x has 3 elements, tensor has 4");
   expect_error<ShapeError>([&] { outer(m, v); }, "outer: x must have 1 dims, got 2 with shape (2, 3)");
-  expect_error<DTypeError>([&] { matmul(v.to(float8_e4m3fn), v); }, "matmul: operands must not be float8, got float8_e4m3fn; convert them first");
-  expect_error<DTypeError>([&] { dot(full({3}, uint64, 1), full({3}, int8, 1)); }, "dot: uint64 and int8 have no common dtype; convert one of them");
-  expect_error<ShapeError>([&] { matmul(m, v, {.out = full({3}, float32, 0)}); }, "matmul: out must have shape (2,), got (3,)");
-  expect_error<DTypeError>([&] { matmul(m, v, {.out = full({2}, float16, 0)}); }, "matmul: out must be float32, got float16");
+  expect_error<DTypeError>([&] { matmul(v.to(float8_e4m3fn), v); },
+                           "matmul: operands must not be float8, got float8_e4m3fn; convert them first");
+  expect_error<DTypeError>([&] { dot(full({3}, uint64, 1), full({3}, int8, 1)); },
+                           "dot: uint64 and int8 have no common dtype; convert one of them");
+  expect_error<ShapeError>([&] { matmul(m, v, {.out = full({3}, float32, 0)}); },
+                           "matmul: out must have shape (2,), got (3,)");
+  expect_error<DTypeError>([&] { matmul(m, v, {.out = full({2}, float16, 0)}); },
+                           "matmul: out must be float32, got float16");
   EXPECT_THROW(matmul(m, Tensor()), DTypeError);
 }
 
@@ -178,7 +207,9 @@ TEST(ContractCost, CountsMultiplyAddsAndTheBias) {
   } recorder;
   {
     const core::TracerGuard guard(&recorder);
-    const auto spec = [](Dims shape, DType dtype = float32) { return Tensor::empty(std::move(shape), dtype, {DeviceType::kMeta, 0}); };
+    const auto spec = [](Dims shape, DType dtype = float32) {
+      return Tensor::empty(std::move(shape), dtype, {DeviceType::kMeta, 0});
+    };
     matmul(spec({8}), spec({8}));
     matmul(spec({2, 1, 4, 8}), spec({3, 8, 5}));
     linear(spec({4, 8}), spec({16, 8}), spec({16}));

@@ -16,7 +16,8 @@ bool writes_directly(DType dtype, DType compute) {
 
 Matrix matrix_of(const Tensor& x, DType compute) {
   const int rank = x.ndim();
-  Matrix matrix{static_cast<char*>(x.raw()), reads_directly(x.dtype(), compute) ? x.dtype() : compute, x.stride(rank - 2), x.stride(rank - 1)};
+  Matrix matrix{static_cast<char*>(x.raw()), reads_directly(x.dtype(), compute) ? x.dtype() : compute,
+                x.stride(rank - 2), x.stride(rank - 1)};
   for (int d = 0; d < rank - 2; ++d) matrix.batch.push_back(x.shape(d) == 1 ? 0 : x.stride(d));
   return matrix;
 }
@@ -32,19 +33,21 @@ DType bias_dtype(const Tensor& bias, const Tensor& c, DType compute) {
 Types contraction_types(const char* op, std::span<const Tensor> operands, const std::optional<DType>& dtype) {
   DType common = operands[0].dtype();
   for (const Tensor& x : operands) {
-    if (is_float8(x.dtype())) core::fail<DTypeError>("{}: operands must not be float8, got {}; convert them first", op, x.dtype());
+    if (is_float8(x.dtype()))
+      core::fail<DTypeError>("{}: operands must not be float8, got {}; convert them first", op, x.dtype());
     const bool clash = (x.dtype() == uint64 && is_signed(common)) || (common == uint64 && is_signed(x.dtype()));
     if (clash) core::fail<DTypeError>("{}: {} and {} have no common dtype; convert one of them", op, common, x.dtype());
     common = promote(common, x.dtype());
   }
   const DType result = dtype.value_or(common);
   // A wider result is not computed in less than its own precision, and an integer one wraps in itself.
-  if (is_float(common) || is_float(result))
-    return {result, common == float64 || result == float64 ? float64 : float32};
+  if (is_float(common) || is_float(result)) return {result, common == float64 || result == float64 ? float64 : float32};
   return {result, result == boolean ? common : result};
 }
 
-bool reads_directly(DType dtype, DType compute) { return dtype == compute || (compute == DType::kFloat32 && reads_as_float(dtype)); }
+bool reads_directly(DType dtype, DType compute) {
+  return dtype == compute || (compute == DType::kFloat32 && reads_as_float(dtype));
+}
 
 Tensor readable(const Tensor& x, DType compute) { return reads_directly(x.dtype(), compute) ? x : x.to(compute); }
 

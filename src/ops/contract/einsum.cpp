@@ -1,5 +1,5 @@
-// einsum and tensordot: a path of pairwise contractions, each lowered to a GEMM (or a broadcast product where nothing is
-// summed) on views of its operands.
+// einsum and tensordot: a path of pairwise contractions, each lowered to a GEMM (or a broadcast product where nothing
+// is summed) on views of its operands.
 #include <algorithm>
 #include <sstream>
 
@@ -24,8 +24,10 @@ using core::OpClass;
 using core::Step;
 
 const core::OpRegistration kOps({
-    {"einsum", "contract", OpClass::kContraction, "'bij,bjk->bik' over operands, in the cheapest pairwise order", contract::all_gemm_strategies()},
-    {"tensordot", "contract", OpClass::kContraction, "sum over pairs of dims of x and other", contract::all_gemm_strategies()},
+    {"einsum", "contract", OpClass::kContraction, "'bij,bjk->bik' over operands, in the cheapest pairwise order",
+     contract::all_gemm_strategies()},
+    {"tensordot", "contract", OpClass::kContraction, "sum over pairs of dims of x and other",
+     contract::all_gemm_strategies()},
 });
 
 /// An operand with one label a dim, none twice; labels of size 1 have no dim.
@@ -46,7 +48,8 @@ constexpr const char* kBroadcast = "broadcast product";  // where nothing is sum
 
 class Executor {
  public:
-  /// `dry`: allocates and computes nothing, only collects the copies that a run would make and the candidates it would take.
+  /// `dry`: allocates and computes nothing, only collects the copies that a run would make and the candidates it would
+  /// take.
   Executor(const Equation& equation, DType compute, bool dry) : equation_(equation), compute_(compute), dry_(dry) {}
 
   void run(std::span<const Tensor> operands, const std::vector<PathStep>& path, const Tensor& out) {
@@ -127,8 +130,8 @@ class Executor {
     list_.push_back(pair(a, b, step, target));
   }
 
-  /// A 1, which broadcasts: an operand that is only summed meets it in the same kernels as any other. On CUDA most of them
-  /// want both of one dtype.
+  /// A 1, which broadcasts: an operand that is only summed meets it in the same kernels as any other. On CUDA most of
+  /// them want both of one dtype.
   Labelled ones(DType dtype) const {
     if constexpr (core::kHasCuda) {
       if (device_.type == DeviceType::kCuda) {
@@ -150,8 +153,10 @@ class Executor {
   Groups groups_of(const Labelled& a, const Labelled& b, const LabelSet& kept) const {
     Groups g;
     for (int label : a.labels) {
-      if (!kept[static_cast<size_t>(label)]) g.inner.push_back(label);
-      else (b.has(label) ? g.batch : g.rows).push_back(label);
+      if (!kept[static_cast<size_t>(label)])
+        g.inner.push_back(label);
+      else
+        (b.has(label) ? g.batch : g.rows).push_back(label);
     }
     for (int label : b.labels) {
       if (a.has(label)) continue;
@@ -193,9 +198,11 @@ class Executor {
     const std::string inner = "no one stride walks its summed dims";
     if (!merged(a, g.inner)) a = copied(a, joined(g.batch, g.rows, g.inner), inner);
     if (!merged(b, g.inner)) b = copied(b, joined(g.batch, g.cols, g.inner), inner);
-    const LabelList outer_rows = split_rows(a, c, g.rows, joined(g.batch, g.inner)), outer_cols = split_rows(b, c, g.cols, joined(g.batch, g.inner));
+    const LabelList outer_rows = split_rows(a, c, g.rows, joined(g.batch, g.inner)),
+                    outer_cols = split_rows(b, c, g.cols, joined(g.batch, g.inner));
     const LabelList batch = joined(g.batch, outer_rows, outer_cols);
-    const Matrix3 m{matrix(a, batch, g.rows, g.inner), matrix(b, batch, g.inner, g.cols), matrix(c, batch, g.rows, g.cols)};
+    const Matrix3 m{matrix(a, batch, g.rows, g.inner), matrix(b, batch, g.inner, g.cols),
+                    matrix(c, batch, g.rows, g.cols)};
     if (!dry_) return contract::run_into(m.a, m.b, m.c, compute_);
     contract::GemmProblem problem = contract::gemm_of(m.a, m.b, m.c, compute_);
     problem.a.argument = problem.b.argument = "operand";
@@ -205,8 +212,8 @@ class Executor {
     Tensor a, b, c;
   };
 
-  /// Leaves in `rows` those that one stride walks in both x and c, and returns the others, which become dims of the batch.
-  /// x is copied where that would leave slivers.
+  /// Leaves in `rows` those that one stride walks in both x and c, and returns the others, which become dims of the
+  /// batch. x is copied where that would leave slivers.
   LabelList split_rows(Labelled& x, const Labelled& c, LabelList& rows, const LabelList& others) {
     const auto tail_of = [&](size_t start) { return LabelList(rows.begin() + static_cast<long>(start), rows.end()); };
     const auto first_merged = [&] {
@@ -234,7 +241,8 @@ class Executor {
   Tensor matrix(const Labelled& x, const LabelList& batch, const LabelList& rows, const LabelList& cols) const {
     Dims shape, strides;
     for (int label : batch) shape.push_back(size(label)), strides.push_back(x.stride(label));
-    for (const LabelList* group : {&rows, &cols}) shape.push_back(volume(*group)), strides.push_back(*merged(x, *group));
+    for (const LabelList* group : {&rows, &cols})
+      shape.push_back(volume(*group)), strides.push_back(*merged(x, *group));
     return x.tensor.with_layout(shape, strides, x.tensor.offset());
   }
 
@@ -270,7 +278,8 @@ std::string strategy_text(const std::vector<std::string>& products) {
   return names.empty() ? "" : names + "\n" + reasons;
 }
 
-Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, std::span<const Dims> shapes, const ContractOptions& options) {
+Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, std::span<const Dims> shapes,
+                    const ContractOptions& options) {
   const contract::Types types = contract::contraction_types(equation.op, operands, options.dtype);
   Dims shape;
   for (int label : equation.out) shape.push_back(equation.sizes[label]);
@@ -288,9 +297,9 @@ Tensor run_equation(const Equation& equation, std::span<const Tensor> operands, 
     stated.copies.insert(stated.copies.end(), dry.copies.begin(), dry.copies.end());
     stated.strategy = strategy_text(dry.strategies);
     stated.note = summed_labels(equation);
-    stated.recipe = core::recipe([equation, sizes = std::vector<Dims>(shapes.begin(), shapes.end()), dtype = options.dtype](const auto& in, const auto& outs) {
-      run_equation(equation, in, sizes, {.dtype = dtype, .out = outs[0]});
-    });
+    stated.recipe = core::recipe(
+        [equation, sizes = std::vector<Dims>(shapes.begin(), shapes.end()), dtype = options.dtype](
+            const auto& in, const auto& outs) { run_equation(equation, in, sizes, {.dtype = dtype, .out = outs[0]}); });
     return stated;
   });
   if (step.shape_only(out.target())) return out.target();
@@ -331,7 +340,8 @@ Tensor tensordot(const Tensor& x, const Tensor& b, const Dims& dims_x, const Dim
   const Dims of_b = core::normalize_dims(op, dims_b, b.ndim(), "dim of b");
   Equation equation{
       op, {std::vector<int>(static_cast<size_t>(x.ndim())), std::vector<int>(static_cast<size_t>(b.ndim()), -1)}, {}};
-  for (int d = 0; d < x.ndim(); ++d) equation.terms[0][static_cast<size_t>(d)] = d, equation.names.push_back("dim " + std::to_string(d) + " of x");
+  for (int d = 0; d < x.ndim(); ++d)
+    equation.terms[0][static_cast<size_t>(d)] = d, equation.names.push_back("dim " + std::to_string(d) + " of x");
   for (size_t i = 0; i < of_x.size(); ++i) {
     if (x.shape(static_cast<int>(of_x[i])) != b.shape(static_cast<int>(of_b[i])))
       fail<ShapeError>("{}: dims pair dim {} of x, of size {}, with dim {} of b, of size {}; shapes {} and {}", op,

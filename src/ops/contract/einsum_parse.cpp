@@ -24,7 +24,8 @@ std::vector<int> parse_term(std::string_view term, const std::string& where) {
       symbols.push_back(kEllipsis);
       i += 2;
     } else {
-      fail<ValueError>("einsum: subscripts '{}' of {} may hold letters and one '...', got '{}'", std::string(term), where, term[i]);
+      fail<ValueError>("einsum: subscripts '{}' of {} may hold letters and one '...', got '{}'", std::string(term),
+                       where, term[i]);
     }
   }
   return symbols;
@@ -73,10 +74,12 @@ std::vector<int> labels_of_operand(std::string_view term, size_t i, const Dims& 
   const bool dots = std::find(symbols.begin(), symbols.end(), kEllipsis) != symbols.end();
   const size_t letters = symbols.size() - (dots ? 1 : 0);
   if (letters > shape.size() || (!dots && letters < shape.size()))
-    fail<ShapeError>("einsum: subscripts '{}' of operand {} name {} dims, it has {} with shape {}", std::string(term), i, letters, shape.size(), shape);
+    fail<ShapeError>("einsum: subscripts '{}' of operand {} name {} dims, it has {} with shape {}", std::string(term),
+                     i, letters, shape.size(), shape);
   std::vector<int> out;
   for (int symbol : symbols) {
-    if (symbol != kEllipsis) out.push_back(labels.letter(symbol));
+    if (symbol != kEllipsis)
+      out.push_back(labels.letter(symbol));
     else
       for (size_t d = shape.size() - letters; d-- > 0;) out.push_back(labels.dots(d));
   }
@@ -90,10 +93,13 @@ std::vector<int> labels_of_output(std::string_view term, std::string_view text, 
       for (int label : labels.all_dots()) out.push_back(label);
       continue;
     }
-    if (!labels.known(symbol)) fail<ValueError>("einsum: output subscript '{}' of '{}' is in no operand", static_cast<char>(symbol), std::string(text));
+    if (!labels.known(symbol))
+      fail<ValueError>("einsum: output subscript '{}' of '{}' is in no operand", static_cast<char>(symbol),
+                       std::string(text));
     const int label = labels.letter(symbol);
     if (std::find(out.begin(), out.end(), label) != out.end())
-      fail<ValueError>("einsum: output subscript '{}' of '{}' is given twice", static_cast<char>(symbol), std::string(text));
+      fail<ValueError>("einsum: output subscript '{}' of '{}' is given twice", static_cast<char>(symbol),
+                       std::string(text));
     out.push_back(label);
   }
   return out;
@@ -105,7 +111,8 @@ std::vector<int> implicit_output(std::string_view terms, Labels& labels) {
   std::string letters(terms);
   std::sort(letters.begin(), letters.end());
   for (char c : letters)
-    if (std::isalpha(static_cast<unsigned char>(c)) && std::count(letters.begin(), letters.end(), c) == 1) out.push_back(labels.letter(c));
+    if (std::isalpha(static_cast<unsigned char>(c)) && std::count(letters.begin(), letters.end(), c) == 1)
+      out.push_back(labels.letter(c));
   return out;
 }
 
@@ -122,10 +129,12 @@ void set_sizes(Equation& equation, std::span<const Dims> shapes) {
       const int64_t size = shapes[i][d];
       const size_t first = std::find(term.begin(), term.end(), label) - term.begin();
       if (shapes[i][first] != size)
-        fail<ShapeError>("{}: subscript '{}' has sizes {} and {} in operand {}", equation.op, name, shapes[i][first], size, i);
+        fail<ShapeError>("{}: subscript '{}' has sizes {} and {} in operand {}", equation.op, name, shapes[i][first],
+                         size, i);
       int64_t& known = equation.sizes[label];
       if (known != size && known > -1 && known != 1 && size != 1)
-        fail<ShapeError>("{}: subscript '{}' has size {} in operand {} and size {} in operand {}", equation.op, name, known, owner[label], size, i);
+        fail<ShapeError>("{}: subscript '{}' has size {} in operand {} and size {} in operand {}", equation.op, name,
+                         known, owner[label], size, i);
       if (known < 0 || (known == 1 && size != 1)) known = size, owner[label] = i;
     }
   }
@@ -138,12 +147,15 @@ Equation parse_equation(std::string_view text, std::span<const Dims> shapes) {
   const size_t arrow = dense.find("->");
   const std::string left = dense.substr(0, arrow);
   const std::vector<std::string_view> terms = split_terms(left);
-  if (terms.size() != shapes.size()) fail<ValueError>("einsum: '{}' names {} operands, got {}", std::string(text), terms.size(), shapes.size());
+  if (terms.size() != shapes.size())
+    fail<ValueError>("einsum: '{}' names {} operands, got {}", std::string(text), terms.size(), shapes.size());
   Equation equation{"einsum", {}, {}};
   Labels labels(equation);
   for (size_t i = 0; i < terms.size(); ++i) equation.terms.push_back(labels_of_operand(terms[i], i, shapes[i], labels));
-  equation.out = arrow == std::string::npos ? implicit_output(left, labels) : labels_of_output(std::string_view(dense).substr(arrow + 2), text, labels);
-  if (equation.names.size() > kMaxLabels) fail<UnsupportedError>("einsum: at most {} different dims, got {}", kMaxLabels, equation.names.size());
+  equation.out = arrow == std::string::npos ? implicit_output(left, labels)
+                                            : labels_of_output(std::string_view(dense).substr(arrow + 2), text, labels);
+  if (equation.names.size() > kMaxLabels)
+    fail<UnsupportedError>("einsum: at most {} different dims, got {}", kMaxLabels, equation.names.size());
   set_sizes(equation, shapes);
   return equation;
 }

@@ -32,9 +32,12 @@ class Planner {
 
   std::vector<PathStep> plan(bool in_order) {
     sum_own_labels();
-    if (in_order) left_to_right();
-    else if (operands_.size() <= kExhaustive) exhaustive();
-    else greedy();
+    if (in_order)
+      left_to_right();
+    else if (operands_.size() <= kExhaustive)
+      exhaustive();
+    else
+      greedy();
     return std::move(steps_);
   }
 
@@ -45,8 +48,12 @@ class Planner {
       if (labels[l]) v *= static_cast<double>(sizes_[l]);
     return v;
   }
-  Cost cost_of(const LabelSet& both, const LabelSet& kept) const { return {volume(both) * (both == kept ? 1 : 2), volume(kept)}; }
-  static int64_t whole(double flops) { return flops < 9e18 ? static_cast<int64_t>(flops) : std::numeric_limits<int64_t>::max(); }
+  Cost cost_of(const LabelSet& both, const LabelSet& kept) const {
+    return {volume(both) * (both == kept ? 1 : 2), volume(kept)};
+  }
+  static int64_t whole(double flops) {
+    return flops < 9e18 ? static_cast<int64_t>(flops) : std::numeric_limits<int64_t>::max();
+  }
 
   /// Labels that the output or an operand other than a and b needs.
   LabelSet needed_without(size_t a, size_t b) const {
@@ -73,7 +80,11 @@ class Planner {
 
   void contract(size_t a, size_t b) {
     const LabelSet both = operands_[a] | operands_[b], kept = both & needed_without(a, b);
-    steps_.push_back({static_cast<int>(a), static_cast<int>(b), {operands_[a], operands_[b]}, kept, whole(cost_of(both, kept).flops)});
+    steps_.push_back({static_cast<int>(a),
+                      static_cast<int>(b),
+                      {operands_[a], operands_[b]},
+                      kept,
+                      whole(cost_of(both, kept).flops)});
     operands_.erase(operands_.begin() + static_cast<long>(b));
     operands_.erase(operands_.begin() + static_cast<long>(a));
     operands_.push_back(kept);
@@ -127,7 +138,8 @@ class Planner {
     if ((set & (set - 1)) == 0) return;
     follow(split[set], split, list);
     follow(set ^ split[set], split, list);
-    size_t a = std::find(list.begin(), list.end(), split[set]) - list.begin(), b = std::find(list.begin(), list.end(), set ^ split[set]) - list.begin();
+    size_t a = std::find(list.begin(), list.end(), split[set]) - list.begin(),
+           b = std::find(list.begin(), list.end(), set ^ split[set]) - list.begin();
     if (a > b) std::swap(a, b);
     contract(a, b);
     list.erase(list.begin() + static_cast<long>(b));

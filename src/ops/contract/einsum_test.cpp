@@ -9,7 +9,9 @@ namespace {
 
 using namespace testing;
 
-Tensor einsum_of(const std::string& equation, std::vector<Tensor> operands, const ContractOptions& options = {}) { return einsum(equation, operands, options); }
+Tensor einsum_of(const std::string& equation, std::vector<Tensor> operands, const ContractOptions& options = {}) {
+  return einsum(equation, operands, options);
+}
 
 struct Drawn {
   std::vector<reference::Term> terms;
@@ -42,8 +44,11 @@ Drawn draw_equation(Draw& draw, DType dtype) {
     Dims dims, strides;
     for (size_t i = 0; i < labels.size(); ++i) {
       const size_t at = distinct.find(labels[i]);
-      if (at != std::string::npos) strides[at] += x.stride(static_cast<int>(i));
-      else distinct += labels[i], dims.push_back(x.shape(static_cast<int>(i))), strides.push_back(x.stride(static_cast<int>(i)));
+      if (at != std::string::npos)
+        strides[at] += x.stride(static_cast<int>(i));
+      else
+        distinct += labels[i], dims.push_back(x.shape(static_cast<int>(i))),
+            strides.push_back(x.stride(static_cast<int>(i)));
     }
     d.terms.push_back({x.with_layout(dims, strides, x.offset()), distinct});
   }
@@ -65,7 +70,8 @@ TEST(Einsum, MatchesTheDefinitionOnRandomEquations) {
     einsum(d.equation, d.operands, {.out = out});
     reference::expect_sum(out, want, d.volume + 8, dtype == float64 ? float64 : float32, what);
     const BatchInvariantGuard guard;
-    reference::expect_sum(einsum(d.equation, d.operands), want, d.volume + 8, dtype == float64 ? float64 : float32, what + " in order");
+    reference::expect_sum(einsum(d.equation, d.operands), want, d.volume + 8, dtype == float64 ? float64 : float32,
+                          what + " in order");
   }
 }
 
@@ -84,7 +90,8 @@ TEST(Einsum, EllipsisStandsForTheDimsBetween) {
   reference::expect_sum(einsum_of("...ij,...jk->...ik", {a, b}), want, 4, float32, "explicit");
   reference::expect_sum(einsum_of(" ... ij , ... jk ", {a, b}), want, 4, float32, "implicit");
   const Tensor c = draw.dense({2, 3}, float32), d = draw.dense({2}, float32);
-  reference::expect_sum(einsum_of("i...,i", {c, d}), reference::contract({{c, "ij"}, {d, "i"}}, "j"), 2, float32, "between");
+  reference::expect_sum(einsum_of("i...,i", {c, d}), reference::contract({{c, "ij"}, {d, "i"}}, "j"), 2, float32,
+                        "between");
   reference::expect_sum(einsum_of("i...->...i", {c}), reference::contract({{c, "ij"}}, "ji"), 1, float32, "moved");
   reference::expect_sum(einsum_of("...i->i", {c}), reference::contract({{c, "ij"}}, "j"), 2, float32, "summed");
   EXPECT_EQ(einsum_of("...", {a}).shape(), a.shape());
@@ -95,7 +102,8 @@ TEST(Einsum, ImplicitOutputIsAlphabetical) {
   const Tensor a = draw.dense({2, 3}, float64);
   reference::expect_sum(einsum_of("ba", {a}), reference::contract({{a, "ba"}}, "ab"), 1, float64, "transposed");
   const Tensor b = draw.dense({3, 4}, float64);
-  reference::expect_sum(einsum_of("ij,jh", {a, b}), reference::contract({{a, "ij"}, {b, "jh"}}, "hi"), 3, float64, "h before i");
+  reference::expect_sum(einsum_of("ij,jh", {a, b}), reference::contract({{a, "ij"}, {b, "jh"}}, "hi"), 3, float64,
+                        "h before i");
 }
 
 TEST(Einsum, SizeOneBroadcastsUnderSummedLetters) {
@@ -107,7 +115,8 @@ TEST(Einsum, SizeOneBroadcastsUnderSummedLetters) {
 TEST(Einsum, RoundsOnceAtTheVeryEnd) {
   // In float16 the first product overflows and the partial sums of the second lose their last bits.
   const Tensor a = full({1, 4}, float16, 300), b = full({4, 1}, float16, 300), c = full({1, 1}, float16, 0x1p-10);
-  EXPECT_EQ(values(einsum_of("ij,jk,kl->il", {a, b, c})), std::vector<double>{rounded(4 * 300.0 * 300.0 * 0x1p-10, float16)});
+  EXPECT_EQ(values(einsum_of("ij,jk,kl->il", {a, b, c})),
+            std::vector<double>{rounded(4 * 300.0 * 300.0 * 0x1p-10, float16)});
   const Tensor row = tensor_of({4}, float16, {2048, 1, 1, 1});
   EXPECT_EQ(values(einsum_of("i->", {row})), std::vector<double>{2052});
   EXPECT_EQ(values(einsum_of("i->", {row}, {.dtype = float32})), std::vector<double>{2051});
@@ -174,8 +183,11 @@ TEST(EinsumPath, IsAsCheapAsTryingEveryOrder) {
     std::string out;
     for (char c = 'a'; c <= 'f'; ++c)
       if (std::count(all.begin(), all.end(), c) == 1 || (draw.coin() && all.find(c) != std::string::npos)) out += c;
-    if (equation.find(",,") != std::string::npos || equation.empty() || equation[0] == ',' || std::count(equation.begin(), equation.end(), ',') + 1 != static_cast<long>(shapes.size())) continue;
-    EXPECT_EQ(static_cast<double>(einsum_path(equation + "->" + out, shapes).flops), least(terms, out, size)) << equation << "->" << out;
+    if (equation.find(",,") != std::string::npos || equation.empty() || equation[0] == ',' ||
+        std::count(equation.begin(), equation.end(), ',') + 1 != static_cast<long>(shapes.size()))
+      continue;
+    EXPECT_EQ(static_cast<double>(einsum_path(equation + "->" + out, shapes).flops), least(terms, out, size))
+        << equation << "->" << out;
   }
 }
 
@@ -206,15 +218,26 @@ TEST(EinsumPath, CountsOneFlopWhereNothingIsSummed) {
 
 TEST(EinsumErrors, NameTheSubscriptTheOperandAndBothSizes) {
   const Tensor a = full({2, 3}, float32, 1), b = full({4, 5}, float32, 1);
-  expect_error<ShapeError>([&] { einsum_of("ij,jk->ik", {a, b}); }, "einsum: subscript 'j' has size 3 in operand 0 and size 4 in operand 1");
+  expect_error<ShapeError>(
+      [&] {
+        einsum_of("ij,jk->ik", {a, b});
+      },
+      "einsum: subscript 'j' has size 3 in operand 0 and size 4 in operand 1");
   expect_error<ShapeError>([&] { einsum_of("ii->i", {a}); }, "einsum: subscript 'i' has sizes 2 and 3 in operand 0");
-  expect_error<ShapeError>([&] { einsum_of("...i,...i->...", {full({2, 7}, float32, 1), full({3, 7}, float32, 1)}); },
-                           "einsum: subscript 'dim -1 of ...' has size 2 in operand 0 and size 3 in operand 1");
+  expect_error<ShapeError>(
+      [&] {
+        einsum_of("...i,...i->...", {full({2, 7}, float32, 1), full({3, 7}, float32, 1)});
+      },
+      "einsum: subscript 'dim -1 of ...' has size 2 in operand 0 and size 3 in operand 1");
   expect_error<ValueError>([&] { einsum_of("ij,jk->ik", {a}); }, "einsum: 'ij,jk->ik' names 2 operands, got 1");
-  expect_error<ValueError>([&] { einsum_of("ij->iz", {a}); }, "einsum: output subscript 'z' of 'ij->iz' is in no operand");
-  expect_error<ValueError>([&] { einsum_of("ij->ii", {a}); }, "einsum: output subscript 'i' of 'ij->ii' is given twice");
-  expect_error<ShapeError>([&] { einsum_of("ijk->i", {a}); }, "einsum: subscripts 'ijk' of operand 0 name 3 dims, it has 2 with shape (2, 3)");
-  expect_error<ValueError>([&] { einsum_of("i1->i", {a}); }, "einsum: subscripts 'i1' of operand 0 may hold letters and one '...', got '1'");
+  expect_error<ValueError>([&] { einsum_of("ij->iz", {a}); },
+                           "einsum: output subscript 'z' of 'ij->iz' is in no operand");
+  expect_error<ValueError>([&] { einsum_of("ij->ii", {a}); },
+                           "einsum: output subscript 'i' of 'ij->ii' is given twice");
+  expect_error<ShapeError>([&] { einsum_of("ijk->i", {a}); },
+                           "einsum: subscripts 'ijk' of operand 0 name 3 dims, it has 2 with shape (2, 3)");
+  expect_error<ValueError>([&] { einsum_of("i1->i", {a}); },
+                           "einsum: subscripts 'i1' of operand 0 may hold letters and one '...', got '1'");
   EXPECT_THROW(einsum_of("", {}), ValueError);
 }
 
@@ -222,12 +245,15 @@ TEST(Tensordot, SumsOverPairsOfDims) {
   Draw draw(8);
   const Tensor a = draw.view({2, 3, 4}, float32), b = draw.view({3, 4, 5}, float32), c = draw.view({4, 6, 2}, float32);
   reference::expect_sum(tensordot(a, b), reference::contract({{a, "aij"}, {b, "ijb"}}, "ab"), 12, float32, "two");
-  reference::expect_sum(tensordot(a, b, 0), reference::contract({{a, "abc"}, {b, "xyz"}}, "abcxyz"), 1, float32, "none");
-  reference::expect_sum(tensordot(a, c, Dims{0, -1}, Dims{2, 0}), reference::contract({{a, "ixj"}, {c, "jyi"}}, "xy"), 8, float32, "pairs");
+  reference::expect_sum(tensordot(a, b, 0), reference::contract({{a, "abc"}, {b, "xyz"}}, "abcxyz"), 1, float32,
+                        "none");
+  reference::expect_sum(tensordot(a, c, Dims{0, -1}, Dims{2, 0}), reference::contract({{a, "ixj"}, {c, "jyi"}}, "xy"),
+                        8, float32, "pairs");
   expect_error<ShapeError>(
       [&] { tensordot(a, c, Dims{1}, Dims{0}); },
       "tensordot: dims pair dim 1 of x, of size 3, with dim 0 of b, of size 4; shapes (2, 3, 4) and (4, 6, 2)");
-  expect_error<ValueError>([&] { tensordot(a, b, 4); }, "tensordot: dims must be between 0 and 3, the dims that both operands have, got 4");
+  expect_error<ValueError>([&] { tensordot(a, b, 4); },
+                           "tensordot: dims must be between 0 and 3, the dims that both operands have, got 4");
   EXPECT_THROW(tensordot(a, b, Dims{0, 0}, Dims{0, 1}), ValueError);
   EXPECT_THROW(tensordot(a, b, Dims{3}, Dims{0}), IndexError);
   EXPECT_THROW(tensordot(a, b, Dims{0, 1}, Dims{0}), ValueError);

@@ -110,8 +110,10 @@ bool fold_into_rows(GemmProblem& p, size_t d) {
 
 void simplify_batch(GemmProblem& p) {
   for (size_t d = p.batch.size(); d-- > 0;) {
-    if (p.batch[d] == 1) drop_batch_dim(p, d);
-    else if (d + 1 < p.batch.size()) merge_batch_dims(p, d);
+    if (p.batch[d] == 1)
+      drop_batch_dim(p, d);
+    else if (d + 1 < p.batch.size())
+      merge_batch_dims(p, d);
   }
   for (size_t d = p.batch.size(); d-- > 0;) {
     if (fold_into_rows(p, d)) continue;

@@ -31,8 +31,8 @@ void visit_compute(DType compute, F&& fn) {
   core::visit_integer(compute, fn);
 }
 
-/// Element i of an array of any dtype. Not inlined: the reference reads every dtype as every compute type, and the switch
-/// inside its loops would be compiled thousands of times over.
+/// Element i of an array of any dtype. Not inlined: the reference reads every dtype as every compute type, and the
+/// switch inside its loops would be compiled thousands of times over.
 template <class T>
 [[gnu::noinline]] T element(DType dtype, const char* data, int64_t i) {
   return core::visit(dtype, [&]<class S>() { return core::cast<T>(reinterpret_cast<const S*>(data)[i]); });
@@ -65,7 +65,8 @@ void reference_run(const GemmProblem& p) {
         for (int64_t j = 0; j < p.n; ++j) {
           T acc(0);
           for (int64_t k = 0; k < p.k; ++k)
-            acc = multiply_add(element<T>(p.a.dtype, a, i * p.a.row + k * p.a.col), element<T>(p.b.dtype, b, k * p.b.row + j * p.b.col), acc);
+            acc = multiply_add(element<T>(p.a.dtype, a, i * p.a.row + k * p.a.col),
+                               element<T>(p.b.dtype, b, k * p.b.row + j * p.b.col), acc);
           if (bias) acc = multiply_add(T(1), bias[i * p.bias_row + j * p.bias_col], acc);
           set_element(p.c.dtype, c, i * p.c.row + j * p.c.col, acc);
         }

@@ -20,13 +20,14 @@ inline constexpr int kAccumulators = 8;
 template <class T>
 inline constexpr int kVectorsOf = static_cast<int>(core::kReductionLanes / hn::MaxLanes(hn::ScalableTag<T>()));
 
-/// Bytes that a lone column is fetched ahead: columns follow each other in memory, so the next ones are on their way when
-/// this one ends, which the hardware's prefetchers, stopping at each page, do not see to.
+/// Bytes that a lone column is fetched ahead: columns follow each other in memory, so the next ones are on their way
+/// when this one ends, which the hardware's prefetchers, stopping at each page, do not see to.
 inline constexpr int64_t kAhead = 8 << 10;
 
 /// out[r * out_pitch + c] = sum over k < depth of rows[r][k] * columns[c][k], each product fused into its lane.
 template <int kRows, int kCols, class T, class S>
-HWY_NOINLINE void dot_tile(const T* HWY_RESTRICT rows, int64_t row_pitch, const S* HWY_RESTRICT columns, int64_t col_step, int64_t depth, T* out, int64_t out_pitch) {
+HWY_NOINLINE void dot_tile(const T* HWY_RESTRICT rows, int64_t row_pitch, const S* HWY_RESTRICT columns,
+                           int64_t col_step, int64_t depth, T* out, int64_t out_pitch) {
   const hn::ScalableTag<T> d;
   constexpr int kVectors = kVectorsOf<T>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -41,14 +42,16 @@ HWY_NOINLINE void dot_tile(const T* HWY_RESTRICT rows, int64_t row_pitch, const 
       for (int c = 0; c < kCols; ++c) {
         if constexpr (kCols == 1) hwy::Prefetch(columns + at + kAhead / static_cast<int64_t>(sizeof(S)));
         const auto y = load(d, columns + c * col_step + at);
-        for (int r = 0; r < kRows; ++r) sums[r][c][v] = hn::MulAdd(hn::LoadU(d, rows + r * row_pitch + at), y, sums[r][c][v]);
+        for (int r = 0; r < kRows; ++r)
+          sums[r][c][v] = hn::MulAdd(hn::LoadU(d, rows + r * row_pitch + at), y, sums[r][c][v]);
       }
     }
   for (int v = 0; v < kVectors && k < depth; ++v, k += lanes) {
     const size_t n = static_cast<size_t>(depth - k < lanes ? depth - k : lanes);
     for (int c = 0; c < kCols; ++c) {
       const auto y = load_n(d, columns + c * col_step + k, n);
-      for (int r = 0; r < kRows; ++r) sums[r][c][v] = hn::MulAdd(load_n(d, rows + r * row_pitch + k, n), y, sums[r][c][v]);
+      for (int r = 0; r < kRows; ++r)
+        sums[r][c][v] = hn::MulAdd(load_n(d, rows + r * row_pitch + k, n), y, sums[r][c][v]);
     }
   }
   const auto add = [](T a, T b) { return a + b; };
@@ -62,17 +65,21 @@ HWY_NOINLINE void dot_tile(const T* HWY_RESTRICT rows, int64_t row_pitch, const 
 
 /// Columns [first, last) against kRows rows.
 template <int kRows, class T, class S>
-void dot_rows(const contract::RowsTask& task, const T* rows, const S* columns, int64_t count, int64_t depth, T* sums, int64_t pitch) {
+void dot_rows(const contract::RowsTask& task, const T* rows, const S* columns, int64_t count, int64_t depth, T* sums,
+              int64_t pitch) {
   constexpr int kFit = kAccumulators / (kRows * kVectorsOf<T>);
   // Memory sets the pace of one row (of two, where a column is half as long): it is read as one stream.
   constexpr int kCols = kRows == 1 || kRows * sizeof(S) <= 4 ? 1 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
   int64_t c = 0;
-  for (; c + kCols <= count; c += kCols) dot_tile<kRows, kCols>(rows, task.k, columns + c * task.col_step, task.col_step, depth, sums + c, pitch);
-  for (; c < count; ++c) dot_tile<kRows, 1>(rows, task.k, columns + c * task.col_step, task.col_step, depth, sums + c, pitch);
+  for (; c + kCols <= count; c += kCols)
+    dot_tile<kRows, kCols>(rows, task.k, columns + c * task.col_step, task.col_step, depth, sums + c, pitch);
+  for (; c < count; ++c)
+    dot_tile<kRows, 1>(rows, task.k, columns + c * task.col_step, task.col_step, depth, sums + c, pitch);
 }
 
 template <class T, class S>
-void dot_all(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, T* sums, int64_t pitch) {
+void dot_all(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, T* sums,
+             int64_t pitch) {
   // A strip of columns at a time, so that it is still in cache for the next rows.
   constexpr int64_t kStrip = 8;
   const T* rows = static_cast<const T*>(task.rows) + start;
@@ -88,10 +95,11 @@ void dot_all(const contract::RowsTask& task, int64_t first, int64_t last, int64_
   }
 }
 
-/// The next kDeep values of k, added into every sum in order. The rows of the next slice are asked for meanwhile: a strip
-/// of each lies in a page of its own, at which the hardware's prefetchers stop.
+/// The next kDeep values of k, added into every sum in order. The rows of the next slice are asked for meanwhile: a
+/// strip of each lies in a page of its own, at which the hardware's prefetchers stop.
 template <int kDeep, class T, class S>
-HWY_INLINE void add_slice(const contract::RowsTask& task, const S* HWY_RESTRICT matrix, int64_t k, int64_t count, T* HWY_RESTRICT sums, int64_t pitch) {
+HWY_INLINE void add_slice(const contract::RowsTask& task, const S* HWY_RESTRICT matrix, int64_t k, int64_t count,
+                          T* HWY_RESTRICT sums, int64_t pitch) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const T* rows = static_cast<const T*>(task.rows) + k;
@@ -112,7 +120,8 @@ HWY_INLINE void add_slice(const contract::RowsTask& task, const S* HWY_RESTRICT 
 }
 
 template <class T, class S>
-void add_all(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, T* sums, int64_t pitch) {
+void add_all(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, T* sums,
+             int64_t pitch) {
   const S* matrix = static_cast<const S*>(task.columns) + first;
   int64_t k = start;
   for (; k + 8 <= start + depth; k += 8) add_slice<8>(task, matrix, k, last - first, sums, pitch);
@@ -128,11 +137,15 @@ void visit_task(const contract::RowsTask& task, F&& fn) {
   fn.template operator()<float, Float16>();
 }
 
-void dot_columns_of(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
-  visit_task(task, [&]<class T, class S>() { dot_all<T, S>(task, first, last, start, depth, static_cast<T*>(sums), pitch); });
+void dot_columns_of(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth,
+                    void* sums, int64_t pitch) {
+  visit_task(task,
+             [&]<class T, class S>() { dot_all<T, S>(task, first, last, start, depth, static_cast<T*>(sums), pitch); });
 }
-void add_rows_of(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
-  visit_task(task, [&]<class T, class S>() { add_all<T, S>(task, first, last, start, depth, static_cast<T*>(sums), pitch); });
+void add_rows_of(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums,
+                 int64_t pitch) {
+  visit_task(task,
+             [&]<class T, class S>() { add_all<T, S>(task, first, last, start, depth, static_cast<T*>(sums), pitch); });
 }
 
 }  // namespace tenor::cpu::HWY_NAMESPACE
@@ -143,10 +156,12 @@ namespace tenor::cpu {
 HWY_EXPORT(dot_columns_of);
 HWY_EXPORT(add_rows_of);
 
-void dot_columns(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
+void dot_columns(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums,
+                 int64_t pitch) {
   HWY_DYNAMIC_DISPATCH(dot_columns_of)(task, first, last, start, depth, sums, pitch);
 }
-void add_rows(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch) {
+void add_rows(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums,
+              int64_t pitch) {
   HWY_DYNAMIC_DISPATCH(add_rows_of)(task, first, last, start, depth, sums, pitch);
 }
 

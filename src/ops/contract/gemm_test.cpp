@@ -1,4 +1,5 @@
-// Every candidate on its own: right on any layout, deterministic, and where promised, the same bits whatever lies beside.
+// Every candidate on its own: right on any layout, deterministic, and where promised, the same bits whatever lies
+// beside.
 #include "src/ops/contract/gemm.h"
 
 #include "src/ops/contract/contract_reference.h"
@@ -18,7 +19,8 @@ constexpr int64_t kSizes[] = {1, 1, 2, 3, 5, 8, 13, 16, 31, 33, 48, 70, 100};
 int64_t size_of(Draw& draw) { return kSizes[draw.upto(std::size(kSizes) - 1)]; }
 
 /// x @ other under that candidate, or nothing where it declines the problem.
-std::optional<Tensor> under(const std::string& strategy, const Tensor& x, const Tensor& other, const ContractOptions& options = {}) {
+std::optional<Tensor> under(const std::string& strategy, const Tensor& x, const Tensor& other,
+                            const ContractOptions& options = {}) {
   const StrategyGuard guard(strategy);
   try {
     return matmul(x, other, options);
@@ -27,16 +29,15 @@ std::optional<Tensor> under(const std::string& strategy, const Tensor& x, const 
   }
 }
 
-int64_t count(const std::string& strategy, int times) {
-  return strategy == "reference" ? times / 4 : times;
-}
+int64_t count(const std::string& strategy, int times) { return strategy == "reference" ? times / 4 : times; }
 
 TEST(Gemm, EveryCandidateMatchesTheReferenceOnRandomShapesAndStrides) {
   for (const std::string& strategy : contract::gemm_strategies()) {
     Draw draw(7);
     int taken = 0;
     for (int i = 0; i < count(strategy, 160); ++i) {
-      const DType dtype = kFloats[i % 4], other_dtype = draw.upto(4) == 0 && dtype != float64 ? kFloats[draw.upto(2)] : dtype;
+      const DType dtype = kFloats[i % 4],
+                  other_dtype = draw.upto(4) == 0 && dtype != float64 ? kFloats[draw.upto(2)] : dtype;
       const Dims batch = draw.upto(2) == 0 ? Dims{draw.upto(3), 2} : Dims{};
       Dims shape = batch, other_shape = batch;
       const int64_t m = size_of(draw), k = draw.upto(9) == 0 ? 600 : size_of(draw), n = size_of(draw);
@@ -50,8 +51,9 @@ TEST(Gemm, EveryCandidateMatchesTheReferenceOnRandomShapesAndStrides) {
       ++taken;
       const std::string labels = batch.empty() ? "" : "xy";
       const reference::Sum want = reference::contract({{a, labels + "ij"}, {b, labels + "jk"}}, labels + "ik");
-      reference::expect_sum(out, want, k, dtype == float64 ? float64 : float32,
-                            strategy + " " + describe(a) + to_string(a.strides()) + " @ " + describe(b) + to_string(b.strides()));
+      reference::expect_sum(
+          out, want, k, dtype == float64 ? float64 : float32,
+          strategy + " " + describe(a) + to_string(a.strides()) + " @ " + describe(b) + to_string(b.strides()));
     }
     if (strategy != "integer" && strategy != "tiles" && strategy != "vendor") {
       EXPECT_GT(taken, 5) << strategy;
@@ -92,7 +94,8 @@ TEST(Gemm, ErrorOfLongSumsStaysWithinTheBoundsOfTheDesign) {
       const auto y = under(strategy, a, b);
       if (!y) continue;
       const double bound = dtype == bfloat16 ? 0x1p-8 : dtype == float16 ? 0x1p-11 : 0x1p-19;
-      EXPECT_LT(reference::frobenius_error(*y, reference::contract({{a, "ij"}, {b, "jk"}}, "ik")), bound) << strategy << " " << name(dtype);
+      EXPECT_LT(reference::frobenius_error(*y, reference::contract({{a, "ij"}, {b, "jk"}}, "ik")), bound)
+          << strategy << " " << name(dtype);
     }
 }
 
@@ -132,7 +135,10 @@ TEST(Gemm, BitsDoNotDependOnTheThreadCountWhereKernelsAreOurs) {
     for (DType dtype : {float32, bfloat16, float16, float64, int32}) {
       const Tensor a = draw.dense({37, 300}, dtype), b = draw.dense({300, 95}, dtype), row = select(a, 0, 3);
       std::optional<Tensor> wide, narrow, alone;
-      { const Threads one(1); narrow = under(strategy, a, b), alone = under(strategy, row, b); }
+      {
+        const Threads one(1);
+        narrow = under(strategy, a, b), alone = under(strategy, row, b);
+      }
       {
         const Threads many(5);
         wide = under(strategy, a, b);
@@ -153,7 +159,10 @@ TEST(Gemm, ChainsOfFewRowsMeetInOneOrder) {
     for (int64_t m : {1, 8}) {
       const Tensor a = draw.dense({6, m, 1100}, dtype), b = draw.dense({6, 1100, 700}, dtype);
       std::optional<Tensor> all;
-      { const Threads one(1); all = under("rows", a, b); }
+      {
+        const Threads one(1);
+        all = under("rows", a, b);
+      }
       if (!all) continue;
       const Tensor whole = filled({m, 1100}, dtype, [&](int64_t) { return draw.upto(6) - 3; }),  // whose sums are exact
           matrix = filled({1100, 700}, dtype, [&](int64_t) { return draw.upto(6) - 3; });
@@ -161,7 +170,8 @@ TEST(Gemm, ChainsOfFewRowsMeetInOneOrder) {
       for (int threads : {1, 5, 7}) {  // matrices on a thread each, and one matrix on all
         const Threads use(threads);
         EXPECT_TRUE(same_bits(*under("rows", a, b), *all)) << name(dtype) << " " << threads;
-        for (int64_t i : {0, 5}) EXPECT_TRUE(same_bits(*under("rows", select(a, 0, i), select(b, 0, i)), select(*all, 0, i))) << name(dtype);
+        for (int64_t i : {0, 5})
+          EXPECT_TRUE(same_bits(*under("rows", select(a, 0, i), select(b, 0, i)), select(*all, 0, i))) << name(dtype);
       }
     }
 }
@@ -172,7 +182,8 @@ TEST(Gemm, TheSameCallGivesTheSameBits) {
     for (DType dtype : kFloats) {
       const Tensor a = draw.dense({3, 64, 200}, dtype), b = draw.dense({3, 200, 40}, dtype);
       const auto first = under(strategy, a, b);
-      for (int i = 0; first && i < 4; ++i) EXPECT_TRUE(same_bits(*first, *under(strategy, a, b))) << strategy << " " << name(dtype);
+      for (int i = 0; first && i < 4; ++i)
+        EXPECT_TRUE(same_bits(*first, *under(strategy, a, b))) << strategy << " " << name(dtype);
     }
 }
 
@@ -186,10 +197,13 @@ TEST(Gemm, BatchInvariantRowsAreTheSameAloneAndAnywhere) {
       for (int64_t at : {0, 1, 15, 16, 40, 64}) {
         const Tensor row = narrow(x, 0, at, 1), want = narrow(all, 0, at, 1);
         EXPECT_TRUE(same_bits(linear(row, w), want)) << name(dtype) << " row " << at << " of k = " << k;
-        EXPECT_TRUE(same_bits(matmul(select(x, 0, at), transpose(w, 0, 1)), select(all, 0, at))) << name(dtype) << " as a vector";
+        EXPECT_TRUE(same_bits(matmul(select(x, 0, at), transpose(w, 0, 1)), select(all, 0, at)))
+            << name(dtype) << " as a vector";
         const Tensor copied = row.contiguous();
         EXPECT_TRUE(same_bits(linear(expand(copied, {9, k}), w), expand(want, {9, n}))) << name(dtype) << " repeated";
-        EXPECT_TRUE(same_bits(matmul(expand(copied, {3, 1, k}), expand(transpose(w, 0, 1), {3, k, n})), expand(want, {3, 1, n}))) << name(dtype) << " in a batch";
+        EXPECT_TRUE(same_bits(matmul(expand(copied, {3, 1, k}), expand(transpose(w, 0, 1), {3, k, n})),
+                              expand(want, {3, 1, n})))
+            << name(dtype) << " in a batch";
       }
       EXPECT_TRUE(same_bits(linear(narrow(x, 0, 7, 33), w), narrow(all, 0, 7, 33))) << name(dtype);
       EXPECT_TRUE(same_bits(matmul(w, transpose(x, 0, 1)), transpose(all, 0, 1))) << name(dtype) << " transposed";
@@ -226,12 +240,16 @@ TEST(Gemm, NanAndInfinityPropagateAndStayInTheirRows) {
       if (!clean) continue;
       std::vector<double> v = values(a);
       v[3 * 40 + 7] = kNan, v[5 * 40 + 1] = kInf;
-      const std::vector<double> y = values(*under(strategy, tensor_of({20, 40}, dtype, v), b)), want = values(*clean), column = values(b);
+      const std::vector<double> y = values(*under(strategy, tensor_of({20, 40}, dtype, v), b)), want = values(*clean),
+                                column = values(b);
       for (size_t i = 0; i < y.size(); ++i) {
         const size_t row = i / 21;
-        if (row == 3) EXPECT_TRUE(std::isnan(y[i])) << strategy;
-        else if (row == 5) EXPECT_EQ(y[i], column[21 + i % 21] > 0 ? kInf : -kInf) << strategy;
-        else EXPECT_EQ(y[i], want[i]) << strategy << " " << name(dtype) << " row " << row;
+        if (row == 3)
+          EXPECT_TRUE(std::isnan(y[i])) << strategy;
+        else if (row == 5)
+          EXPECT_EQ(y[i], column[21 + i % 21] > 0 ? kInf : -kInf) << strategy;
+        else
+          EXPECT_EQ(y[i], want[i]) << strategy << " " << name(dtype) << " row " << row;
       }
     }
 }

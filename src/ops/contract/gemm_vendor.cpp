@@ -1,8 +1,8 @@
 // The vendor candidate: oneDNN's matmul primitive (and, for one float32 matrix, its sgemm).
 //
-// Primitives are kept by problem, one cache a thread: no lock is shared, so neither threads nor a fork() meet one, and a
-// primitive's memory objects can be reused between calls. oneDNN takes its thread count from OpenMP when a primitive is
-// made and when it runs; both happen under tenor's own count, which is restored afterwards.
+// Primitives are kept by problem, one cache a thread: no lock is shared, so neither threads nor a fork() meet one, and
+// a primitive's memory objects can be reused between calls. oneDNN takes its thread count from OpenMP when a primitive
+// is made and when it runs; both happen under tenor's own count, which is restored afterwards.
 #include "src/ops/contract/gemm_kernels.h"
 
 #ifndef TENOR_HAS_ONEDNN
@@ -42,7 +42,8 @@ int64_t inner_batch(const GemmProblem& p) { return p.batch.empty() ? 1 : p.batch
 Key key_of(const GemmProblem& p, int threads) {
   Key key = {p.m, p.n, p.k, inner_batch(p), threads, p.bias != nullptr, p.bias_row, p.bias_col};
   for (const Matrix* x : {&p.a, &p.b, &p.c})
-    for (int64_t v : {static_cast<int64_t>(x->dtype), x->row, x->col, x->batch.empty() ? 0 : x->batch.back()}) key.push_back(v);
+    for (int64_t v : {static_cast<int64_t>(x->dtype), x->row, x->col, x->batch.empty() ? 0 : x->batch.back()})
+      key.push_back(v);
   return key;
 }
 
@@ -71,8 +72,10 @@ std::unique_ptr<Primitive> make_primitive(const GemmProblem& p) {
     const int64_t batch = inner_batch(p);
     const auto a = desc_of(p.a, batch, p.m, p.k), b = desc_of(p.b, batch, p.k, p.n), c = desc_of(p.c, batch, p.m, p.n);
     dnnl::memory::desc bias;
-    if (p.bias) bias = batch == 1 ? dnnl::memory::desc({1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{p.n, 1})
-                                  : dnnl::memory::desc({1, 1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{p.n, p.n, 1});
+    if (p.bias)
+      bias = batch == 1
+                 ? dnnl::memory::desc({1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{p.n, 1})
+                 : dnnl::memory::desc({1, 1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::dims{p.n, p.n, 1});
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const auto op = p.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
@@ -83,9 +86,12 @@ std::unique_ptr<Primitive> make_primitive(const GemmProblem& p) {
     }
     made->matmul = dnnl::matmul(chosen);
     made->scratch = chosen.scratchpad_desc();
-    made->arguments = {{DNNL_ARG_SRC, {a, cpu::onednn_engine(), nullptr}}, {DNNL_ARG_WEIGHTS, {b, cpu::onednn_engine(), nullptr}}, {DNNL_ARG_DST, {c, cpu::onednn_engine(), nullptr}}};
+    made->arguments = {{DNNL_ARG_SRC, {a, cpu::onednn_engine(), nullptr}},
+                       {DNNL_ARG_WEIGHTS, {b, cpu::onednn_engine(), nullptr}},
+                       {DNNL_ARG_DST, {c, cpu::onednn_engine(), nullptr}}};
     if (p.bias) made->arguments.insert({DNNL_ARG_BIAS, {bias, cpu::onednn_engine(), nullptr}});
-    if (made->scratch.get_size() > 0) made->arguments.insert({DNNL_ARG_SCRATCHPAD, {made->scratch, cpu::onednn_engine(), nullptr}});
+    if (made->scratch.get_size() > 0)
+      made->arguments.insert({DNNL_ARG_SCRATCHPAD, {made->scratch, cpu::onednn_engine(), nullptr}});
   } catch (const dnnl::error& e) {
     made->declined = std::string("oneDNN declines: ") + e.what();
   }
@@ -108,12 +114,14 @@ bool unit_stride(const Matrix& x) { return x.row == 1 || x.col == 1; }
 std::string vendor_why_not(const GemmProblem& p) {
   if (p.batch_invariant) return "oneDNN's order over k may depend on the batch";
   if (p.compute != DType::kFloat32) return "takes float32 and bfloat16";
-  if (p.a.dtype != p.b.dtype || (p.a.dtype != DType::kFloat32 && p.a.dtype != DType::kBFloat16)) return "takes float32 and bfloat16, not mixed";
+  if (p.a.dtype != p.b.dtype || (p.a.dtype != DType::kFloat32 && p.a.dtype != DType::kBFloat16))
+    return "takes float32 and bfloat16, not mixed";
   if (p.c.dtype != p.a.dtype && p.c.dtype != DType::kFloat32) return "writes float32 or the operands' dtype";
   if (p.a.dtype == DType::kBFloat16 && !cpu::onednn_has_bfloat16()) return "this CPU has no bfloat16 instructions";
   if (!unit_stride(p.a) || !unit_stride(p.b) || p.c.col != 1) return "a matrix has no dim of unit stride";
   if (p.bias_row != 0 || (p.bias && p.bias_col != 1)) return "the bias runs along the rows";
-  if (!p.batch.empty() && p.batch.back() > 1 && p.a.batch.back() == 0 && p.b.batch.back() == 0) return "both operands are shared over the batch";
+  if (!p.batch.empty() && p.batch.back() > 1 && p.a.batch.back() == 0 && p.b.batch.back() == 0)
+    return "both operands are shared over the batch";
   return primitive_of(p, cpu::onednn_threads()).declined;
 }
 
@@ -122,7 +130,8 @@ void vendor_run(const GemmProblem& p) {
   Primitive& primitive = primitive_of(p, threads);
   const Tensor scratch = Tensor::empty({static_cast<int64_t>(primitive.scratch.get_size())}, uint8);
   auto& arguments = primitive.arguments;
-  if (const auto at = arguments.find(DNNL_ARG_SCRATCHPAD); at != arguments.end()) at->second.set_data_handle(scratch.raw());
+  if (const auto at = arguments.find(DNNL_ARG_SCRATCHPAD); at != arguments.end())
+    at->second.set_data_handle(scratch.raw());
   if (p.bias) arguments.at(DNNL_ARG_BIAS).set_data_handle(const_cast<void*>(p.bias));
   GemmProblem outer = p;
   if (!outer.batch.empty()) {

@@ -27,8 +27,8 @@ Walk walk_of(const Tensor& a, const Tensor& b, const Tensor& c) {
   std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return c.stride(i) > c.stride(j); });
   Walk w;
   for (int d : order) {
-    const bool merges = !w.sizes.empty() && w.a.back() == a.stride(d) * c.shape(d) && w.b.back() == b.stride(d) * c.shape(d) &&
-                        w.c.back() == c.stride(d) * c.shape(d);
+    const bool merges = !w.sizes.empty() && w.a.back() == a.stride(d) * c.shape(d) &&
+                        w.b.back() == b.stride(d) * c.shape(d) && w.c.back() == c.stride(d) * c.shape(d);
     if (merges) {
       w.sizes.back() *= c.shape(d);
       w.a.back() = a.stride(d), w.b.back() = b.stride(d), w.c.back() = c.stride(d);

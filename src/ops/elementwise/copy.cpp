@@ -32,7 +32,8 @@ void copy_bytes(const Tensor& src, const Tensor& dst) {
   const auto* from = static_cast<const char*>(src.raw());
   auto* to = static_cast<char*>(dst.raw());
   cpu::parallel_for((bytes + kPiece - 1) / kPiece, 4, [&](int64_t first, int64_t last) {
-    std::memcpy(to + first * kPiece, from + first * kPiece, static_cast<size_t>(std::min(last * kPiece, bytes) - first * kPiece));
+    std::memcpy(to + first * kPiece, from + first * kPiece,
+                static_cast<size_t>(std::min(last * kPiece, bytes) - first * kPiece));
   });
 }
 

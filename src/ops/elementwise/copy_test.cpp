@@ -25,8 +25,10 @@ Tensor random_bits(const Dims& shape, DType dtype, std::mt19937_64& random) {
   if (dtype == float32 || dtype == float64)
     for (int64_t i = 0; i < x.numel(); i += 2) {
       const double v = static_cast<double>(static_cast<int64_t>(random())) * 0x1p-40;
-      if (dtype == float32) x.data<float>()[i] = static_cast<float>(v * 1e-3);
-      else x.data<double>()[i] = v;
+      if (dtype == float32)
+        x.data<float>()[i] = static_cast<float>(v * 1e-3);
+      else
+        x.data<double>()[i] = v;
     }
   return x;
 }
@@ -45,8 +47,10 @@ int64_t mismatches(const Tensor& src, const Tensor& dst) {
       for (int64_t i = 0; i < src.numel(); ++i) {
         const To want = core::cast<To>(src.data<From>()[offset_of(src, i)]), got = dst.data<To>()[offset_of(dst, i)];
         if (std::memcmp(&want, &got, sizeof want) == 0) continue;
-        if constexpr (!std::is_integral_v<To>) bad += !(core::widen(want) != core::widen(want) && core::widen(got) != core::widen(got));
-        else ++bad;
+        if constexpr (!std::is_integral_v<To>)
+          bad += !(core::widen(want) != core::widen(want) && core::widen(got) != core::widen(got));
+        else
+          ++bad;
       }
       return bad;
     });
@@ -66,9 +70,12 @@ TEST(Copy, EveryPairOfDtypes) {
 }
 
 TEST(Copy, EdgesOfConversions) {
-  const float values[] = {0.0f, -0.0f, 0.5f, -0.5f, 1.0f, -1.0f, 127.0f, 128.0f, 255.9f, 256.0f, -129.0f, 32767.5f, 65519.0f, 65520.0f, 2147483520.0f,
-                          2147483648.0f, -2147483648.0f, 4294967040.0f, 4294967296.0f, 9.2233715e18f, 9.223372e18f, -9.223372e18f,
-                          1.8446743e19f, 1.8446744e19f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 1e-40f, 5.9604645e-08f, 2.9802322e-08f};
+  const float values[] = {
+      0.0f,          -0.0f,         0.5f,           -0.5f,         1.0f,          -1.0f,         127.0f,
+      128.0f,        255.9f,        256.0f,         -129.0f,       32767.5f,      65519.0f,      65520.0f,
+      2147483520.0f, 2147483648.0f, -2147483648.0f, 4294967040.0f, 4294967296.0f, 9.2233715e18f, 9.223372e18f,
+      -9.223372e18f, 1.8446743e19f, 1.8446744e19f,  1e30f,         -1e30f,        INFINITY,      -INFINITY,
+      NAN,           1e-40f,        5.9604645e-08f, 2.9802322e-08f};
   const Tensor f32 = Tensor::wrap(const_cast<float*>(values), kCpu, float32, {static_cast<int64_t>(std::size(values))});
   for (const Tensor& src : {f32, f32.to(float64), f32.to(bfloat16), f32.to(float16)})
     for (int b = 0; b < kDTypes; ++b) {
@@ -100,11 +107,13 @@ TEST(Copy, RandomLayouts) {
   for (int draw = 0; draw < 600; ++draw) {
     Dims shape;
     const size_t rank = random() % 6;
-    for (size_t d = 0; d < rank; ++d) shape.push_back(static_cast<int64_t>(random() % (rank > 3 ? 7 : rank > 2 ? 24 : 150)) + (random() % 9 != 0));
+    for (size_t d = 0; d < rank; ++d)
+      shape.push_back(static_cast<int64_t>(random() % (rank > 3 ? 7 : rank > 2 ? 24 : 150)) + (random() % 9 != 0));
     const DType from = dtypes[random() % 5], to = random() % 2 ? from : dtypes[random() % 5];
     const Tensor src = random_view(from, random, shape, true), dst = random_view(to, random, shape, false);
     copy_into(src, dst);
-    ASSERT_EQ(mismatches(src, dst), 0) << draw << ": " << describe(src) << to_string(src.strides()) << " to " << describe(dst) << to_string(dst.strides());
+    ASSERT_EQ(mismatches(src, dst), 0) << draw << ": " << describe(src) << to_string(src.strides()) << " to "
+                                       << describe(dst) << to_string(dst.strides());
   }
 }
 
@@ -140,7 +149,9 @@ TEST(Copy, WritesNothingBetweenStridedElements) {
   for (int i = 0; i < 64 * 64; ++i) {
     const int row = (i - 1) / 128, column = (i - 1) % 128;
     const bool inside = i >= 1 && column % 3 == 0 && column / 3 < 20 && row < 32;
-    if (!inside) { EXPECT_EQ(memory.data<int32_t>()[i], -7) << i; }
+    if (!inside) {
+      EXPECT_EQ(memory.data<int32_t>()[i], -7) << i;
+    }
     touched += inside;
   }
   EXPECT_EQ(touched, 640);

@@ -24,8 +24,10 @@ template <class T>
 struct Functions {
   template <class D, class V>
   static HWY_INLINE V sigmoid(D d, V v) {
-    if constexpr (std::is_same_v<T, BFloat16>) return math_short::sigmoid(d, v);
-    else return math::sigmoid(d, v);
+    if constexpr (std::is_same_v<T, BFloat16>)
+      return math_short::sigmoid(d, v);
+    else
+      return math::sigmoid(d, v);
   }
 };
 
@@ -59,38 +61,47 @@ void bfloat16_gelu(const void* const* in, void* out, size_t n, const void*) {
 template <class T>
 StepFn float_activation(Op op) {
   switch (op) {
-    case Op::kLeakyRelu: return vector1<T>([](auto d, auto v, const double* slope) HWY_ATTR {
-      return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(v, math::constant(d, *slope)));
-    });
-    case Op::kElu: return vector1<T>([](auto d, auto v, const double* alpha) HWY_ATTR {
-      return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(math::constant(d, *alpha), math::expm1(d, v)));
-    });
-    case Op::kSilu: return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, Functions<T>::sigmoid(d, v)); });
+    case Op::kLeakyRelu:
+      return vector1<T>([](auto d, auto v, const double* slope) HWY_ATTR {
+        return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(v, math::constant(d, *slope)));
+      });
+    case Op::kElu:
+      return vector1<T>([](auto d, auto v, const double* alpha) HWY_ATTR {
+        return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(math::constant(d, *alpha), math::expm1(d, v)));
+      });
+    case Op::kSilu:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, Functions<T>::sigmoid(d, v)); });
     case Op::kGelu:
       if constexpr (std::is_same_v<T, BFloat16>) return &bfloat16_gelu;
       return vector1<T>([](auto d, auto v) HWY_ATTR { return gated(d, v, math::normal_cdf(d, v)); });
     // 0.5 (1 + tanh z) = sigmoid(2 z), without the cancellation at z < 0.
-    case Op::kGeluTanh: return vector1<T>([](auto d, auto v) HWY_ATTR {
-      const auto cube = hn::MulAdd(hn::Mul(hn::Mul(v, v), v), math::constant(d, 0.044715), v);
-      return gated(d, v, Functions<T>::sigmoid(d, hn::Mul(math::constant(d, 1.5957691216057307117598), cube)));
-    });
-    case Op::kSoftplus: return vector1<T>([](auto d, auto v, const double* beta) HWY_ATTR {
-      const auto b = math::constant(d, *beta), x = hn::Mul(v, b);
-      const auto rest = math::log1p(d, math::exp(d, hn::Neg(hn::Abs(x))));
-      return hn::Div(hn::Add(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), rest), b);
-    });
+    case Op::kGeluTanh:
+      return vector1<T>([](auto d, auto v) HWY_ATTR {
+        const auto cube = hn::MulAdd(hn::Mul(hn::Mul(v, v), v), math::constant(d, 0.044715), v);
+        return gated(d, v, Functions<T>::sigmoid(d, hn::Mul(math::constant(d, 1.5957691216057307117598), cube)));
+      });
+    case Op::kSoftplus:
+      return vector1<T>([](auto d, auto v, const double* beta) HWY_ATTR {
+        const auto b = math::constant(d, *beta), x = hn::Mul(v, b);
+        const auto rest = math::log1p(d, math::exp(d, hn::Neg(hn::Abs(x))));
+        return hn::Div(hn::Add(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), rest), b);
+      });
     // tanh(log(1 + e)) = e (e + 2) / (e (e + 2) + 2) with e = exp(v); 1 to working precision from v = 20 on.
-    case Op::kMish: return vector1<T>([](auto d, auto v) HWY_ATTR {
-      const auto e = math::exp(d, hn::IfThenElse(hn::Gt(v, math::constant(d, 20)), math::constant(d, 20), v));
-      const auto two = math::constant(d, 2), p = hn::Mul(e, hn::Add(e, two));
-      return gated(d, v, hn::Div(p, hn::Add(p, two)));
-    });
-    case Op::kHardswish: return vector1<T>([](auto d, auto v) HWY_ATTR {
-      const auto six = math::constant(d, 6), shifted = hn::Add(v, math::constant(d, 3));
-      const auto gate = hn::IfThenElse(hn::Lt(shifted, hn::Zero(d)), hn::Zero(d), hn::IfThenElse(hn::Gt(shifted, six), six, shifted));
-      return gated(d, v, hn::Div(gate, six));
-    });
-    default: return nullptr;
+    case Op::kMish:
+      return vector1<T>([](auto d, auto v) HWY_ATTR {
+        const auto e = math::exp(d, hn::IfThenElse(hn::Gt(v, math::constant(d, 20)), math::constant(d, 20), v));
+        const auto two = math::constant(d, 2), p = hn::Mul(e, hn::Add(e, two));
+        return gated(d, v, hn::Div(p, hn::Add(p, two)));
+      });
+    case Op::kHardswish:
+      return vector1<T>([](auto d, auto v) HWY_ATTR {
+        const auto six = math::constant(d, 6), shifted = hn::Add(v, math::constant(d, 3));
+        const auto gate = hn::IfThenElse(hn::Lt(shifted, hn::Zero(d)), hn::Zero(d),
+                                         hn::IfThenElse(hn::Gt(shifted, six), six, shifted));
+        return gated(d, v, hn::Div(gate, six));
+      });
+    default:
+      return nullptr;
   }
 }
 

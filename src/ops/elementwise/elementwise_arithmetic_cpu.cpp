@@ -31,34 +31,53 @@ HWY_INLINE V keep_sign(D d, V x, R rounded) {
 template <class T>
 StepFn float_kernel(Op op) {
   switch (op) {
-    case Op::kAdd: return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
-    case Op::kSub: return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Sub(a, b); });
-    case Op::kMul: return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); });
-    case Op::kDiv: return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Div(a, b); });
-    case Op::kTruncDivide: return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Trunc(hn::Div(a, b)); });
+    case Op::kAdd:
+      return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+    case Op::kSub:
+      return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Sub(a, b); });
+    case Op::kMul:
+      return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Mul(a, b); });
+    case Op::kDiv:
+      return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Div(a, b); });
+    case Op::kTruncDivide:
+      return vector2<T>([](auto, auto a, auto b) HWY_ATTR { return hn::Trunc(hn::Div(a, b)); });
     case Op::kMaximum:
-    case Op::kClampMin: return vector2<T>([](auto d, auto a, auto b) HWY_ATTR { return maximum(d, a, b); });
+    case Op::kClampMin:
+      return vector2<T>([](auto d, auto a, auto b) HWY_ATTR { return maximum(d, a, b); });
     case Op::kMinimum:
-    case Op::kClampMax: return vector2<T>([](auto d, auto a, auto b) HWY_ATTR { return minimum(d, a, b); });
-    case Op::kClamp: return vector3<T>([](auto d, auto v, auto low, auto high) HWY_ATTR { return minimum(d, maximum(d, v, low), high); });
+    case Op::kClampMax:
+      return vector2<T>([](auto d, auto a, auto b) HWY_ATTR { return minimum(d, a, b); });
+    case Op::kClamp:
+      return vector3<T>([](auto d, auto v, auto low, auto high)
+                            HWY_ATTR { return minimum(d, maximum(d, v, low), high); });
     // The end nearer to weight 1 is reached from b, so that weight 1 gives b exactly.
-    case Op::kLerp: return vector3<T>([](auto d, auto a, auto b, auto w) HWY_ATTR {
-      const auto span = hn::Sub(b, a), from_a = hn::Add(a, hn::Mul(w, span));
-      const auto from_b = hn::Sub(b, hn::Mul(span, hn::Sub(math::constant(d, 1), w)));
-      return hn::IfThenElse(hn::Lt(hn::Abs(w), math::constant(d, 0.5)), from_a, from_b);
-    });
-    case Op::kNeg: return vector1<T>([](auto, auto v) HWY_ATTR { return hn::Neg(v); });
-    case Op::kAbs: return vector1<T>([](auto, auto v) HWY_ATTR { return hn::Abs(v); });
-    case Op::kSign: return vector1<T>([](auto d, auto v) HWY_ATTR {
-      const auto zero = hn::Zero(d), one = math::constant(d, 1);
-      return hn::IfThenElse(hn::Gt(v, zero), one, hn::IfThenElse(hn::Lt(v, zero), hn::Neg(one), v));
-    });
-    case Op::kRelu: return vector1<T>([](auto d, auto v) HWY_ATTR { return hn::IfThenElse(hn::Le(v, hn::Zero(d)), hn::Zero(d), v); });
-    case Op::kFloor: return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Floor(v)); });
-    case Op::kCeil: return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Ceil(v)); });
-    case Op::kRound: return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Round(v)); });
-    case Op::kTrunc: return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Trunc(v)); });
-    default: return nullptr;
+    case Op::kLerp:
+      return vector3<T>([](auto d, auto a, auto b, auto w) HWY_ATTR {
+        const auto span = hn::Sub(b, a), from_a = hn::Add(a, hn::Mul(w, span));
+        const auto from_b = hn::Sub(b, hn::Mul(span, hn::Sub(math::constant(d, 1), w)));
+        return hn::IfThenElse(hn::Lt(hn::Abs(w), math::constant(d, 0.5)), from_a, from_b);
+      });
+    case Op::kNeg:
+      return vector1<T>([](auto, auto v) HWY_ATTR { return hn::Neg(v); });
+    case Op::kAbs:
+      return vector1<T>([](auto, auto v) HWY_ATTR { return hn::Abs(v); });
+    case Op::kSign:
+      return vector1<T>([](auto d, auto v) HWY_ATTR {
+        const auto zero = hn::Zero(d), one = math::constant(d, 1);
+        return hn::IfThenElse(hn::Gt(v, zero), one, hn::IfThenElse(hn::Lt(v, zero), hn::Neg(one), v));
+      });
+    case Op::kRelu:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return hn::IfThenElse(hn::Le(v, hn::Zero(d)), hn::Zero(d), v); });
+    case Op::kFloor:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Floor(v)); });
+    case Op::kCeil:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Ceil(v)); });
+    case Op::kRound:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Round(v)); });
+    case Op::kTrunc:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return keep_sign(d, v, hn::Trunc(v)); });
+    default:
+      return nullptr;
   }
 }
 

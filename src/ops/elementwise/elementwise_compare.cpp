@@ -97,7 +97,9 @@ Tensor constant_result(const char* name, const Tensor& x, const Tensor& out, boo
   alignas(8) char element[8];
   core::store_scalar(Scalar(value), result.target().dtype(), element);
   core::StepScope step([&] {
-    return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()}.with({.as_bits = true}).with(std::make_shared<Fill>(element, result.target().dtype()));
+    return core::Step{name, core::OpClass::kElementwise, {x}, {result.target()}, x.numel()}
+        .with({.as_bits = true})
+        .with(std::make_shared<Fill>(element, result.target().dtype()));
   });
   if (step.shape_only(result.target())) return result.target();
   fill_value(result.target(), element);

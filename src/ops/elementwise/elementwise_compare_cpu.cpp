@@ -17,23 +17,34 @@ using elementwise::Op;
 template <class T>
 StepFn ordered_kernel(Op op) {
   switch (op) {
-    case Op::kEq: return plain2<T, bool>([](T a, T b) { return a == b; });
-    case Op::kNe: return plain2<T, bool>([](T a, T b) { return a != b; });
-    case Op::kLt: return plain2<T, bool>([](T a, T b) { return a < b; });
-    case Op::kLe: return plain2<T, bool>([](T a, T b) { return a <= b; });
-    case Op::kGt: return plain2<T, bool>([](T a, T b) { return a > b; });
-    case Op::kGe: return plain2<T, bool>([](T a, T b) { return a >= b; });
-    default: return nullptr;
+    case Op::kEq:
+      return plain2<T, bool>([](T a, T b) { return a == b; });
+    case Op::kNe:
+      return plain2<T, bool>([](T a, T b) { return a != b; });
+    case Op::kLt:
+      return plain2<T, bool>([](T a, T b) { return a < b; });
+    case Op::kLe:
+      return plain2<T, bool>([](T a, T b) { return a <= b; });
+    case Op::kGt:
+      return plain2<T, bool>([](T a, T b) { return a > b; });
+    case Op::kGe:
+      return plain2<T, bool>([](T a, T b) { return a >= b; });
+    default:
+      return nullptr;
   }
 }
 template <class T>
 StepFn float_predicate(Op op) {
   constexpr T kInf = std::numeric_limits<T>::infinity();
   switch (op) {
-    case Op::kIsnan: return plain1<T, bool>([](T v) { return v != v; });
-    case Op::kIsinf: return plain1<T, bool>([](T v) { return std::abs(v) == kInf; });
-    case Op::kIsfinite: return plain1<T, bool>([](T v) { return std::abs(v) < kInf; });
-    default: return nullptr;
+    case Op::kIsnan:
+      return plain1<T, bool>([](T v) { return v != v; });
+    case Op::kIsinf:
+      return plain1<T, bool>([](T v) { return std::abs(v) == kInf; });
+    case Op::kIsfinite:
+      return plain1<T, bool>([](T v) { return std::abs(v) < kInf; });
+    default:
+      return nullptr;
   }
 }
 StepFn integer_predicate(Op op) {
@@ -49,7 +60,8 @@ void close_step(const void* const* in, void* out, size_t n, const void* params) 
   for (size_t i = 0; i < n; ++i) {
     bool close = a[i] == b[i];
     if constexpr (std::is_integral_v<T>) {
-      const uint64_t gap = a[i] > b[i] ? static_cast<uint64_t>(a[i]) - static_cast<uint64_t>(b[i]) : static_cast<uint64_t>(b[i]) - static_cast<uint64_t>(a[i]);
+      const uint64_t gap = a[i] > b[i] ? static_cast<uint64_t>(a[i]) - static_cast<uint64_t>(b[i])
+                                       : static_cast<uint64_t>(b[i]) - static_cast<uint64_t>(a[i]);
       close = close || static_cast<double>(gap) <= p[1] + p[0] * std::abs(static_cast<double>(b[i]));
     } else {
       const T gap = std::abs(a[i] - b[i]);
@@ -61,10 +73,14 @@ void close_step(const void* const* in, void* out, size_t n, const void* params) 
 }
 StepFn close_kernel(DType compute) {
   switch (compute) {
-    case DType::kFloat64: return &close_step<double>;
-    case DType::kUInt64: return &close_step<uint64_t>;
-    case DType::kInt64: return &close_step<int64_t>;
-    default: return nullptr;
+    case DType::kFloat64:
+      return &close_step<double>;
+    case DType::kUInt64:
+      return &close_step<uint64_t>;
+    case DType::kInt64:
+      return &close_step<int64_t>;
+    default:
+      return nullptr;
   }
 }
 

@@ -17,7 +17,8 @@ using testing::Draw;
 using testing::on_cpu;
 using testing::on_gpu;
 
-constexpr DType kNumbers[] = {float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, boolean};
+constexpr DType kNumbers[] = {float32, float16, bfloat16, float64, int8,   int16,  int32,
+                              int64,   uint8,   uint16,   uint32,  uint64, boolean};
 
 /// Rows whose formula is exact: the devices agree bit for bit.
 bool is_exact(const OpRow& r, DType dtype) {
@@ -30,12 +31,18 @@ double awkward(Draw& draw, int64_t i, DType dtype) {
   if (dtype == boolean) return draw.coin();
   if (is_integer(dtype)) return std::round(draw.normal() * (i % 3 == 0 ? 2 : 40));
   switch (i % 23) {
-    case 3: return testing::kNan;
-    case 7: return testing::kInf;
-    case 11: return -testing::kInf;
-    case 13: return -0.0;
-    case 17: return 0;
-    default: return draw.normal() * (i % 5 == 0 ? 20 : 1);
+    case 3:
+      return testing::kNan;
+    case 7:
+      return testing::kInf;
+    case 11:
+      return -testing::kInf;
+    case 13:
+      return -0.0;
+    case 17:
+      return 0;
+    default:
+      return draw.normal() * (i % 5 == 0 ? 20 : 1);
   }
 }
 Tensor awkward_tensor(Draw& draw, const Dims& shape, DType dtype, bool strided) {
@@ -52,7 +59,8 @@ void expect_same(const OpRow& r, DType dtype, const Tensor& gpu, const Tensor& c
   ASSERT_EQ(got.shape(), cpu.shape()) << what;
   if (is_exact(r, dtype)) {
     const auto a = testing::values(got), b = testing::values(cpu);
-    for (size_t i = 0; i < a.size(); ++i) ASSERT_TRUE(testing::same(a[i], b[i])) << what << ": element " << i << " is " << a[i] << ", the CPU's " << b[i];
+    for (size_t i = 0; i < a.size(); ++i)
+      ASSERT_TRUE(testing::same(a[i], b[i])) << what << ": element " << i << " is " << a[i] << ", the CPU's " << b[i];
   } else {
     testing::expect_close(got, testing::values(cpu), what, cpu.dtype() == float64 ? 20 : 2, 1e-6);
   }
@@ -103,7 +111,9 @@ TEST_F(ElementwiseCuda, EveryRowAndDtypeMatchesTheCpu) {
             const bool condition = r.rule == Rule::kSelect && i == 0;
             inputs.push_back(awkward_tensor(draw, shape, condition ? boolean : dtype, strided));
           }
-          compare(r, inputs, std::string(r.name) + " " + std::string(name(dtype)) + " " + to_string(shape) + (strided ? " strided" : ""));
+          compare(r, inputs,
+                  std::string(r.name) + " " + std::string(name(dtype)) + " " + to_string(shape) +
+                      (strided ? " strided" : ""));
         }
 }
 
@@ -121,8 +131,10 @@ TEST_F(ElementwiseCuda, OperandsOfAnyTwoDtypesMeet) {
 TEST_F(ElementwiseCuda, WhereTakesOperandsOfTwoDtypes) {
   Draw draw(20);
   const Tensor which = awkward_tensor(draw, {5, 24}, boolean, false);
-  for (const auto& [a, b] : {std::pair{float32, bfloat16}, {float16, float32}, {int64, int8}, {float64, float32}, {uint8, uint16}})
-    compare(elementwise::row(Op::kWhere), {which, awkward_tensor(draw, {5, 24}, a, false), awkward_tensor(draw, {5, 24}, b, false)},
+  for (const auto& [a, b] :
+       {std::pair{float32, bfloat16}, {float16, float32}, {int64, int8}, {float64, float32}, {uint8, uint16}})
+    compare(elementwise::row(Op::kWhere),
+            {which, awkward_tensor(draw, {5, 24}, a, false), awkward_tensor(draw, {5, 24}, b, false)},
             "where " + std::string(name(a)) + " " + std::string(name(b)));
 }
 
@@ -133,7 +145,8 @@ TEST_F(ElementwiseCuda, BroadcastOperandsOfEveryKind) {
   for (DType dtype : {bfloat16, float32, int8, float64})
     for (size_t i = 0; i < std::size(left); ++i)
       for (bool strided : {false, true})
-        compare(elementwise::row(Op::kSub), {awkward_tensor(draw, left[i], dtype, strided), awkward_tensor(draw, right[i], dtype, strided)},
+        compare(elementwise::row(Op::kSub),
+                {awkward_tensor(draw, left[i], dtype, strided), awkward_tensor(draw, right[i], dtype, strided)},
                 "sub " + to_string(left[i]) + to_string(right[i]) + std::string(name(dtype)));
 }
 
@@ -228,7 +241,8 @@ TEST_F(ElementwiseCuda, MisalignedAndOddLengths) {
   for (DType dtype : {bfloat16, float32, int8})
     for (int64_t n : {1, 3, 4, 5, 8, 9, 63, 1000, 4099})
       for (int64_t offset : {0, 1, 2, 3, 4}) {
-        const Tensor x = awkward_tensor(draw, {n + 8}, dtype, false).with_layout({n}, {1}, offset), y = awkward_tensor(draw, {n}, dtype, false);
+        const Tensor x = awkward_tensor(draw, {n + 8}, dtype, false).with_layout({n}, {1}, offset),
+                     y = awkward_tensor(draw, {n}, dtype, false);
         compare(elementwise::row(Op::kAdd), {x, y}, "add " + std::to_string(n) + "+" + std::to_string(offset));
       }
 }
@@ -245,7 +259,8 @@ TEST_F(ElementwiseCuda, ShortFormulasAreWithinAPlaceOfEveryValue) {
     for (const bool hyperbolic : {true, false}) {
       std::vector<double> exact;
       for (double v : inputs) exact.push_back(hyperbolic ? std::tanh(v) : logistic(v));
-      const Tensor want = testing::tensor_of({65536}, dtype, exact), got = on_cpu(hyperbolic ? tanh(on_gpu(x)) : sigmoid(on_gpu(x)));
+      const Tensor want = testing::tensor_of({65536}, dtype, exact),
+                   got = on_cpu(hyperbolic ? tanh(on_gpu(x)) : sigmoid(on_gpu(x)));
       int far = 0;
       for (int i = 0; i < 65536; ++i) {
         const uint16_t a = static_cast<uint16_t*>(got.raw())[i], b = static_cast<uint16_t*>(want.raw())[i];

@@ -67,38 +67,58 @@ T power(T a, T b) {
 template <class T>
 StepFn signed_kernel(Op op) {
   switch (op) {
-    case Op::kFloorDivide: return plain2<T>([](T a, T b) { return floor_divide(a, b); });
-    case Op::kTruncDivide: return plain2<T>([](T a, T b) { return trunc_divide(a, b); });
-    case Op::kRemainder: return plain2<T>([](T a, T b) { return remainder_integer(a, b); });
-    case Op::kFmod: return plain2<T>([](T a, T b) { return fmod_integer(a, b); });
-    case Op::kPow: return plain2<T>([](T a, T b) { return power(a, b); });
+    case Op::kFloorDivide:
+      return plain2<T>([](T a, T b) { return floor_divide(a, b); });
+    case Op::kTruncDivide:
+      return plain2<T>([](T a, T b) { return trunc_divide(a, b); });
+    case Op::kRemainder:
+      return plain2<T>([](T a, T b) { return remainder_integer(a, b); });
+    case Op::kFmod:
+      return plain2<T>([](T a, T b) { return fmod_integer(a, b); });
+    case Op::kPow:
+      return plain2<T>([](T a, T b) { return power(a, b); });
     case Op::kMaximum:
-    case Op::kClampMin: return plain2<T>([](T a, T b) { return a > b ? a : b; });
+    case Op::kClampMin:
+      return plain2<T>([](T a, T b) { return a > b ? a : b; });
     case Op::kMinimum:
-    case Op::kClampMax: return plain2<T>([](T a, T b) { return a < b ? a : b; });
-    case Op::kClamp: return plain3<T, T, T, T>([](T v, T low, T high) {
-      const T up = v > low ? v : low;
-      return up < high ? up : high;
-    });
-    case Op::kAbs: return plain1<T>([](T v) { return v < 0 ? 0 - static_cast<std::make_unsigned_t<T>>(v) : static_cast<std::make_unsigned_t<T>>(v); });
-    case Op::kSign: return plain1<T>([](T v) { return (v > 0) - (v < 0); });
-    case Op::kRelu: return plain1<T>([](T v) { return v > 0 ? v : T(0); });
-    default: return nullptr;
+    case Op::kClampMax:
+      return plain2<T>([](T a, T b) { return a < b ? a : b; });
+    case Op::kClamp:
+      return plain3<T, T, T, T>([](T v, T low, T high) {
+        const T up = v > low ? v : low;
+        return up < high ? up : high;
+      });
+    case Op::kAbs:
+      return plain1<T>([](T v) {
+        return v < 0 ? 0 - static_cast<std::make_unsigned_t<T>>(v) : static_cast<std::make_unsigned_t<T>>(v);
+      });
+    case Op::kSign:
+      return plain1<T>([](T v) { return (v > 0) - (v < 0); });
+    case Op::kRelu:
+      return plain1<T>([](T v) { return v > 0 ? v : T(0); });
+    default:
+      return nullptr;
   }
 }
 /// Formulas modulo 2^width.
 template <class U>
 StepFn modular_kernel(Op op) {
   switch (op) {
-    case Op::kAdd: return plain2<U>([](U a, U b) { return static_cast<uint64_t>(a) + b; });
-    case Op::kSub: return plain2<U>([](U a, U b) { return static_cast<uint64_t>(a) - b; });
-    case Op::kMul: return plain2<U>([](U a, U b) { return static_cast<uint64_t>(a) * b; });
-    case Op::kNeg: return plain1<U>([](U v) { return 0 - static_cast<uint64_t>(v); });
+    case Op::kAdd:
+      return plain2<U>([](U a, U b) { return static_cast<uint64_t>(a) + b; });
+    case Op::kSub:
+      return plain2<U>([](U a, U b) { return static_cast<uint64_t>(a) - b; });
+    case Op::kMul:
+      return plain2<U>([](U a, U b) { return static_cast<uint64_t>(a) * b; });
+    case Op::kNeg:
+      return plain1<U>([](U v) { return 0 - static_cast<uint64_t>(v); });
     case Op::kFloor:
     case Op::kCeil:
     case Op::kRound:
-    case Op::kTrunc: return plain1<U>([](U v) { return v; });
-    default: return nullptr;
+    case Op::kTrunc:
+      return plain1<U>([](U v) { return v; });
+    default:
+      return nullptr;
   }
 }
 /// On bool, held as 0 or 1: sums are "or", products "and"; differences and quotients have no meaning.
@@ -107,19 +127,24 @@ StepFn bool_kernel(Op op) {
   switch (op) {
     case Op::kAdd:
     case Op::kMaximum:
-    case Op::kClampMin: return plain2<B>([](B a, B b) { return a | b; });
+    case Op::kClampMin:
+      return plain2<B>([](B a, B b) { return a | b; });
     case Op::kMul:
     case Op::kMinimum:
-    case Op::kClampMax: return plain2<B>([](B a, B b) { return a & b; });
-    case Op::kClamp: return plain3<B, B, B, B>([](B v, B low, B high) { return (v | low) & high; });
+    case Op::kClampMax:
+      return plain2<B>([](B a, B b) { return a & b; });
+    case Op::kClamp:
+      return plain3<B, B, B, B>([](B v, B low, B high) { return (v | low) & high; });
     case Op::kAbs:
     case Op::kSign:
     case Op::kRelu:
     case Op::kFloor:
     case Op::kCeil:
     case Op::kRound:
-    case Op::kTrunc: return plain1<B>([](B v) { return v; });
-    default: return nullptr;
+    case Op::kTrunc:
+      return plain1<B>([](B v) { return v; });
+    default:
+      return nullptr;
   }
 }
 

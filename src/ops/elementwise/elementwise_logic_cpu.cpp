@@ -17,27 +17,38 @@ StepFn bool_kernel(Op op) {
   using B = uint8_t;
   switch (op) {
     case Op::kLogicalAnd:
-    case Op::kBitwiseAnd: return plain2<B>([](B a, B b) { return a & b; });
+    case Op::kBitwiseAnd:
+      return plain2<B>([](B a, B b) { return a & b; });
     case Op::kLogicalOr:
-    case Op::kBitwiseOr: return plain2<B>([](B a, B b) { return a | b; });
+    case Op::kBitwiseOr:
+      return plain2<B>([](B a, B b) { return a | b; });
     case Op::kLogicalXor:
-    case Op::kBitwiseXor: return plain2<B>([](B a, B b) { return a ^ b; });
+    case Op::kBitwiseXor:
+      return plain2<B>([](B a, B b) { return a ^ b; });
     case Op::kLogicalNot:
-    case Op::kBitwiseNot: return plain1<B>([](B v) { return v ^ 1; });
-    default: return nullptr;
+    case Op::kBitwiseNot:
+      return plain1<B>([](B v) { return v ^ 1; });
+    default:
+      return nullptr;
   }
 }
 template <class U>
 StepFn bits_kernel(Op op) {
   constexpr U kBits = 8 * sizeof(U);
   switch (op) {
-    case Op::kBitwiseAnd: return plain2<U>([](U a, U b) { return a & b; });
-    case Op::kBitwiseOr: return plain2<U>([](U a, U b) { return a | b; });
-    case Op::kBitwiseXor: return plain2<U>([](U a, U b) { return a ^ b; });
-    case Op::kBitwiseNot: return plain1<U>([](U v) { return ~v; });
+    case Op::kBitwiseAnd:
+      return plain2<U>([](U a, U b) { return a & b; });
+    case Op::kBitwiseOr:
+      return plain2<U>([](U a, U b) { return a | b; });
+    case Op::kBitwiseXor:
+      return plain2<U>([](U a, U b) { return a ^ b; });
+    case Op::kBitwiseNot:
+      return plain1<U>([](U v) { return ~v; });
     // A negative count is a large unsigned one: everything is shifted out.
-    case Op::kBitwiseLeftShift: return plain2<U>([](U a, U b) { return b < kBits ? static_cast<U>(a << (b % kBits)) : U(0); });
-    default: return nullptr;
+    case Op::kBitwiseLeftShift:
+      return plain2<U>([](U a, U b) { return b < kBits ? static_cast<U>(a << (b % kBits)) : U(0); });
+    default:
+      return nullptr;
   }
 }
 /// The sign fills in from the left.
@@ -47,15 +58,18 @@ StepFn right_shift_kernel() {
     using U = std::make_unsigned_t<T>;
     constexpr U kBits = 8 * sizeof(T);
     const U count = static_cast<U>(b);
-    if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> (count < kBits ? count : kBits - 1));
-    else return count < kBits ? static_cast<T>(a >> (count % kBits)) : T(0);
+    if constexpr (std::is_signed_v<T>)
+      return static_cast<T>(a >> (count < kBits ? count : kBits - 1));
+    else
+      return count < kBits ? static_cast<T>(a >> (count % kBits)) : T(0);
   });
 }
 
 StepFn logic_kernel(Op op, DType compute) {
   if (compute == boolean) return bool_kernel(op);
   if (!is_integer(compute)) return nullptr;
-  if (op == Op::kBitwiseRightShift) return core::visit_integer(compute, [&]<class T>() { return right_shift_kernel<T>(); });
+  if (op == Op::kBitwiseRightShift)
+    return core::visit_integer(compute, [&]<class T>() { return right_shift_kernel<T>(); });
   return by_size(compute, [&]<class U>() { return bits_kernel<U>(op); });
 }
 

@@ -18,17 +18,25 @@ namespace {
 using core::fail;
 
 const char* operand_name(Op op, int i) {
-  static constexpr const char* kBinary[] = {"x", "other", ""}, *kWhere[] = {"condition", "x", "other"},
-                               *kFill[] = {"mask", "value", "x"}, *kClamp[] = {"x", "min", "max"}, *kLerp[] = {"x", "end", "weight"};
+  static constexpr const char *kBinary[] = {"x", "other", ""}, *kWhere[] = {"condition", "x", "other"},
+                              *kFill[] = {"mask", "value", "x"}, *kClamp[] = {"x", "min", "max"},
+                              *kLerp[] = {"x", "end", "weight"};
   switch (op) {
-    case Op::kWhere: return kWhere[i];
-    case Op::kMaskedFill: return kFill[i];
+    case Op::kWhere:
+      return kWhere[i];
+    case Op::kMaskedFill:
+      return kFill[i];
     case Op::kClamp:
-    case Op::kClampMin: return kClamp[i];
-    case Op::kClampMax: return kClamp[2 * i];
-    case Op::kLerp: return kLerp[i];
-    case Op::kPow: return i == 0 ? "x" : "exponent";
-    default: return kBinary[i];
+    case Op::kClampMin:
+      return kClamp[i];
+    case Op::kClampMax:
+      return kClamp[2 * i];
+    case Op::kLerp:
+      return kLerp[i];
+    case Op::kPow:
+      return i == 0 ? "x" : "exponent";
+    default:
+      return kBinary[i];
   }
 }
 
@@ -79,15 +87,16 @@ int64_t bytes_per_element(const Problem& p, const Tensor& out) {
 
 /// An input as a range of the result reads it, tile by tile.
 struct Reader {
-  const char* at;    ///< the next tile in memory
-  const void* now;   ///< this tile in the compute dtype
-  size_t item;       ///< in memory
+  const char* at;   ///< the next tile in memory
+  const void* now;  ///< this tile in the compute dtype
+  size_t item;      ///< in memory
   bool moves, converts;
   cpu::Converter convert;
 };
 Reader open_reader(const Input& input, int64_t first, int64_t tile, char* buffer) {
   const size_t item = item_size(input.dtype);
-  Reader r{static_cast<const char*>(input.data), buffer, item, !input.single, input.dtype != input.compute, {input.dtype, input.compute}};
+  Reader r{static_cast<const char*>(input.data), buffer, item, !input.single, input.dtype != input.compute,
+           {input.dtype, input.compute}};
   if (r.moves) {
     r.at += first * static_cast<int64_t>(item);
   } else {  // spread over a tile, once
@@ -102,7 +111,9 @@ Reader open_reader(const Input& input, int64_t first, int64_t tile, char* buffer
 void run_range(const Problem& p, const Tensor& out, int64_t first, int64_t last) {
   alignas(64) char buffers[4][cpu::kTileElements * 8];
   const int64_t tile = std::min<int64_t>(last - first, cpu::kTileElements);
-  const auto reader = [&](int i) { return open_reader(p.inputs[i < p.arity ? i : 0], first, i < p.arity ? tile : 0, buffers[i]); };
+  const auto reader = [&](int i) {
+    return open_reader(p.inputs[i < p.arity ? i : 0], first, i < p.arity ? tile : 0, buffers[i]);
+  };
   Reader readers[3] = {reader(0), reader(1), reader(2)};
   const bool converts_out = out.dtype() != p.computed;
   const cpu::Converter store(p.computed, out.dtype());
@@ -154,8 +165,10 @@ void compute(const Problem& p, const Tensor& out) {
   if constexpr (core::kHasCuda) {
     if (core::on_cuda(out)) return compute_cuda(p, out);
   }
-  if (is_dense(p, out)) run_dense(p, out);
-  else run_general(p, out);
+  if (is_dense(p, out))
+    run_dense(p, out);
+  else
+    run_general(p, out);
 }
 
 int kind_rank(DType dtype) { return dtype == boolean ? 0 : is_integer(dtype) ? 1 : 2; }
@@ -177,11 +190,14 @@ const Tensor* first_tensor(const Problem& p) {
 /// How many parameters an operator's kernel reads.
 size_t params_of(Op op) {
   switch (op) {
-    case Op::kIsclose: return 3;
+    case Op::kIsclose:
+      return 3;
     case Op::kElu:
     case Op::kLeakyRelu:
-    case Op::kSoftplus: return 1;
-    default: return 0;
+    case Op::kSoftplus:
+      return 1;
+    default:
+      return 0;
   }
 }
 
@@ -195,8 +211,10 @@ std::shared_ptr<const core::Recipe> recipe_of(const Problem& p) {
     const Input& in = p.inputs[i];
     Source& source = made->sources[i];
     source.dtype = in.dtype, source.compute = in.compute;
-    if (in.tensor) source.input = input++;
-    else std::copy_n(in.element, sizeof(in.element), source.element.begin());
+    if (in.tensor)
+      source.input = input++;
+    else
+      std::copy_n(in.element, sizeof(in.element), source.element.begin());
   }
   return made;
 }
@@ -217,7 +235,8 @@ Tensor finish(const Call& call, const char* name, const Types& types, cpu::StepF
   fill_inputs(p, call, types);
   const Tensor* like = first_tensor(p);
   for (int i = 0; i < p.arity; ++i)
-    if (p.inputs[i].tensor) core::check_same_device(name, {{"x", *like}, {operand_name(call.op, i), *p.inputs[i].tensor}});
+    if (p.inputs[i].tensor)
+      core::check_same_device(name, {{"x", *like}, {operand_name(call.op, i), *p.inputs[i].tensor}});
   const Dims shape = broadcast_all(name, call, r.arity);
   if (call.in_place) check_in_place(name, call.out, shape, types.result);
   const DType stored = call.in_place ? call.out.dtype() : types.result;
@@ -236,7 +255,9 @@ Tensor finish(const Call& call, const char* name, const Types& types, cpu::StepF
 /// The kernel that reads and writes 16-bit floats where they lie, where the operator has one and no operand has another
 /// dtype: the bits of converting before and after it, without the buffers in between.
 cpu::StepFn find_stored(const Call& call, const OpRow& r, const Types& types) {
-  if (types.result != types.promoted || (types.promoted != bfloat16 && types.promoted != float16) || r.rule == Rule::kSelect) return nullptr;
+  if (types.result != types.promoted || (types.promoted != bfloat16 && types.promoted != float16) ||
+      r.rule == Rule::kSelect)
+    return nullptr;
   for (int i = 0; i < r.arity; ++i)
     if (call.operands[i]->is_tensor() && call.operands[i]->tensor().dtype() != types.promoted) return nullptr;
   return r.find(call.op, types.promoted);
@@ -274,7 +295,8 @@ void Recipe::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& o
   }
   const Tensor& to = outputs[0];
   const auto input = [&](int i) { return i < arity && p.inputs[i].tensor ? p.inputs[i].tensor : &to; };
-  core::Output out(p.row.name, to, to.shape(), to.dtype(), to, {input(0), input(1), input(2)}, {.elementwise = true, .cuda = core::kHasCuda});
+  core::Output out(p.row.name, to, to.shape(), to.dtype(), to, {input(0), input(1), input(2)},
+                   {.elementwise = true, .cuda = core::kHasCuda});
   compute(p, out.target());
   out.finish();
 }
@@ -316,13 +338,16 @@ Call power_call(const char* name, const Operand& x, const Operand& exponent, con
   if (exponent.is_tensor() || !x.is_tensor()) return call;
   const Scalar& e = exponent.scalar();
   if (!e.is_float() && e.kind() != Scalar::Kind::kUInt && e.as_int() < 0 && !is_float(x.tensor().dtype()))
-    fail<ValueError>("{}: integers to the negative power {} are no integers; convert x to a float dtype first", name, e.as_int());
+    fail<ValueError>("{}: integers to the negative power {} are no integers; convert x to a float dtype first", name,
+                     e.as_int());
   // The commonest power, exactly and at the price of a product.
-  if (is_float(x.tensor().dtype()) && e.as_double() == 2) return {.op = Op::kMul, .operands = {&x, &x}, .out = out, .name = name};
+  if (is_float(x.tensor().dtype()) && e.as_double() == 2)
+    return {.op = Op::kMul, .operands = {&x, &x}, .out = out, .name = name};
   return call;
 }
 
-Call clamp_call(const char* name, const Operand& x, const std::optional<Operand>& min, const std::optional<Operand>& max, const Tensor& out) {
+Call clamp_call(const char* name, const Operand& x, const std::optional<Operand>& min,
+                const std::optional<Operand>& max, const Tensor& out) {
   if (!min && !max) fail<ValueError>("{}: needs min or max", name);
   if (min && max) return {.op = Op::kClamp, .operands = {&x, &*min, &*max}, .out = out, .name = name};
   return {.op = min ? Op::kClampMin : Op::kClampMax, .operands = {&x, min ? &*min : &*max}, .out = out, .name = name};

@@ -14,7 +14,8 @@ using elementwise::Op;
 
 /// By size: the values are moved, whatever they are.
 StepFn select_kernel(Op, DType dtype) {
-  return by_size(dtype, []<class U>() { return plain3<uint8_t, U, U, U>([](uint8_t which, U a, U b) { return which ? a : b; }); });
+  return by_size(
+      dtype, []<class U>() { return plain3<uint8_t, U, U, U>([](uint8_t which, U a, U b) { return which ? a : b; }); });
 }
 
 }  // namespace

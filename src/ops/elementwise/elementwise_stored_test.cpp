@@ -29,7 +29,8 @@ double bfloat16_units(double got, double want) {
 /// Equal bits, but that a NaN may be any other.
 void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
   const std::vector<double> x = values(a), y = values(b);
-  for (size_t i = 0; i < x.size(); ++i) ASSERT_TRUE(same(x[i], y[i])) << what << ": element " << i << " is " << x[i] << ", expected " << y[i];
+  for (size_t i = 0; i < x.size(); ++i)
+    ASSERT_TRUE(same(x[i], y[i])) << what << ": element " << i << " is " << x[i] << ", expected " << y[i];
 }
 
 void expect_every_bfloat16(const char* name, const Tensor& got, double (*exact)(double)) {
@@ -55,12 +56,15 @@ TEST(ElementwiseStored, EveryBFloat16OfTheShortFunctions) {
 
 TEST(ElementwiseStored, UnaryKernelsHaveTheBitsOfConverting) {
   using Fn = Tensor (*)(const Tensor&, const ElementwiseOptions&);
-  const std::map<std::string, Fn> both = {{"neg", &neg}, {"abs", &abs}, {"sign", &sign}, {"relu", &relu}, {"round", &round}, {"exp", &exp},
-                                          {"tanh", &tanh}, {"log1p", &log1p}, {"sqrt", &sqrt}, {"rsqrt", &rsqrt}, {"mish", &mish}};
+  const std::map<std::string, Fn> both = {{"neg", &neg},     {"abs", &abs},     {"sign", &sign}, {"relu", &relu},
+                                          {"round", &round}, {"exp", &exp},     {"tanh", &tanh}, {"log1p", &log1p},
+                                          {"sqrt", &sqrt},   {"rsqrt", &rsqrt}, {"mish", &mish}};
   const std::map<std::string, Fn> shortened = {{"sigmoid", &sigmoid}, {"silu", &silu}, {"erf", &erf}};
   for (const DType dtype : {float16, bfloat16}) {
     const Tensor x = every_value(dtype), wide = x.to(float32);
-    const auto check = [&](const std::string& what, Fn fn) { expect_same(fn(x, {}), fn(wide, {}).to(dtype), what + ' ' + std::string(name(dtype))); };
+    const auto check = [&](const std::string& what, Fn fn) {
+      expect_same(fn(x, {}), fn(wide, {}).to(dtype), what + ' ' + std::string(name(dtype)));
+    };
     for (const auto& [what, fn] : both) check(what, fn);
     if (dtype == float16)
       for (const auto& [what, fn] : shortened) check(what, fn);
@@ -72,7 +76,8 @@ TEST(ElementwiseStored, KernelsOfSeveralOperandsHaveTheBitsOfConverting) {
   for (int i = 0; i < 60; ++i) {
     const DType dtype = draw.coin() ? bfloat16 : float16;
     const Dims shape = {draw.upto(3) + 1, draw.upto(70) + 1};
-    const Tensor x = draw.view(shape, dtype), y = draw.view(draw.coin() ? shape : Dims{shape[0], 1}, dtype), z = draw.view({shape[1]}, dtype);
+    const Tensor x = draw.view(shape, dtype), y = draw.view(draw.coin() ? shape : Dims{shape[0], 1}, dtype),
+                 z = draw.view({shape[1]}, dtype);
     const Tensor a = x.to(float32), b = y.to(float32), c = z.to(float32);
     EXPECT_TRUE(same_bits(add(x, y), add(a, b).to(dtype)));
     EXPECT_TRUE(same_bits(sub(x, z), sub(a, c).to(dtype)));

@@ -12,7 +12,8 @@ constexpr OpRow kTable[] = {
     {Op::kMul, "mul", 2, Rule::kArithmetic, 2, find_arithmetic, "x * other"},
     {Op::kDiv, "div", 2, Rule::kFloat, 4, find_arithmetic, "x / other"},
     {Op::kFloorDivide, "floor_divide", 2, Rule::kArithmetic, 24, find_division, "the largest integer <= x / other"},
-    {Op::kRemainder, "remainder", 2, Rule::kArithmetic, 24, find_division, "x - other * floor(x / other), the divisor's sign"},
+    {Op::kRemainder, "remainder", 2, Rule::kArithmetic, 24, find_division,
+     "x - other * floor(x / other), the divisor's sign"},
     {Op::kFmod, "fmod", 2, Rule::kArithmetic, 24, find_division, "x - other * trunc(x / other), the dividend's sign"},
     {Op::kPow, "pow", 2, Rule::kArithmetic, 50, find_division, "x^exponent"},
     {Op::kMaximum, "maximum", 2, Rule::kArithmetic, 2, find_arithmetic, "the larger; NaN wins"},
@@ -87,11 +88,13 @@ constexpr OpRow kTable[] = {
     {Op::kTruncDivide, "div", 2, Rule::kArithmetic, 16, find_arithmetic, "x / other towards 0"},
 };
 static_assert(std::size(kTable) == kOps);
-static_assert([] {
-  for (size_t i = 0; i < std::size(kTable); ++i)
-    if (static_cast<size_t>(kTable[i].op) != i) return false;
-  return true;
-}(), "rows stand in the order of Op");
+static_assert(
+    [] {
+      for (size_t i = 0; i < std::size(kTable); ++i)
+        if (static_cast<size_t>(kTable[i].op) != i) return false;
+      return true;
+    }(),
+    "rows stand in the order of Op");
 
 const bool kRegistered = [] {
   for (const OpRow& r : kTable)

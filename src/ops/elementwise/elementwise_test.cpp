@@ -13,11 +13,41 @@ using Unary = Tensor (*)(const Tensor&, const ElementwiseOptions&);
 using Binary = Tensor (*)(const Operand&, const Operand&, const ElementwiseOptions&);
 
 const std::map<std::string, Unary> kUnary = {
-    {"neg", &neg}, {"abs", &abs}, {"sign", &sign}, {"relu", &relu}, {"floor", &floor}, {"ceil", &ceil}, {"round", &round}, {"trunc", &trunc},
-    {"exp", &exp}, {"exp2", &exp2}, {"expm1", &expm1}, {"log", &log}, {"log2", &log2}, {"log10", &log10}, {"log1p", &log1p}, {"sqrt", &sqrt},
-    {"rsqrt", &rsqrt}, {"reciprocal", &reciprocal}, {"sin", &sin}, {"cos", &cos}, {"tan", &tan}, {"asin", &asin}, {"acos", &acos},
-    {"atan", &atan}, {"sinh", &sinh}, {"cosh", &cosh}, {"tanh", &tanh}, {"asinh", &asinh}, {"acosh", &acosh}, {"atanh", &atanh}, {"erf", &erf},
-    {"sigmoid", &sigmoid}, {"silu", &silu}, {"mish", &mish}, {"hardswish", &hardswish},
+    {"neg", &neg},
+    {"abs", &abs},
+    {"sign", &sign},
+    {"relu", &relu},
+    {"floor", &floor},
+    {"ceil", &ceil},
+    {"round", &round},
+    {"trunc", &trunc},
+    {"exp", &exp},
+    {"exp2", &exp2},
+    {"expm1", &expm1},
+    {"log", &log},
+    {"log2", &log2},
+    {"log10", &log10},
+    {"log1p", &log1p},
+    {"sqrt", &sqrt},
+    {"rsqrt", &rsqrt},
+    {"reciprocal", &reciprocal},
+    {"sin", &sin},
+    {"cos", &cos},
+    {"tan", &tan},
+    {"asin", &asin},
+    {"acos", &acos},
+    {"atan", &atan},
+    {"sinh", &sinh},
+    {"cosh", &cosh},
+    {"tanh", &tanh},
+    {"asinh", &asinh},
+    {"acosh", &acosh},
+    {"atanh", &atanh},
+    {"erf", &erf},
+    {"sigmoid", &sigmoid},
+    {"silu", &silu},
+    {"mish", &mish},
+    {"hardswish", &hardswish},
     {"gelu", [](const Tensor& x, const ElementwiseOptions& o) { return gelu(x, {.out = o.out}); }},
     {"softplus", [](const Tensor& x, const ElementwiseOptions& o) { return softplus(x, {.out = o.out}); }},
     {"elu", [](const Tensor& x, const ElementwiseOptions& o) { return elu(x, {.out = o.out}); }},
@@ -40,7 +70,8 @@ const std::map<std::string, Binary> kBinary = {
 
 /// Moderate, small and large values, and the special ones among them.
 std::vector<double> mixed(Draw& draw, int64_t count) {
-  constexpr double kSpecial[] = {0, -0.0, 1, -1, 0.5, -2.5, kInf, -kInf, kNan, 3e38, -3e38, 1e-40, 100, -100, 65504, 2, 3};
+  constexpr double kSpecial[] = {0,    -0.0,  1,     -1,  0.5,  -2.5,  kInf, -kInf, kNan,
+                                 3e38, -3e38, 1e-40, 100, -100, 65504, 2,    3};
   std::vector<double> out = draw.normals(count);
   for (double& v : out) {
     const int64_t kind = draw.upto(7);
@@ -66,13 +97,18 @@ double spacing(double v, DType dtype) {
   return std::ldexp(1.0, std::max(exponent, lowest) - digits);
 }
 /// Within `units` spacings of the exact value; NaN and infinities exact, but that an overflow may round either way.
-void expect_units(const Tensor& got, const std::vector<double>& want, double units, const std::string& what, double floor = 0) {
+void expect_units(const Tensor& got, const std::vector<double>& want, double units, const std::string& what,
+                  double floor = 0) {
   const std::vector<double> have = values(got);
   for (size_t i = 0; i < want.size(); ++i) {
     const double w = want[i], r = rounded(w, got.dtype());
-    if (std::isnan(w)) ASSERT_TRUE(std::isnan(have[i])) << what << ": element " << i << " is " << have[i] << ", expected NaN";
-    else if (std::isinf(r)) ASSERT_EQ(have[i], r) << what << ": element " << i;
-    else ASSERT_LE(std::abs(have[i] - w), units * spacing(w, got.dtype()) + floor) << what << ": element " << i << " is " << have[i] << ", expected " << w;
+    if (std::isnan(w))
+      ASSERT_TRUE(std::isnan(have[i])) << what << ": element " << i << " is " << have[i] << ", expected NaN";
+    else if (std::isinf(r))
+      ASSERT_EQ(have[i], r) << what << ": element " << i;
+    else
+      ASSERT_LE(std::abs(have[i] - w), units * spacing(w, got.dtype()) + floor)
+          << what << ": element " << i << " is " << have[i] << ", expected " << w;
   }
 }
 
@@ -102,7 +138,8 @@ TEST(Elementwise, UnaryFunctionsMatchTheReference) {
       const Tensor x = mixed_view(draw, random_shape(draw), dtype);
       std::vector<double> want = values(x);
       for (double& v : want) v = reference::unary_functions().at(name)(v);
-      const std::string what = name + " " + std::string(tenor::name(dtype)) + to_string(x.shape()) + to_string(x.strides());
+      const std::string what =
+          name + " " + std::string(tenor::name(dtype)) + to_string(x.shape()) + to_string(x.strides());
       const Tensor got = fn(x, {});
       ASSERT_EQ(got.dtype(), dtype) << what;
       // A gate that is subnormal has lost bits before it meets x.
@@ -118,7 +155,8 @@ TEST(Elementwise, UnaryFunctionsMatchTheReference) {
 
 Dims broadcastable(Draw& draw, const Dims& shape) {
   Dims out;
-  for (size_t d = draw.coin() ? 0 : static_cast<size_t>(draw.upto(static_cast<int64_t>(shape.size()))); d < shape.size(); ++d)
+  for (size_t d = draw.coin() ? 0 : static_cast<size_t>(draw.upto(static_cast<int64_t>(shape.size())));
+       d < shape.size(); ++d)
     out.push_back(draw.upto(3) == 0 ? 1 : shape[d]);
   return out;
 }
@@ -134,15 +172,17 @@ TEST(Elementwise, BinaryFunctionsMatchTheReference) {
       const std::vector<double> u = values(x), v = values(expand(y, shape));
       std::vector<double> want(u.size());
       for (size_t k = 0; k < u.size(); ++k) want[k] = reference::binary_functions().at(name)(u[k], v[k]);
-      const std::string what = name + " " + std::string(tenor::name(a)) + to_string(x.shape()) + to_string(x.strides()) + " " + std::string(tenor::name(b)) +
-                               to_string(y.shape()) + to_string(y.strides());
+      const std::string what = name + " " + std::string(tenor::name(a)) + to_string(x.shape()) +
+                               to_string(x.strides()) + " " + std::string(tenor::name(b)) + to_string(y.shape()) +
+                               to_string(y.strides());
       const Tensor got = fn(x, y, {});
       ASSERT_EQ(got.dtype(), dtype) << what;
       expect_units(got, want, allowed_units(name, dtype), what);
       const Tensor out = draw.poisoned(shape, dtype);
       fn(x, y, {out});
       ASSERT_TRUE(same_bits(out, got)) << what << ": out= differs";
-      ASSERT_TRUE(same_bits(fn(x.contiguous(), expand(y, shape).contiguous(), {}), got)) << what << ": dense inputs differ";
+      ASSERT_TRUE(same_bits(fn(x.contiguous(), expand(y, shape).contiguous(), {}), got))
+          << what << ": dense inputs differ";
     }
   }
 }
@@ -163,8 +203,11 @@ TEST(Elementwise, TransposedOperands) {
 TEST(Elementwise, SameBitsOnAnyNumberOfThreads) {
   Draw draw(4);
   for (const DType dtype : kFloats) {
-    const Tensor x = draw.dense({300, 701}, dtype), row = draw.dense({701}, dtype), column = draw.dense({300, 1}, dtype);
-    const auto run = [&] { return lerp(gelu(add(x, row)), mul(column, 1.5), sigmoid(transpose(transpose(x, 0, 1), 0, 1))); };
+    const Tensor x = draw.dense({300, 701}, dtype), row = draw.dense({701}, dtype),
+                 column = draw.dense({300, 1}, dtype);
+    const auto run = [&] {
+      return lerp(gelu(add(x, row)), mul(column, 1.5), sigmoid(transpose(transpose(x, 0, 1), 0, 1)));
+    };
     Tensor one;
     {
       const Threads threads(1);

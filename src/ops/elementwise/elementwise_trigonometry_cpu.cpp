@@ -16,18 +16,30 @@ using elementwise::Op;
 template <class T>
 StepFn float_trigonometry(Op op) {
   switch (op) {
-    case Op::kSin: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::sin(d, v); });
-    case Op::kCos: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::cos(d, v); });
-    case Op::kTan: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::tan(d, v); });
-    case Op::kAsin: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::asin(d, v); });
-    case Op::kAcos: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::acos(d, v); });
-    case Op::kAtan: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::atan(d, v); });
-    case Op::kSinh: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::sinh(d, v); });
-    case Op::kCosh: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::cosh(d, v); });
-    case Op::kAsinh: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::asinh(d, v); });
-    case Op::kAcosh: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::acosh(d, v); });
-    case Op::kAtanh: return vector1<T>([](auto d, auto v) HWY_ATTR { return math::atanh(d, v); });
-    default: return nullptr;
+    case Op::kSin:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::sin(d, v); });
+    case Op::kCos:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::cos(d, v); });
+    case Op::kTan:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::tan(d, v); });
+    case Op::kAsin:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::asin(d, v); });
+    case Op::kAcos:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::acos(d, v); });
+    case Op::kAtan:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::atan(d, v); });
+    case Op::kSinh:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::sinh(d, v); });
+    case Op::kCosh:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::cosh(d, v); });
+    case Op::kAsinh:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::asinh(d, v); });
+    case Op::kAcosh:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::acosh(d, v); });
+    case Op::kAtanh:
+      return vector1<T>([](auto d, auto v) HWY_ATTR { return math::atanh(d, v); });
+    default:
+      return nullptr;
   }
 }
 

@@ -34,7 +34,8 @@ DType of_scalars(const Scalar& a, const Scalar& b) {
 DType promote_operands(const char* name, const Call& call, int first, int arity) {
   std::optional<DType> dtype;
   for (int i = first; i < arity; ++i)
-    if (const Operand& o = *call.operands[i]; o.is_tensor()) dtype = dtype ? promote_arrays(name, *dtype, o.tensor().dtype()) : o.tensor().dtype();
+    if (const Operand& o = *call.operands[i]; o.is_tensor())
+      dtype = dtype ? promote_arrays(name, *dtype, o.tensor().dtype()) : o.tensor().dtype();
   if (!dtype) {
     if (call.op != Op::kWhere) fail<DTypeError>("{}: needs at least one array, got only scalars", name);
     return of_scalars(call.operands[1]->scalar(), call.operands[2]->scalar());
@@ -88,20 +89,24 @@ Types resolve_types(const Call& call) {
       r.rule == Rule::kLogical ? logical_dtype(name, call, r.arity) : promote_operands(name, call, 0, r.arity);
   Types t{promoted, {}, promoted, promoted};
   switch (r.rule) {
-    case Rule::kFloat: t.result = float_dtype(promoted); break;
+    case Rule::kFloat:
+      t.result = float_dtype(promoted);
+      break;
     case Rule::kBitwise:
       if (is_float(promoted)) fail<DTypeError>("{}: needs integers or bool, got {}", name, promoted);
       break;
     case Rule::kCompare:
     case Rule::kLogical:
-    case Rule::kClose: t.result = boolean; break;
-    default: break;
+    case Rule::kClose:
+      t.result = boolean;
+      break;
+    default:
+      break;
   }
   DType compute = compute_dtype(r.rule == Rule::kFloat ? t.result : promoted);
   if (r.rule == Rule::kClose) compute = close_dtype(promoted);
   if (r.rule != Rule::kLogical) check_scalars_fit(name, call, 0, r.arity, promoted);
-  if (is_float8(promoted))
-    fail<DTypeError>("{}: {} is a storage dtype; convert with to() first", name, promoted);
+  if (is_float8(promoted)) fail<DTypeError>("{}: {} is a storage dtype; convert with to() first", name, promoted);
   t.compute.fill(compute);
   t.computed = t.result == boolean ? boolean : compute;
   return t;

@@ -138,7 +138,8 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, const IndexOpti
     if (i != d && at.shape(i) > from.shape(i))
       fail<ShapeError>("{}: index of shape {} is larger than x of shape {} in dim {}", op, index.shape(), x.shape(), i);
   // A result of ours may be filled while the index is checked; the caller's is written only after that.
-  const bool at_once = x.device().type == DeviceType::kCpu && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
+  const bool at_once =
+      x.device().type == DeviceType::kCpu && !options.out.defined() && at.dtype() == int64 && at.is_contiguous();
   Tensor places = is_meta(x) || at_once ? at : checked_indices(op, "index", at, from.shape(d));
   Output out(op, options.out, index.shape(), x.dtype(), x, {&x, &index}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
@@ -165,9 +166,12 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int6
     Output out(op, options.out, {indices.numel()}, x.dtype(), x, {&x, &indices}, {.cuda = core::kHasCuda});
     core::StepScope step([&] {
       Step stated = index::read_step(op, {x, indices}, 0, out.target(), "the length of indices")
-                        .with(core::recipe([](const auto& in, const auto& outs) { take_along_dim(in[0], in[1], std::nullopt, {.out = outs[0]}); }));
+                        .with(core::recipe([](const auto& in, const auto& outs) {
+                          take_along_dim(in[0], in[1], std::nullopt, {.out = outs[0]});
+                        }));
       if (!x.is_contiguous())
-        stated.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dim it reads one dense row"});
+        stated.copies.push_back(
+            {"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dim it reads one dense row"});
       return stated;
     });
     if (step.shape_only(out.target())) return out.target();

@@ -186,7 +186,8 @@ Tensor tiled(const char* op, const Tensor& x, const Dims& counts, const Tensor& 
   Output out(op, out_option, shape, x.dtype(), x, {&x}, {.cuda = core::kHasCuda});
   const Tensor& target = out.target();
   core::StepScope step([&] {
-    return Step{op, OpClass::kIndex, {x}, {target}}.with(core::recipe([op, counts](const auto& in, const auto& outs) { tiled(op, in[0], counts, outs[0]); }));
+    return Step{op, OpClass::kIndex, {x}, {target}}.with(
+        core::recipe([op, counts](const auto& in, const auto& outs) { tiled(op, in[0], counts, outs[0]); }));
   });
   if (step.shape_only(target)) return target;
   if constexpr (core::kHasCuda) {
@@ -244,7 +245,8 @@ Tensor repeated_places(const Tensor& repeats, int64_t n) {
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
     if (count[i * step] < 0 && repeats.dtype() == uint64)
-      fail<OutOfMemoryError>("{}: repeats {} at {} exceeds the address space", op, static_cast<uint64_t>(count[i * step]), i * step);
+      fail<OutOfMemoryError>("{}: repeats {} at {} exceeds the address space", op,
+                             static_cast<uint64_t>(count[i * step]), i * step);
     if (count[i * step] < 0) fail<ValueError>("{}: repeats must be >= 0, got {} at {}", op, count[i * step], i * step);
     total = index::plus(op, total, count[i * step]);
   }
@@ -313,11 +315,12 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, const RepeatInterleav
   Output out(op, options.out, shape, x.dtype(), from, {&x, &from}, {.cuda = core::kHasCuda});
   const Tensor& target = out.target();
   core::StepScope step([&] {
-    return Step{op, OpClass::kIndex, {x}, {target}}.with(core::recipe([repeats, options](const auto& in, const auto& outs) {
-      RepeatInterleaveOptions again = options;
-      again.out = outs[0];
-      repeat_interleave(in[0], repeats, again);
-    }));
+    return Step{op, OpClass::kIndex, {x}, {target}}.with(
+        core::recipe([repeats, options](const auto& in, const auto& outs) {
+          RepeatInterleaveOptions again = options;
+          again.out = outs[0];
+          repeat_interleave(in[0], repeats, again);
+        }));
   });
   if (step.shape_only(target)) return target;
   if constexpr (core::kHasCuda) {

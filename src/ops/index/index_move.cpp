@@ -68,7 +68,8 @@ Tensor roll_flat(const Tensor& x, const Dims& shifts, const Tensor& out_option) 
     Step stated{"roll", OpClass::kIndex, {x}, {out.target()}};
     stated.recipe = core::recipe([shifts](const auto& in, const auto& outs) { roll_flat(in[0], shifts, outs[0]); });
     if (!x.is_contiguous())
-      stated.copies.push_back({"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dims it rolls one dense row"});
+      stated.copies.push_back(
+          {"x", x.numel() * static_cast<int64_t>(item_size(x.dtype())), "without dims it rolls one dense row"});
     return stated;
   });
   const int64_t n = x.numel();

@@ -229,8 +229,7 @@ Scatter on(Scatter rule, const Tensor& x, const std::vector<Tensor>& inputs) {
 }
 
 Tensor scattered(const Scatter& s, const Tensor& out_option) {
-  core::Output out(s.op, out_option, s.x.shape(), s.x.dtype(), s.x, {&s.x, &s.index, &s.src},
-                   {.cuda = core::kHasCuda});
+  core::Output out(s.op, out_option, s.x.shape(), s.x.dtype(), s.x, {&s.x, &s.index, &s.src}, {.cuda = core::kHasCuda});
   core::StepScope step([&] {
     return step_of(s, out.target()).with(core::recipe([again = rule_of(s)](const auto& in, const auto& outs) {
       scattered(on(again, in[0], in), outs[0]);

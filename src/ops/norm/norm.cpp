@@ -78,8 +78,8 @@ Tensor row_norm(const RowNorm& norm, const Tensor& x, const Tensor& given, RowKe
   Output out(norm.op, given, x.shape(), x.dtype(), x, {&x, &norm.gamma, &norm.beta},
              {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
-    return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()}.with(
-        {.operations = core::count_product(norm.formula == Formula::kLayer ? 4 : 2, x.numel())})
+    return Step{norm.op, OpClass::kReduction, {x, norm.gamma, norm.beta}, {out.target()}, x.numel()}
+        .with({.operations = core::count_product(norm.formula == Formula::kLayer ? 4 : 2, x.numel())})
         .with(core::recipe([op = norm.op, formula = norm.formula, epsilon = norm.epsilon, offset = norm.weight_offset,
                             kernel](const auto& in, const auto& outs) {
           row_norm({op, formula, in[1], in[2], epsilon, offset}, in[0], outs[0], kernel);
@@ -107,8 +107,10 @@ AddNormResult add_row_norm(const RowNorm& norm, const Tensor& x, const Tensor& r
     fail<ValueError>("{}: out must hold both y and new_residual", norm.op);
   core::check_distinct_outputs(norm.op, {&given.y, &given.new_residual});
   const std::initializer_list<const Tensor*> inputs = {&x, &residual, &norm.gamma, &norm.beta};
-  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out.y", .cuda = core::kHasCuda});
-  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs, {.elementwise = true, .argument = "out.new_residual", .cuda = core::kHasCuda});
+  Output y(norm.op, given.y, x.shape(), x.dtype(), x, inputs,
+           {.elementwise = true, .argument = "out.y", .cuda = core::kHasCuda});
+  Output sum(norm.op, given.new_residual, x.shape(), x.dtype(), x, inputs,
+             {.elementwise = true, .argument = "out.new_residual", .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{
         norm.op, OpClass::kReduction, {x, residual, norm.gamma, norm.beta}, {y.target(), sum.target()}, 2 * x.numel()}
@@ -148,7 +150,8 @@ AddNormResult add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor
 
 AddNormResult add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& gamma,
                              const AddLayerNormOptions& o) {
-  return add_row_norm({"add_layer_norm", Formula::kLayer, gamma, o.beta, o.epsilon, 0}, x, residual, o.out, cpu::add_layer_norm_rows);
+  return add_row_norm({"add_layer_norm", Formula::kLayer, gamma, o.beta, o.epsilon, 0}, x, residual, o.out,
+                      cpu::add_layer_norm_rows);
 }
 
 }  // namespace tenor

@@ -64,9 +64,10 @@ constexpr auto kNoColumns = [](const Tensor&, int, const Tensor&) { return false
 
 /// How an operator along a dim is computed.
 struct AlongDim {
-  cpu::FunctionRef<void(const RowBlock&)> rows;                            // dense rows on the CPU
-  cpu::FunctionRef<void(const Tensor&, const Tensor&)> on_cuda;            // x and the result with that dim last
-  cpu::FunctionRef<bool(const Tensor&, int, const Tensor&)> columns = kNoColumns;  // x, dim, result: false leaves it to rows
+  cpu::FunctionRef<void(const RowBlock&)> rows;                  // dense rows on the CPU
+  cpu::FunctionRef<void(const Tensor&, const Tensor&)> on_cuda;  // x and the result with that dim last
+  cpu::FunctionRef<bool(const Tensor&, int, const Tensor&)> columns =
+      kNoColumns;  // x, dim, result: false leaves it to rows
 };
 
 /// An operator over dim `dim` of x whose result has x's shape.
@@ -74,7 +75,11 @@ Tensor along_dim(const char* op, const Tensor& x, int64_t dim, const Tensor& giv
                  const std::shared_ptr<const core::Recipe>& recipe) {
   const int d = core::normalize_dim(op, dim, x.ndim());
   Output out(op, given, x.shape(), x.dtype(), x, {&x}, {.elementwise = true, .cuda = core::kHasCuda});
-  StepScope step([&] { return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}.with({.exponentials = x.numel(), .operations = core::count_product(3, x.numel())}).with(recipe); });
+  StepScope step([&] {
+    return Step{op, OpClass::kReduction, {x}, {out.target()}, x.numel()}
+        .with({.exponentials = x.numel(), .operations = core::count_product(3, x.numel())})
+        .with(recipe);
+  });
   if (step.shape_only(out.target())) return out.target();
   const Tensor from = cpu::dim_last(x, d);
   if (core::on_cuda(x)) {

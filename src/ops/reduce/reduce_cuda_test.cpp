@@ -316,7 +316,8 @@ TEST_F(ReduceCuda, ARowAloneHasTheBitsItHasInABatch) {
   Draw draw(5);
   for (DType dtype : kFloats)
     for (int64_t length : {3, 40, 250, 1000, 5001, 9001, 70000}) {
-      const Tensor x = on_gpu(numbers({length == 9001 ? 500 : 37, length}, dtype, draw)), t = on_gpu(on_cpu(transpose(x, 0, 1)).contiguous());
+      const Tensor x = on_gpu(numbers({length == 9001 ? 500 : 37, length}, dtype, draw)),
+                   t = on_gpu(on_cpu(transpose(x, 0, 1)).contiguous());
       const auto check = [&](const char* name, const std::function<Tensor(const Tensor&, int64_t)>& op) {
         const Tensor rows = on_cpu(op(x, 1)), columns = on_cpu(op(t, 0)), again = on_cpu(op(x, 1));
         EXPECT_TRUE(same_bits(rows, again)) << name << length;

@@ -105,7 +105,8 @@ Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const RopeOpt
   check_positions(x, cos, o.positions);
   const bool on_host = x.device().type == DeviceType::kCpu;
   const Positions positions = on_host ? read_positions(x, cos, o.positions) : Positions{{}, 1};
-  Output out("rope", o.out, x.shape(), x.dtype(), x, {&x, &cos, &sin, &o.positions}, {.elementwise = true, .cuda = core::kHasCuda});
+  Output out("rope", o.out, x.shape(), x.dtype(), x, {&x, &cos, &sin, &o.positions},
+             {.elementwise = true, .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{"rope", OpClass::kElementwise, {x, cos, sin, o.positions}, {out.target()}, x.numel()}.with(
         core::recipe([o](const auto& in, const auto& outs) {

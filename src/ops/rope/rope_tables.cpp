@@ -124,8 +124,10 @@ RopeTables rope_tables(int64_t maxpos, int64_t rotary_dim, const RopeTablesOptio
   core::check_distinct_outputs(kOp, {&o.out.cos, &o.out.sin});
   const Tensor like = Tensor::empty({0}, float32, core::traced_device(o.device));
   const Dims shape{maxpos, rotary_dim / 2};
-  Output cos(kOp, o.out.cos, shape, float32, like, {}, {.contiguous = true, .argument = "out.cos", .cuda = core::kHasCuda});
-  Output sin(kOp, o.out.sin, shape, float32, like, {&o.out.cos}, {.contiguous = true, .argument = "out.sin", .cuda = core::kHasCuda});
+  Output cos(kOp, o.out.cos, shape, float32, like, {},
+             {.contiguous = true, .argument = "out.cos", .cuda = core::kHasCuda});
+  Output sin(kOp, o.out.sin, shape, float32, like, {&o.out.cos},
+             {.contiguous = true, .argument = "out.sin", .cuda = core::kHasCuda});
   StepScope step([&] {
     return Step{kOp, OpClass::kElementwise, {}, {cos.target(), sin.target()}, 2 * product(shape)}.with(
         core::recipe([maxpos, rotary_dim, o](const auto&, const auto& outs) {

@@ -17,10 +17,10 @@ using reference::Row;
 using sampling::Tag;
 using testing::Draw;
 using testing::expect_error;
+using testing::ints;
 using testing::kFloats;
 using testing::kInf;
 using testing::kNan;
-using testing::ints;
 using testing::tensor_of;
 using testing::values;
 
@@ -259,8 +259,11 @@ TEST(Multinomial, RunsOutOfTokens) {
   expect_error<ValueError>([&] { multinomial(p, 4, {.seed = 1}); },
                            "multinomial: num_samples must be <= 3, the tokens, without replacement, got 4");
   expect_error<ValueError>([&] { multinomial(p, 0, {.seed = 1}); }, "multinomial: num_samples must be >= 1, got 0");
-  expect_error<ValueError>([&] { multinomial(Tensor::empty({0, 3}, float32), 4, {.seed = 1}); },
-                           "multinomial: num_samples must be <= 3, the tokens, without replacement, got 4");
+  expect_error<ValueError>(
+      [&] {
+        multinomial(Tensor::empty({0, 3}, float32), 4, {.seed = 1});
+      },
+      "multinomial: num_samples must be <= 3, the tokens, without replacement, got 4");
   expect_error<ShapeError>([&] { multinomial(testing::full({}, float32, 1), 1, {.seed = 1}); },
                            "multinomial: probs must have 1 or 2 dims, got shape ()");
 }

@@ -11,8 +11,8 @@ using reference::Row;
 using sampling::Tag;
 using testing::Draw;
 using testing::expect_error;
-using testing::kFloats;
 using testing::ints;
+using testing::kFloats;
 using testing::tensor_of;
 using testing::values;
 

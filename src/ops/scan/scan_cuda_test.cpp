@@ -6,8 +6,8 @@
 #include "src/core/output.h"
 #include "src/cuda/scan_order.h"
 #include "src/cuda/testing.h"
-#include "tenor/scan.h"
 #include "src/ops/scan/scan_testing.h"
+#include "tenor/scan.h"
 #include "tenor/view.h"
 
 namespace tenor {
@@ -15,7 +15,6 @@ namespace {
 
 using namespace tenor::testing;
 using ScanCuda = CudaTest;
-
 
 Tensor numbers(const Dims& shape, DType dtype, Draw& draw) {
   return filled(shape, dtype, [&](int64_t) {

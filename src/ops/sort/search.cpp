@@ -182,9 +182,8 @@ Tensor run_search(const Tensor& seq, const Tensor& values, bool right, bool befo
              {.contiguous = true, .cuda = core::kHasCuda});
   core::StepScope step([&] {
     core::Step made{"searchsorted", OpClass::kReduction, {seq, values}, {out.target()}};
-    made.recipe = core::recipe([right](const auto& in, const auto& outs) {
-      searchsorted(in[0], in[1], {.right = right, .out = outs[0]});
-    });
+    made.recipe = core::recipe(
+        [right](const auto& in, const auto& outs) { searchsorted(in[0], in[1], {.right = right, .out = outs[0]}); });
     if (seq.dtype() != values.dtype())
       made.strategy = "compared as " + std::string(name(promote(seq.dtype(), values.dtype())));
     if (seq.ndim() > 1 && !seq.is_contiguous())

@@ -84,9 +84,11 @@ Dims resolve_shape(const char* op, const Tensor& x, const Dims& shape) {
   }
   const int64_t count = x.numel();
   if (unknown >= 0) {
-    if (known == 0) fail<ShapeError>("{}: the -1 in {} is not determined, since the other sizes multiply to 0", op, shape);
+    if (known == 0)
+      fail<ShapeError>("{}: the -1 in {} is not determined, since the other sizes multiply to 0", op, shape);
     if (count % known != 0)
-      fail<ShapeError>("{}: {} elements of shape {} do not divide into {} (the known sizes multiply to {})", op, count, x.shape(), shape, known);
+      fail<ShapeError>("{}: {} elements of shape {} do not divide into {} (the known sizes multiply to {})", op, count,
+                       x.shape(), shape, known);
     out[unknown] = count / known;
   } else if (known != count) {
     fail<ShapeError>("{}: shape {} has {} elements, x of shape {} has {}", op, shape, known, x.shape(), count);
@@ -94,8 +96,8 @@ Dims resolve_shape(const char* op, const Tensor& x, const Dims& shape) {
   return out;
 }
 
-/// Strides that show x as `shape`, if there are any. Dims of size 1 are dropped, the rest is merged into dense runs, and
-/// each run must be filled by whole new dims.
+/// Strides that show x as `shape`, if there are any. Dims of size 1 are dropped, the rest is merged into dense runs,
+/// and each run must be filled by whole new dims.
 std::optional<Dims> view_strides(const Tensor& x, const Dims& shape) {
   if (x.numel() == 0) return contiguous_strides(shape);
   struct Run {
@@ -154,7 +156,8 @@ Tensor expand_as(const char* op, const Tensor& x, const Dims& shape) {
     if (shape[d] == -1 && d >= lead) out[d] = have;
     if (out[d] < 0) fail<ShapeError>("{}: size {} in dim {} is not allowed, got {}", op, out[d], d, shape);
     if (out[d] != have && have != 1)
-      fail<ShapeError>("{}: x of shape {} has size {} where {} asks for {} in dim {}; only size 1 expands", op, x.shape(), have, shape, out[d], d);
+      fail<ShapeError>("{}: x of shape {} has size {} where {} asks for {} in dim {}; only size 1 expands", op,
+                       x.shape(), have, shape, out[d], d);
     if (d >= lead && out[d] == have) strides[d] = x.strides()[d - lead];
   }
   return viewed(op, x, out, strides, x.offset());
@@ -167,7 +170,8 @@ Tensor view(const Tensor& x, const Dims& shape) {
   const Dims sizes = resolve_shape("view", x, shape);
   const auto strides = view_strides(x, sizes);
   if (!strides)
-    fail<ShapeError>("view: x of shape {} and strides {} cannot be seen as {} without a copy; use reshape", x.shape(), x.strides(), sizes);
+    fail<ShapeError>("view: x of shape {} and strides {} cannot be seen as {} without a copy; use reshape", x.shape(),
+                     x.strides(), sizes);
   return viewed("view", x, sizes, *strides, x.offset());
 }
 
@@ -178,7 +182,14 @@ Tensor reshape(const Tensor& x, const Dims& shape) {
   Tensor out = Tensor::empty(sizes, x.dtype(), x.device());
   core::StepScope step([&] {
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(x.dtype()));
-    return Step{"reshape", OpClass::kView, {x}, {out}, 0, {}, {{"x", bytes, "its strides do not allow a view of the new shape"}}}.with(std::make_shared<elementwise::Reorder>());
+    return Step{"reshape",
+                OpClass::kView,
+                {x},
+                {out},
+                0,
+                {},
+                {{"x", bytes, "its strides do not allow a view of the new shape"}}}
+        .with(std::make_shared<elementwise::Reorder>());
   });
   if (!step.shape_only(out)) {
     const Tensor dense = x.contiguous();
@@ -189,7 +200,8 @@ Tensor reshape(const Tensor& x, const Dims& shape) {
 
 Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
   check_given("flatten", {"x", x});
-  const int first = normalize_dim("flatten", start_dim, x.ndim(), "start_dim"), last = normalize_dim("flatten", end_dim, x.ndim(), "end_dim");
+  const int first = normalize_dim("flatten", start_dim, x.ndim(), "start_dim"),
+            last = normalize_dim("flatten", end_dim, x.ndim(), "end_dim");
   if (first > last) fail<ValueError>("flatten: start_dim {} lies behind end_dim {}", start_dim, end_dim);
   if (x.ndim() == 0) return reshape(x, {1});
   Dims shape(x.shape().begin(), x.shape().begin() + first);
@@ -227,7 +239,8 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Dims& sizes) {
 Tensor permute(const Tensor& x, const Dims& dims) {
   check_given("permute", {"x", x});
   const Dims order = normalize_dims("permute", dims, x.ndim());
-  if (static_cast<int>(order.size()) != x.ndim()) fail<ValueError>("permute: dims {} must name each of the {} dims once", dims, x.ndim());
+  if (static_cast<int>(order.size()) != x.ndim())
+    fail<ValueError>("permute: dims {} must name each of the {} dims once", dims, x.ndim());
   Dims shape, strides;
   for (int64_t d : order) {
     shape.push_back(x.shape()[d]);
@@ -257,8 +270,10 @@ Tensor swapdims(const Tensor& x, int64_t dim0, int64_t dim1) { return exchanged(
 
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   check_given("movedim", {"x", x});
-  const Dims from = normalize_dims("movedim", source, x.ndim(), "source"), to = normalize_dims("movedim", destination, x.ndim(), "destination");
-  if (from.size() != to.size()) fail<ValueError>("movedim: source {} and destination {} differ in length", source, destination);
+  const Dims from = normalize_dims("movedim", source, x.ndim(), "source"),
+             to = normalize_dims("movedim", destination, x.ndim(), "destination");
+  if (from.size() != to.size())
+    fail<ValueError>("movedim: source {} and destination {} differ in length", source, destination);
   Dims rest;
   for (int d = 0; d < x.ndim(); ++d)
     if (std::find(from.begin(), from.end(), d) == from.end()) rest.push_back(d);
@@ -306,7 +321,8 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   check_given("select", {"x", x});
   const int d = dim_of("select", dim, x);
   const int64_t size = x.shape(d);
-  if (index < -size || index >= size) fail<IndexError>("select: index {} is out of range for dim {} of size {}", index, d, size);
+  if (index < -size || index >= size)
+    fail<IndexError>("select: index {} is out of range for dim {} of size {}", index, d, size);
   Dims shape = x.shape(), strides = x.strides();
   const int64_t offset = x.offset() + (index < 0 ? index + size : index) * strides[d];
   shape.erase(d);
@@ -318,7 +334,8 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   check_given("narrow", {"x", x});
   const int d = dim_of("narrow", dim, x);
   const int64_t size = x.shape(d), first = start < 0 ? start + size : start;
-  if (first < 0 || first > size) fail<IndexError>("narrow: start {} is out of range for dim {} of size {}", start, d, size);
+  if (first < 0 || first > size)
+    fail<IndexError>("narrow: start {} is out of range for dim {} of size {}", start, d, size);
   if (length < 0) fail<IndexError>("narrow: length must be >= 0, got {}", length);
   if (length > size - first)
     fail<IndexError>("narrow: start {} and length {} leave dim {} of size {}", start, length, d, size);
@@ -346,9 +363,11 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int64_t dim) {
   for (int64_t size : sizes) {
     if (size < 0) fail<ShapeError>("split: sizes must be >= 0, got {}", sizes);
     if (__builtin_add_overflow(total, size, &total))
-      fail<ShapeError>("split: sizes {} sum to more than 64 bits can count, but dim {} has size {}", sizes, d, x.shape(d));
+      fail<ShapeError>("split: sizes {} sum to more than 64 bits can count, but dim {} has size {}", sizes, d,
+                       x.shape(d));
   }
-  if (total != x.shape(d)) fail<ShapeError>("split: sizes {} sum to {}, but dim {} has size {}", sizes, total, d, x.shape(d));
+  if (total != x.shape(d))
+    fail<ShapeError>("split: sizes {} sum to {}, but dim {} has size {}", sizes, total, d, x.shape(d));
   std::vector<Tensor> pieces;
   int64_t start = 0;
   for (int64_t size : sizes) {
@@ -391,14 +410,16 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
   shape.erase(d);
   strides.erase(d);
   std::vector<Tensor> pieces;
-  for (int64_t i = 0; i < x.shape(d); ++i) pieces.push_back(x.with_layout(shape, strides, x.offset() + i * x.stride(d)));
+  for (int64_t i = 0; i < x.shape(d); ++i)
+    pieces.push_back(x.with_layout(shape, strides, x.offset() + i * x.stride(d)));
   core::StepScope step([&] { return Step{"unbind", OpClass::kView, {x}, pieces}; });
   return pieces;
 }
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   check_given("diagonal", {"x", x});
-  const int a = normalize_dim("diagonal", dim1, x.ndim(), "dim1"), b = normalize_dim("diagonal", dim2, x.ndim(), "dim2");
+  const int a = normalize_dim("diagonal", dim1, x.ndim(), "dim1"),
+            b = normalize_dim("diagonal", dim2, x.ndim(), "dim2");
   if (a == b) fail<ValueError>("diagonal: dim1 and dim2 are both {}", dim1);
   // Beyond the matrix every diagonal is empty; so bounded, sums with it stay in 64 bits.
   offset = std::clamp(offset, -x.shape(a), x.shape(b));

@@ -1,4 +1,5 @@
-// Views: each result against index arithmetic on random shapes and layouts, memory shared, and the errors of the contract.
+// Views: each result against index arithmetic on random shapes and layouts, memory shared, and the errors of the
+// contract.
 #include "tenor/view.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ Tensor counting(const Dims& shape, std::mt19937& rng) {
 
 Dims random_shape(std::mt19937& rng, int low = 1, int high = 4) {
   Dims shape;
-  for (int n = low + static_cast<int>(rng() % (high - low + 1)); n > 0; --n) shape.push_back(static_cast<int64_t>(rng() % 6));
+  for (int n = low + static_cast<int>(rng() % (high - low + 1)); n > 0; --n)
+    shape.push_back(static_cast<int64_t>(rng() % 6));
   return shape;
 }
 
@@ -43,7 +45,8 @@ void expect_error(F&& call, std::initializer_list<const char*> mentions) {
   try {
     call();
   } catch (const E& e) {
-    for (const char* word : mentions) EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what() << " lacks " << word;
+    for (const char* word : mentions)
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what() << " lacks " << word;
     return;
   }
   FAIL() << "no error of the expected class";
@@ -97,9 +100,9 @@ TEST(View, MovesDims) {
     Dims swapped = x.shape();
     std::swap(swapped[a], swapped[b]);
     EXPECT_EQ(elements(transpose(x, a, b - n)), shown(x, swapped, [&](Dims at) {
-      std::swap(at[a], at[b]);
-      return at;
-    }));
+                std::swap(at[a], at[b]);
+                return at;
+              }));
     Dims order(n, 0);
     for (int d = 0; d < n; ++d) order[d] = d;
     std::shuffle(order.begin(), order.end(), rng);
@@ -122,7 +125,8 @@ TEST(View, CutsAlongADim) {
   for (int draw = 0; draw < 1000; ++draw) {
     const Tensor x = counting(random_shape(rng), rng);
     const int d = static_cast<int>(rng() % x.ndim());
-    const int64_t size = x.shape(d), start = static_cast<int64_t>(rng() % (size + 1)), length = static_cast<int64_t>(rng() % (size - start + 1));
+    const int64_t size = x.shape(d), start = static_cast<int64_t>(rng() % (size + 1)),
+                  length = static_cast<int64_t>(rng() % (size - start + 1));
     Dims shape = x.shape();
     shape[d] = length;
     const auto cut = shown(x, shape, [&](Dims at) {
@@ -134,9 +138,9 @@ TEST(View, CutsAlongADim) {
     const int64_t step = 1 + static_cast<int64_t>(rng() % 3);
     shape[d] = (size - start + step - 1) / step;
     EXPECT_EQ(elements(slice(x, d, start, {}, step)), shown(x, shape, [&](Dims at) {
-      at[d] = start + at[d] * step;
-      return at;
-    }));
+                at[d] = start + at[d] * step;
+                return at;
+              }));
     int64_t total = 0;
     for (const Tensor& piece : split(x, std::max<int64_t>(length, 1), d)) total += piece.shape(d);
     EXPECT_EQ(total, size);
@@ -154,17 +158,17 @@ TEST(View, WindowsAndDiagonals) {
     const Tensor w = unfold(x, d, size, step);
     EXPECT_EQ(w.shape(d), (x.shape(d) - size) / step + 1);
     EXPECT_EQ(elements(w), shown(x, w.shape(), [&](Dims at) {
-      at[d] = at[d] * step + at.back();
-      at.pop_back();
-      return at;
-    }));
+                at[d] = at[d] * step + at.back();
+                at.pop_back();
+                return at;
+              }));
     const int64_t offset = static_cast<int64_t>(rng() % 7) - 3;
     const Tensor g = diagonal(x, offset, 0, 1);
     EXPECT_EQ(elements(g), shown(x, g.shape(), [&](const Dims& at) {
-      Dims source{at.back() + std::max<int64_t>(-offset, 0), at.back() + std::max<int64_t>(offset, 0)};
-      for (size_t i = 0; i + 1 < at.size(); ++i) source.push_back(at[i]);
-      return source;
-    }));
+                Dims source{at.back() + std::max<int64_t>(-offset, 0), at.back() + std::max<int64_t>(offset, 0)};
+                for (size_t i = 0; i + 1 < at.size(); ++i) source.push_back(at[i]);
+                return source;
+              }));
   }
 }
 
@@ -202,7 +206,11 @@ TEST(View, ErrorsNameOperatorArgumentAndSizes) {
   expect_error<IndexError>([&] { select(x, 1, 6); }, {"select", "6"});
   expect_error<IndexError>([&] { select(scalar, 0, 0); }, {"select", "no dims"});
   expect_error<ShapeError>([&] { split(x, Dims{2, 2}, 1); }, {"split", "sum to 4", "6"});
-  expect_error<ShapeError>([&] { split(x, Dims{1LL << 62, 1LL << 62, 1LL << 62, 1LL << 62, 6}, 1); }, {"split", "sum to more", "6"});
+  expect_error<ShapeError>(
+      [&] {
+        split(x, Dims{1LL << 62, 1LL << 62, 1LL << 62, 1LL << 62, 6}, 1);
+      },
+      {"split", "sum to more", "6"});
   expect_error<ValueError>([&] { split(x, int64_t{0}, 1); }, {"split", "0"});
   expect_error<ValueError>([&] { chunk(x, 0); }, {"chunk", "0"});
   EXPECT_EQ(chunk(x, INT64_MAX, 1).size(), 6u);  // no more pieces than elements
