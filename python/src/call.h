@@ -29,14 +29,24 @@ using namespace nb::literals;
 
 // Arguments that stay Python objects until the operator's name is known, so that errors can name it. Each shows in
 // signatures under the name given below.
-struct Array { nb::handle object; };          ///< any DLPack exporter
-struct OptionalArray { nb::handle object; };  ///< or None
-struct ArrayOrScalar { nb::handle object; };  ///< or a bool, int or float
-struct ArrayList { nb::handle object; };      ///< a sequence of arrays
-struct DimList { nb::handle object; };        ///< an int or a sequence of ints; None where the operator says so
-struct Int {                                  ///< an int; one beyond 64 bits becomes the limit, which every operator finds
-  int64_t value;                              ///< out of range or takes as what it is: a dim, an index, a k, a bound
-  bool beyond = false;                        ///< whether it was: Call::count
+struct Array {
+  nb::handle object;
+};  ///< any DLPack exporter
+struct OptionalArray {
+  nb::handle object;
+};  ///< or None
+struct ArrayOrScalar {
+  nb::handle object;
+};  ///< or a bool, int or float
+struct ArrayList {
+  nb::handle object;
+};  ///< a sequence of arrays
+struct DimList {
+  nb::handle object;
+};                      ///< an int or a sequence of ints; None where the operator says so
+struct Int {            ///< an int; one beyond 64 bits becomes the limit, which every operator finds
+  int64_t value;        ///< out of range or takes as what it is: a dim, an index, a k, a bound
+  bool beyond = false;  ///< whether it was: Call::count
   operator int64_t() const { return value; }
 };
 struct OptionalInt : std::optional<int64_t> {};  ///< or None
@@ -45,9 +55,15 @@ struct Real {                                    ///< a number; an int beyond fl
   operator double() const { return value; }
 };
 struct OptionalReal : std::optional<double> {};  ///< or None
-struct DTypeLike { nb::handle object; };      ///< tenor.float32, a NumPy dtype, a name, float, int or bool; or None
-struct DeviceLike { nb::handle object; };     ///< "cpu", "cuda", "cuda:1"; or None
-struct Out { nb::handle object; };            ///< out=: a writable array, a tuple of them, or None
+struct DTypeLike {
+  nb::handle object;
+};  ///< tenor.float32, a NumPy dtype, a name, float, int or bool; or None
+struct DeviceLike {
+  nb::handle object;
+};  ///< "cpu", "cuda", "cuda:1"; or None
+struct Out {
+  nb::handle object;
+};  ///< out=: a writable array, a tuple of them, or None
 
 struct Workspace {
   nb::handle object = nb::handle(Py_None);
@@ -123,8 +139,8 @@ class Call {
   const char* op_;
   nb::handle out_, workspace_;
   ArrayKind kind_ = ArrayKind::kNone;
-  nb::handle like_;  // the first array: results are of its library
-  Device device_;    // of the first array
+  nb::handle like_;               // the first array: results are of its library
+  Device device_;                 // of the first array
   std::optional<Stream> stream_;  // its library's current stream, when it is on a CUDA device
 };
 
@@ -152,13 +168,15 @@ nb::object find_attribute(nb::handle x, const char* name);
 inline bool has_attribute(nb::handle x, const char* name) { return find_attribute(x, name).is_valid(); }
 /// What is_integer_object accepted; none beyond 64 bits. What its __index__ raises propagates.
 std::optional<int64_t> to_int64(nb::handle x);
-/// Whether x stands for one integer: an int, what has __index__, NumPy's integer scalars, an integer array without dims.
+/// Whether x stands for one integer: an int, what has __index__, NumPy's integer scalars, an integer array without
+/// dims.
 bool is_integer_object(nb::handle x);
 /// As a tuple of ints.
 nb::tuple to_tuple(const Dims& dims);
 /// The tensor as an ndarray that shares its memory.
 nb::object to_numpy(const Tensor& x);
-/// The number as a Scalar, if it is one. @throws ValueError for an integer that fits no dtype, naming operator and argument.
+/// The number as a Scalar, if it is one. @throws ValueError for an integer that fits no dtype, naming operator and
+/// argument.
 std::optional<Scalar> to_scalar(nb::handle x, const char* op = nullptr, const char* name = nullptr);
 
 /// Functions that also become methods of tenor.Tensor, by name.
@@ -174,15 +192,17 @@ void def_method(nb::module_& m, const char* name, F&& fn, const Extra&... extra)
 }  // namespace tenor::python
 
 // Casters that only keep the handle. nanobind itself adds "| None" to the types of arguments that may be None.
-#define TENOR_OBJECT_CASTER(Type, shown)                                             \
-  template <>                                                                        \
-  struct nanobind::detail::type_caster<tenor::python::Type> {                        \
-    NB_TYPE_CASTER(tenor::python::Type, const_name(shown))                           \
-    bool from_python(handle src, uint8_t, cleanup_list*) noexcept {                  \
-      value.object = src;                                                            \
-      return true;                                                                   \
-    }                                                                                \
-    static handle from_cpp(tenor::python::Type src, rv_policy, cleanup_list*) noexcept { return src.object.inc_ref(); } \
+#define TENOR_OBJECT_CASTER(Type, shown)                                                 \
+  template <>                                                                            \
+  struct nanobind::detail::type_caster<tenor::python::Type> {                            \
+    NB_TYPE_CASTER(tenor::python::Type, const_name(shown))                               \
+    bool from_python(handle src, uint8_t, cleanup_list*) noexcept {                      \
+      value.object = src;                                                                \
+      return true;                                                                       \
+    }                                                                                    \
+    static handle from_cpp(tenor::python::Type src, rv_policy, cleanup_list*) noexcept { \
+      return src.object.inc_ref();                                                       \
+    }                                                                                    \
   };
 TENOR_OBJECT_CASTER(Array, "ArrayLike")
 TENOR_OBJECT_CASTER(OptionalArray, "ArrayLike")
@@ -206,7 +226,9 @@ template <>
 struct nanobind::detail::type_caster<tenor::python::Int> {
   NB_TYPE_CASTER(tenor::python::Int, const_name("int"))
   bool from_python(handle src, uint8_t, cleanup_list*) { return tenor::python::read_int(src, value); }
-  static handle from_cpp(tenor::python::Int src, rv_policy, cleanup_list*) noexcept { return PyLong_FromLongLong(src.value); }
+  static handle from_cpp(tenor::python::Int src, rv_policy, cleanup_list*) noexcept {
+    return PyLong_FromLongLong(src.value);
+  }
 };
 template <>
 struct nanobind::detail::type_caster<tenor::python::OptionalInt> {

@@ -10,10 +10,11 @@ PyType_Slot* operator_slots();
 /// Where the operators' functions live, for what the slots do not do themselves: other libraries' arrays, errors.
 void set_operator_module(nb::module_& m);
 
-/// Two operands of a call. A Python integer beyond 64 bits is a float beside a float array, and where `by_value` says that
-/// it is only compared; elsewhere it fits no dtype.
+/// Two operands of a call. A Python integer beyond 64 bits is a float beside a float array, and where `by_value` says
+/// that it is only compared; elsewhere it fits no dtype.
 struct OperandPair {
-  OperandPair(Call& call, const char* op, ArrayOrScalar x, const char* second_name, ArrayOrScalar other, bool by_value = false);
+  OperandPair(Call& call, const char* op, ArrayOrScalar x, const char* second_name, ArrayOrScalar other,
+              bool by_value = false);
   Operand first, second;
 };
 

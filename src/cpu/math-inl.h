@@ -1,5 +1,6 @@
-// Vector functions of float and double: exp, log, tanh, erf and their kin (circular, inverse and hyperbolic ones and powers
-// are in math_circular-inl.h), right at infinities, NaN, subnormals and huge arguments. Names are those of <cmath>, called as math::exp(d, x) with a tag and a vector of it.
+// Vector functions of float and double: exp, log, tanh, erf and their kin (circular, inverse and hyperbolic ones and
+// powers are in math_circular-inl.h), right at infinities, NaN, subnormals and huge arguments. Names are those of
+// <cmath>, called as math::exp(d, x) with a tag and a vector of it.
 //
 // float32: at most 2 ulp of error (exp, log, expm1, log1p, tanh, sigmoid, erf in float; the trigonometric and inverse
 // functions in double, so about half an ulp). float64: exp, expm1, log, log1p, tanh, sigmoid at most 2 ulp, the rest is
@@ -82,8 +83,10 @@ HWY_INLINE V via_double(D d, Fn fn, V x, Vs... more) {
 #else
   const hn::Half<D> half;
   const hn::Rebind<double, decltype(half)> wide;
-  const auto low = fn(wide, hn::PromoteTo(wide, hn::LowerHalf(half, x)), hn::PromoteTo(wide, hn::LowerHalf(half, more))...);
-  const auto high = fn(wide, hn::PromoteTo(wide, hn::UpperHalf(half, x)), hn::PromoteTo(wide, hn::UpperHalf(half, more))...);
+  const auto low =
+      fn(wide, hn::PromoteTo(wide, hn::LowerHalf(half, x)), hn::PromoteTo(wide, hn::LowerHalf(half, more))...);
+  const auto high =
+      fn(wide, hn::PromoteTo(wide, hn::UpperHalf(half, x)), hn::PromoteTo(wide, hn::UpperHalf(half, more))...);
   return hn::Combine(d, narrow(half, high), narrow(half, low));
 #endif
 }
@@ -102,7 +105,8 @@ HWY_NOINLINE V per_lane(D d, V x, V y, Fn fn) {
   HWY_ALIGN T a[HWY_MAX_BYTES / sizeof(T)], b[HWY_MAX_BYTES / sizeof(T)];
   hn::Store(x, d, a);
   hn::Store(y, d, b);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) a[i] = static_cast<T>(fn(static_cast<double>(a[i]), static_cast<double>(b[i])));
+  for (size_t i = 0; i < hn::Lanes(d); ++i)
+    a[i] = static_cast<T>(fn(static_cast<double>(a[i]), static_cast<double>(b[i])));
   return hn::Load(d, a);
 }
 /// `v` with the lanes of `mask` recomputed by fn(x). What a lane gets depends on that lane alone.
@@ -112,7 +116,8 @@ HWY_INLINE V patch_lanes(D d, V v, M mask, V x, Fn fn) {
   return hn::IfThenElse(mask, per_lane(d, x, fn), v);
 }
 
-// ---- exponentials ----------------------------------------------------------------------------------------------------------
+// ---- exponentials
+// ----------------------------------------------------------------------------------------------------------
 
 /// 2^n, for n in the exponent range.
 template <class D, class VI>
@@ -123,9 +128,15 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   return hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Add(n, hn::Set(di, static_cast<I>(kIsFloat32<D> ? 127 : 1023)))));
 }
 #if HWY_TARGET <= HWY_AVX3
-HWY_INLINE hn::Vec<hn::Full128<float>> scalef(hn::Vec<hn::Full128<float>> v, hn::Vec<hn::Full128<float>> n) { return {_mm_scalef_ps(v.raw, n.raw)}; }
-HWY_INLINE hn::Vec<hn::Full256<float>> scalef(hn::Vec<hn::Full256<float>> v, hn::Vec<hn::Full256<float>> n) { return {_mm256_scalef_ps(v.raw, n.raw)}; }
-HWY_INLINE hn::Vec<hn::Full512<float>> scalef(hn::Vec<hn::Full512<float>> v, hn::Vec<hn::Full512<float>> n) { return {_mm512_scalef_ps(v.raw, n.raw)}; }
+HWY_INLINE hn::Vec<hn::Full128<float>> scalef(hn::Vec<hn::Full128<float>> v, hn::Vec<hn::Full128<float>> n) {
+  return {_mm_scalef_ps(v.raw, n.raw)};
+}
+HWY_INLINE hn::Vec<hn::Full256<float>> scalef(hn::Vec<hn::Full256<float>> v, hn::Vec<hn::Full256<float>> n) {
+  return {_mm256_scalef_ps(v.raw, n.raw)};
+}
+HWY_INLINE hn::Vec<hn::Full512<float>> scalef(hn::Vec<hn::Full512<float>> v, hn::Vec<hn::Full512<float>> n) {
+  return {_mm512_scalef_ps(v.raw, n.raw)};
+}
 inline constexpr bool kHasScale = true;  // the same bits as the two steps below, in one instruction
 #else
 template <class V>
@@ -146,7 +157,8 @@ HWY_INLINE V scale(D d, V v, VI n) {
     return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
   } else {  // a 64-bit arithmetic shift is slow on AVX2: n + 2048 is positive, so shift it logically
     const hn::RebindToUnsigned<D> du;
-    const auto half = hn::Sub(hn::BitCast(di, hn::ShiftRight<1>(hn::BitCast(du, hn::Add(n, hn::Set(di, 2048))))), hn::Set(di, 1024));
+    const auto half =
+        hn::Sub(hn::BitCast(di, hn::ShiftRight<1>(hn::BitCast(du, hn::Add(n, hn::Set(di, 2048))))), hn::Set(di, 1024));
     return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
   }
 }
@@ -172,9 +184,10 @@ HWY_INLINE V expm1_reduced(D d, V r) {
   if constexpr (kIsFloat32<D>) {
     q = polynomial(d, r, 0.50000000961, 0.16666517699, 0.04166620293, 0.0083690258798, 0.0013950683919);
   } else {
-    q = polynomial(d, r, 0.49999999999999999985, 0.16666666666666676791, 0.041666666666666702008, 0.0083333333333214354619,
-                   0.001388888888886651431, 0.0001984126988667515293, 0.000024801587361201074933, 2.7557243607603931255e-6,
-                   2.7557242204474510457e-7, 2.510926231079364004e-8, 2.0924615925645173581e-9);
+    q = polynomial(d, r, 0.49999999999999999985, 0.16666666666666676791, 0.041666666666666702008,
+                   0.0083333333333214354619, 0.001388888888886651431, 0.0001984126988667515293,
+                   0.000024801587361201074933, 2.7557243607603931255e-6, 2.7557242204474510457e-7,
+                   2.510926231079364004e-8, 2.0924615925645173581e-9);
   }
   return hn::MulAdd(hn::Mul(r, r), q, r);
 }
@@ -201,7 +214,8 @@ HWY_INLINE V exp(D d, V x) {
     const ReducedExp<D> e = reduce_exp(d, hn::Min(constant(d, 89.0), hn::Max(constant(d, -104.0), x)));
     return scalef(hn::Add(e.fraction, constant(d, 1)), e.exponent_value);
   }
-  const V bounded = hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -104.0 : -746.0)), constant(d, kIsFloat32<D> ? 89.0 : 710.0));
+  const V bounded =
+      hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -104.0 : -746.0)), constant(d, kIsFloat32<D> ? 89.0 : 710.0));
   const ReducedExp<D> e = reduce_exp(d, bounded);
   return hn::IfThenElse(hn::IsNaN(x), x, scale(d, hn::Add(e.fraction, constant(d, 1)), e.exponent));
 }
@@ -215,7 +229,8 @@ HWY_INLINE V exp_bounded(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V exp2(D d, V x) {
-  const V bounded = hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -151.0 : -1076.0)), constant(d, kIsFloat32<D> ? 129.0 : 1025.0));
+  const V bounded =
+      hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -151.0 : -1076.0)), constant(d, kIsFloat32<D> ? 129.0 : 1025.0));
   const Rounded<D> n = round_small(d, bounded, 1);
   const V fraction = expm1_reduced(d, hn::Mul(hn::Sub(bounded, n.value), constant(d, 0.6931471805599453)));
   return hn::IfThenElse(hn::IsNaN(x), x, scale(d, hn::Add(fraction, constant(d, 1)), n.integer));
@@ -225,7 +240,8 @@ HWY_INLINE V exp2(D d, V x) {
 template <class D, class V>
 HWY_INLINE V expm1(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const V bounded = hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -20.0 : -40.0)), constant(d, kIsFloat32<D> ? 89.0 : 710.0));
+  const V bounded =
+      hn::Min(hn::Max(x, constant(d, kIsFloat32<D> ? -20.0 : -40.0)), constant(d, kIsFloat32<D> ? 89.0 : 710.0));
   const ReducedExp<D> e = reduce_exp(d, bounded);
   // 2^n f + (2^n - 1), halved so that n = 128 (1024) still has a power, then doubled.
   const V half_power = power_of_two(d, hn::Sub(e.exponent, hn::Set(di, 1)));
@@ -234,11 +250,12 @@ HWY_INLINE V expm1(D d, V x) {
   return hn::IfThenElse(keep, hn::Add(half, half), x);
 }
 
-// ---- logarithms ------------------------------------------------------------------------------------------------------------
+// ---- logarithms
+// ------------------------------------------------------------------------------------------------------------
 
 template <class D>
 struct ReducedLog {
-  hn::Vec<D> t, rest;   // log of the significand in [sqrt(1/2), sqrt(2)): t + rest, where t is that less 1
+  hn::Vec<D> t, rest;  // log of the significand in [sqrt(1/2), sqrt(2)): t + rest, where t is that less 1
   hn::Vec<D> exponent;
   hn::Vec<D> significand;
 };
@@ -258,14 +275,14 @@ HWY_INLINE ReducedLog<D> reduce_log(D d, V x) {
   const V square = hn::Mul(t, t), half = constant(d, 0.5);
   V rest;
   if constexpr (kIsFloat32<D>) {
-    const V p = polynomial(d, t, 0.33333310323, -0.24999986419, 0.20002234826, -0.16669269794, 0.14218499451, -0.12383857505,
-                           0.11873677599, -0.11793392948, 0.069183898111);
+    const V p = polynomial(d, t, 0.33333310323, -0.24999986419, 0.20002234826, -0.16669269794, 0.14218499451,
+                           -0.12383857505, 0.11873677599, -0.11793392948, 0.069183898111);
     rest = hn::NegMulAdd(half, square, hn::Mul(hn::Mul(square, t), p));
   } else {
     const V s = hn::Div(t, hn::Add(t, constant(d, 2))), z = hn::Mul(s, s), half_square = hn::Mul(half, square);
-    const V r = hn::Mul(z, polynomial(d, z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
-                                      2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
-                                      1.479819860511658591e-01));
+    const V r = hn::Mul(z, polynomial(d, z, 6.666666666666735130e-01, 3.999999999940941908e-01,
+                                      2.857142874366239149e-01, 2.222219843214978396e-01, 1.818357216161805012e-01,
+                                      1.531383769920937332e-01, 1.479819860511658591e-01));
     rest = hn::Sub(hn::Mul(s, hn::Add(half_square, r)), half_square);
   }
   return {t, rest, exponent, m};
@@ -304,10 +321,13 @@ HWY_INLINE V log1p(D d, V x) {
 template <class D, class V>
 HWY_INLINE V log2(D d, V x) {
   if constexpr (kIsFloat32<D>) {
-    return via_double(d, [](auto w, auto v) HWY_ATTR {
-      const auto l = reduce_log(w, v);
-      return log_limits(w, v, hn::MulAdd(hn::Add(l.t, l.rest), constant(w, 1.4426950408889634), l.exponent));
-    }, x);
+    return via_double(
+        d,
+        [](auto w, auto v) HWY_ATTR {
+          const auto l = reduce_log(w, v);
+          return log_limits(w, v, hn::MulAdd(hn::Add(l.t, l.rest), constant(w, 1.4426950408889634), l.exponent));
+        },
+        x);
   } else {
     return per_lane(d, x, [](double v) { return std::log2(v); });
   }
@@ -315,13 +335,15 @@ HWY_INLINE V log2(D d, V x) {
 template <class D, class V>
 HWY_INLINE V log10(D d, V x) {
   if constexpr (kIsFloat32<D>) {
-    return via_double(d, [](auto w, auto v) HWY_ATTR { return hn::Mul(log(w, v), constant(w, 0.43429448190325182765)); }, x);
+    return via_double(
+        d, [](auto w, auto v) HWY_ATTR { return hn::Mul(log(w, v), constant(w, 0.43429448190325182765)); }, x);
   } else {
     return per_lane(d, x, [](double v) { return std::log10(v); });
   }
 }
 
-// ---- sigmoids --------------------------------------------------------------------------------------------------------------
+// ---- sigmoids
+// --------------------------------------------------------------------------------------------------------------
 
 /// a / b to within an ulp for b in [1, 2]: on AVX-512 the division of a float vector costs as much as all of exp.
 template <class D, class V>
@@ -358,25 +380,28 @@ HWY_INLINE V tanh(D d, V x) {
   const V magnitude = hn::Abs(x), one = constant(d, 1), two = constant(d, 2);
   if constexpr (kIsFloat32<D>) {
     const V z = hn::Mul(x, x);
-    const V p = polynomial(d, z, -0.33333330567, 0.13333195776, -0.053945363777, 0.021692536771, -0.0081561251599, 0.0021226171733);
+    const V p = polynomial(d, z, -0.33333330567, 0.13333195776, -0.053945363777, 0.021692536771, -0.0081561251599,
+                           0.0021226171733);
     const V small = hn::MulAdd(hn::Mul(z, magnitude), p, magnitude);  // NaN comes this way
     const V e = exp_bounded(d, hn::Min(hn::Add(magnitude, magnitude), constant(d, 20)));
     const V large = hn::NegMulAdd(two, reciprocal_bounded(d, hn::Add(e, one)), one);
     return hn::CopySignToAbs(hn::IfThenElse(hn::Ge(magnitude, constant(d, 0.625)), large, small), x);
   } else {
-    const V e = expm1(d, hn::IfThenElse(hn::Gt(magnitude, constant(d, 20)), constant(d, 40), hn::Add(magnitude, magnitude)));
+    const V e =
+        expm1(d, hn::IfThenElse(hn::Gt(magnitude, constant(d, 20)), constant(d, 40), hn::Add(magnitude, magnitude)));
     return hn::CopySignToAbs(hn::Div(e, hn::Add(e, two)), x);
   }
 }
 
-// ---- the error function ----------------------------------------------------------------------------------------------------
+// ---- the error function
+// ----------------------------------------------------------------------------------------------------
 
 /// erfc(t) e^(t^2) for 0 <= t <= 20 in float32, to 2 ulp: u times a polynomial of u = 1 / (1 + t / 2).
 template <class D, class V>
 HWY_INLINE V scaled_erfc(D d, V t) {
   const V u = reciprocal_bounded(d, hn::MulAdd(t, constant(d, 0.5), constant(d, 1)));
-  return hn::Mul(u, polynomial(d, u, 0.28208510131, 0.28239844386, 0.24293524348, 0.20335412867, -0.028203246864, 0.28035737256,
-                               -0.48920149407, 0.28554136939, -0.059266962022));
+  return hn::Mul(u, polynomial(d, u, 0.28208510131, 0.28239844386, 0.24293524348, 0.20335412867, -0.028203246864,
+                               0.28035737256, -0.48920149407, 0.28554136939, -0.059266962022));
 }
 /// x^2 minus its rounded value.
 template <class D, class V>
@@ -402,8 +427,10 @@ template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
   if constexpr (kIsFloat32<D>) {
     const V t = hn::Min(hn::Abs(x), constant(d, 5)), z = hn::Mul(x, x);  // 1 to working precision from 4 on
-    const V small = hn::MulAdd(t, polynomial(d, z, 0.1283791659, -0.37612627135, 0.11283600169, -0.026854444289, 0.0051895347544,
-                                             -0.00080208360724, 7.889102152e-5), t);
+    const V small = hn::MulAdd(t,
+                               polynomial(d, z, 0.1283791659, -0.37612627135, 0.11283600169, -0.026854444289,
+                                          0.0051895347544, -0.00080208360724, 7.889102152e-5),
+                               t);
     const V large = hn::NegMulAdd(scaled_erfc(d, t), exp_bounded(d, hn::Neg(hn::Mul(t, t))), constant(d, 1));
     const V both = hn::CopySignToAbs(hn::IfThenElse(hn::Lt(t, constant(d, 1)), small, large), x);
     return hn::IfThenElse(hn::IsNaN(x), x, both);
@@ -412,8 +439,8 @@ HWY_INLINE V erf(D d, V x) {
   }
 }
 
-/// The standard normal distribution function, 0.5 erfc(-x / sqrt(2)): accurate relative to itself on the negative side too
-/// (float32: 0 below -13.2). A NaN gives NaN or any value between 0 and 1: what weighs x with it keeps x's NaN.
+/// The standard normal distribution function, 0.5 erfc(-x / sqrt(2)): accurate relative to itself on the negative side
+/// too (float32: 0 below -13.2). A NaN gives NaN or any value between 0 and 1: what weighs x with it keeps x's NaN.
 template <class D, class V>
 HWY_INLINE V normal_cdf(D d, V x) {
   if constexpr (kIsFloat32<D>) {

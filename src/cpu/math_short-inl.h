@@ -1,5 +1,6 @@
-// Functions of float vectors whose results are rounded to bfloat16: relative errors below 2^-13, where math-inl.h has 2^-23:
-// at most 0.54 units of the last place. Polynomials are summed in pairs: chains of dependent FMAs set these kernels' pace.
+// Functions of float vectors whose results are rounded to bfloat16: relative errors below 2^-13, where math-inl.h has
+// 2^-23: at most 0.54 units of the last place. Polynomials are summed in pairs: chains of dependent FMAs set these
+// kernels' pace.
 #if defined(TENOR_CPU_MATH_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENOR_CPU_MATH_SHORT_INL_H_
 #undef TENOR_CPU_MATH_SHORT_INL_H_
@@ -31,11 +32,14 @@ HWY_INLINE V exp2_parts(D d, const math::Rounded<D>& n, V r) {
   const V low = hn::MulAdd(r, constant(d, 0.6931218148), constant(d, 0.9999992614));
   const V high = hn::MulAdd(r, constant(d, 0.05591786009), constant(d, 0.240247449));
   const V p = hn::MulAdd(square, hn::MulAdd(square, constant(d, 0.009570098947), high), low);
-  if constexpr (math::kHasScale && hn::MaxLanes(D()) * 4 >= 16) return math::scalef(p, n.value);
-  else return math::scale(d, p, n.integer);
+  if constexpr (math::kHasScale && hn::MaxLanes(D()) * 4 >= 16)
+    return math::scalef(p, n.value);
+  else
+    return math::scale(d, p, n.integer);
 }
 
-/// 1 / (1 + e^-x), accurate relative to itself down to the smallest numbers. A NaN gives NaN or any value between 0 and 1.
+/// 1 / (1 + e^-x), accurate relative to itself down to the smallest numbers. A NaN gives NaN or any value between 0
+/// and 1.
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x) {
   const V one = constant(d, 1), y = hn::Max(hn::Mul(hn::Abs(x), constant(d, -1.4426950408889634)), constant(d, -151));
@@ -44,9 +48,9 @@ HWY_INLINE V sigmoid(D d, V x) {
   return hn::Mul(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), reciprocal(d, hn::Add(one, e)));
 }
 
-/// The standard normal distribution function of N vectors: accurate relative to itself on the negative side too. NaN as in
-/// sigmoid. Step by step through all N, since one vector's chain of operations is too long for a processor to see the next
-/// one behind it.
+/// The standard normal distribution function of N vectors: accurate relative to itself on the negative side too. NaN as
+/// in sigmoid. Step by step through all N, since one vector's chain of operations is too long for a processor to see
+/// the next one behind it.
 template <size_t N, class D, class V>
 HWY_INLINE void normal_cdf(D d, const V (&x)[N], V (&y)[N]) {
   constexpr double kScale = 0.84932180028801904;  // e^(-x^2 / 2) = 2^-(kScale x)^2
@@ -55,7 +59,8 @@ HWY_INLINE void normal_cdf(D d, const V (&x)[N], V (&y)[N]) {
   V t[N], u[N], square[N], low[N], high[N];
   math::Rounded<D> n[N];
   for (size_t k = 0; k < N; ++k) t[k] = hn::Min(hn::Mul(hn::Abs(x[k]), constant(d, kScale)), constant(d, 12.28));
-  for (size_t k = 0; k < N; ++k) u[k] = reciprocal(d, hn::MulAdd(t[k], constant(d, 0.65 * 0.70710678118654752 / kScale), one));
+  for (size_t k = 0; k < N; ++k)
+    u[k] = reciprocal(d, hn::MulAdd(t[k], constant(d, 0.65 * 0.70710678118654752 / kScale), one));
   for (size_t k = 0; k < N; ++k) {
     const V shifted = hn::NegMulAdd(t[k], t[k], magic);
     n[k] = {hn::Sub(shifted, magic), hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic))};
@@ -82,7 +87,8 @@ template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
   const V t = hn::Min(hn::Max(x, constant(d, -3.2)), constant(d, 3.2));  // 1 to working precision from there on
   const V z = hn::Mul(t, t), z2 = hn::Mul(z, z), z4 = hn::Mul(z2, z2);
-  const auto pair = [&](double even, double odd) HWY_ATTR { return hn::MulAdd(z, constant(d, odd), constant(d, even)); };
+  const auto pair = [&](double even, double odd)
+                        HWY_ATTR { return hn::MulAdd(z, constant(d, odd), constant(d, even)); };
   const V low = hn::MulAdd(z2, pair(0.112186763, -0.0260469336), pair(1.12836727, -0.375916215));
   const V high = hn::MulAdd(z2, pair(6.16215863e-05, -4.01198976e-06), pair(0.004676595, -0.000633161507));
   const V p = hn::MulAdd(z4, hn::MulAdd(z4, pair(1.54829057e-07, -2.65911285e-09), high), low);

@@ -27,7 +27,8 @@ void gather_box(size_t item, const void* src, const Box& box, void* dense);
 void scatter_box(size_t item, const void* dense, void* dst, const Box& box, bool stream = false);
 void finish_streams();
 /// dst[a * dst_stride + i] = src[i * src_stride + a] for a < rows, i < columns; strides in elements. No overlap.
-void transpose_plane(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows, int64_t columns);
+void transpose_plane(size_t item, const void* src, int64_t src_stride, void* dst, int64_t dst_stride, int64_t rows,
+                     int64_t columns);
 /// The same past the caches, with the lines of the plane `ahead` elements behind src fetched; then finish_streams() as
 /// above. False, and nothing done, where no whole cache line would be written: rows of dst that are not aligned to one,
 /// bytes, and processors whose vectors are shorter.
@@ -38,8 +39,8 @@ void fill_dense(size_t item, const void* value, void* dense, size_t n);
 
 using ConvertFn = void (*)(const void* src, void* dst, size_t n);
 
-/// A conversion of dense elements by the rules of src/core/numeric.h: one kernel, or two with a float32 in between where
-/// that is exact. src and dst do not overlap.
+/// A conversion of dense elements by the rules of src/core/numeric.h: one kernel, or two with a float32 in between
+/// where that is exact. src and dst do not overlap.
 class Converter {
  public:
   Converter(DType from, DType to);

@@ -14,9 +14,9 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-  FunctionRef(F&& fn)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(fn)))), call_([](void* object, Args... args) -> R {
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& fn)
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(fn)))),
+        call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(args...);
         }) {}
   R operator()(Args... args) const { return call_(object_, args...); }

@@ -1,6 +1,6 @@
-// Highway behind a few names. A kernel file includes this after foreach_target.h and is compiled once per instruction set
-// (baseline, AVX2, AVX-512; NEON and SVE on Arm); see src/ops/norm/norm_cpu.cpp for the pattern. Kernels are single-threaded
-// functions over a chunk: parallel_for stays outside of them.
+// Highway behind a few names. A kernel file includes this after foreach_target.h and is compiled once per instruction
+// set (baseline, AVX2, AVX-512; NEON and SVE on Arm); see src/ops/norm/norm_cpu.cpp for the pattern. Kernels are
+// single-threaded functions over a chunk: parallel_for stays outside of them.
 #if defined(TENOR_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENOR_CPU_SIMD_INL_H_
 #undef TENOR_CPU_SIMD_INL_H_
@@ -26,13 +26,14 @@ template <class T>
 using ComputeTag = hn::ScalableTag<core::Compute<T>>;
 
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4
-inline constexpr bool kVectorFloat16 = false;  // without F16C Highway emulates the conversion, neither to nearest even nor with infinities
+inline constexpr bool kVectorFloat16 =
+    false;  // without F16C Highway emulates the conversion, neither to nearest even nor with infinities
 #else
 inline constexpr bool kVectorFloat16 = true;
 #endif
 
-/// v, which the compiler shall load once: it reads memory anew for every use of a vector that it can name as an operand,
-/// and where p is not aligned each of these reads crosses a cache line.
+/// v, which the compiler shall load once: it reads memory anew for every use of a vector that it can name as an
+/// operand, and where p is not aligned each of these reads crosses a cache line.
 template <class V>
 HWY_INLINE V in_register(V v) {
 #if defined(__GNUC__) && HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
@@ -135,7 +136,8 @@ HWY_INLINE hn::Vec<D> load_n(D d, const T* HWY_RESTRICT p, size_t n, hn::TFromD<
   } else if constexpr (kMaskedMemory && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)) {
     const hn::Rebind<uint16_t, D> d16;
     HWY_ALIGN T part[HWY_MAX_BYTES / sizeof(T)];
-    hn::StoreU(hn::MaskedLoad(hn::FirstN(d16, n), d16, reinterpret_cast<const uint16_t*>(p)), d16, reinterpret_cast<uint16_t*>(part));
+    hn::StoreU(hn::MaskedLoad(hn::FirstN(d16, n), d16, reinterpret_cast<const uint16_t*>(p)), d16,
+               reinterpret_cast<uint16_t*>(part));
     const auto v = load(d, static_cast<const T*>(part));
     return hn::IfThenElse(hn::FirstN(d, n), v, hn::Set(d, fill));
   } else {
@@ -155,7 +157,8 @@ HWY_INLINE void store_n(D d, hn::Vec<D> v, T* HWY_RESTRICT p, size_t n) {
   } else if constexpr (kMaskedMemory && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)) {
     const hn::Rebind<uint16_t, D> d16;
     store(d, v, part);
-    hn::BlendedStore(hn::LoadU(d16, reinterpret_cast<const uint16_t*>(part)), hn::FirstN(d16, n), d16, reinterpret_cast<uint16_t*>(p));
+    hn::BlendedStore(hn::LoadU(d16, reinterpret_cast<const uint16_t*>(part)), hn::FirstN(d16, n), d16,
+                     reinterpret_cast<uint16_t*>(p));
   } else {
     store(d, v, part);
     std::memcpy(p, part, n * sizeof(T));

@@ -1,7 +1,8 @@
-// The tile engine: elementwise steps run over a broadcast iteration space in tiles that stay in the L1 cache. A tile is a
-// run of at most kTileElements, or a box of them where operands disagree about which dim is dense. For each tile, inputs
-// are handed to the steps where they lie when they are dense and of the compute dtype; otherwise they are gathered and
-// converted into a buffer. Steps work on dense buffers of compute dtypes; results are stored with one rounding.
+// The tile engine: elementwise steps run over a broadcast iteration space in tiles that stay in the L1 cache. A tile is
+// a run of at most kTileElements, or a box of them where operands disagree about which dim is dense. For each tile,
+// inputs are handed to the steps where they lie when they are dense and of the compute dtype; otherwise they are
+// gathered and converted into a buffer. Steps work on dense buffers of compute dtypes; results are stored with one
+// rounding.
 #pragma once
 
 #include <vector>
@@ -40,7 +41,7 @@ struct TileProgram {
   std::vector<TileStep> steps;
   std::vector<TileOperand> outputs;
   std::vector<int> stored;  ///< the register that each output takes
-  int64_t cost = 4;         ///< about how many bytes of traffic one element's arithmetic is worth, for the split into threads
+  int64_t cost = 4;  ///< about how many bytes of traffic one element's arithmetic is worth, for the split into threads
 };
 
 /// Runs it on all threads. Outputs do not overlap each other; an output may lie exactly on an input.

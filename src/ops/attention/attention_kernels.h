@@ -83,8 +83,8 @@ void add_poisoned(const Block& block, const Kernels& kernels);
 /// one.
 Kernels kernels_for(const Problem& problem);
 
-// Weights for the matrix unit: each 32 keys' floats give way to their values rounded to bfloat16, then to what those leave,
-// rounded to bfloat16 too. The sum of two products is then as good as one with weights of 18 bits.
+// Weights for the matrix unit: each 32 keys' floats give way to their values rounded to bfloat16, then to what those
+// leave, rounded to bfloat16 too. The sum of two products is then as good as one with weights of 18 bits.
 
 /// Kernels' members on AMX tiles, where cpu::has_amx(), over operands packed as pairs.
 void amx_scores(const Block& block, const void* panel, int64_t j);

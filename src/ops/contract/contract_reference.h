@@ -75,15 +75,20 @@ inline void expect_sum(const Tensor& got, const Sum& want, int64_t terms, DType 
   ASSERT_EQ(got.shape(), want.shape) << what;
   const std::vector<double> have = testing::values(got);
   const double chain = (static_cast<double>(terms) + 4) * (compute == float64 ? 0x1p-53 : 0x1p-24);
-  const double last = got.dtype() == float64 ? 0x1p-53 : got.dtype() == float32 ? 0x1p-24 : got.dtype() == float16 ? 0x1p-11 : 0x1p-8;
+  const double last = got.dtype() == float64   ? 0x1p-53
+                      : got.dtype() == float32 ? 0x1p-24
+                      : got.dtype() == float16 ? 0x1p-11
+                                               : 0x1p-8;
   for (size_t i = 0; i < have.size(); ++i) {
     const double w = testing::rounded(want.values[i], got.dtype());
     if (std::isinf(w)) {
       ASSERT_EQ(have[i], w) << what << ": element " << i;
       continue;
     }
-    const double allowed = chain * want.magnitudes[i] + last * std::abs(want.values[i]) + (got.dtype() == float16 ? 0x1p-24 : 1e-37);
-    ASSERT_LE(std::abs(have[i] - want.values[i]), allowed) << what << ": element " << i << " is " << have[i] << ", expected " << want.values[i];
+    const double allowed =
+        chain * want.magnitudes[i] + last * std::abs(want.values[i]) + (got.dtype() == float16 ? 0x1p-24 : 1e-37);
+    ASSERT_LE(std::abs(have[i] - want.values[i]), allowed)
+        << what << ": element " << i << " is " << have[i] << ", expected " << want.values[i];
   }
 }
 
@@ -91,7 +96,8 @@ inline void expect_sum(const Tensor& got, const Sum& want, int64_t terms, DType 
 inline double frobenius_error(const Tensor& got, const Sum& want) {
   double error = 0, norm = 0;
   const std::vector<double> have = testing::values(got);
-  for (size_t i = 0; i < have.size(); ++i) error += std::pow(have[i] - want.values[i], 2), norm += std::pow(want.values[i], 2);
+  for (size_t i = 0; i < have.size(); ++i)
+    error += std::pow(have[i] - want.values[i], 2), norm += std::pow(want.values[i], 2);
   return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
 }
 

@@ -16,11 +16,11 @@ using LabelSet = std::bitset<kMaxLabels>;
 
 /// Labels are numbers from 0; each stands for a letter or for one dim of "...".
 struct Equation {
-  const char* op;                         ///< named in errors
-  std::vector<std::vector<int>> terms;    ///< labels of each operand, one a dim
+  const char* op;                       ///< named in errors
+  std::vector<std::vector<int>> terms;  ///< labels of each operand, one a dim
   std::vector<int> out;
-  std::vector<std::string> names = {};    ///< of each label
-  Dims sizes = {};                        ///< of each label, after broadcasting
+  std::vector<std::string> names = {};  ///< of each label
+  Dims sizes = {};                      ///< of each label, after broadcasting
 };
 
 /// @throws ValueError for a malformed equation, ShapeError for shapes that do not fit it.
@@ -28,8 +28,8 @@ Equation parse_equation(std::string_view text, std::span<const Dims> shapes);
 /// Fills `sizes` from the operands' shapes. @throws ShapeError naming label, operands and sizes.
 void set_sizes(Equation& equation, std::span<const Dims> shapes);
 
-/// A step on the list of operands: `first` and `second` leave it (they may be one operand, which is then only summed), the
-/// result is appended.
+/// A step on the list of operands: `first` and `second` leave it (they may be one operand, which is then only summed),
+/// the result is appended.
 struct PathStep {
   int first, second;
   LabelSet operands[2];  ///< labels that each really has: dims of size 1 that broadcast are left out

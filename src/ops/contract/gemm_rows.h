@@ -22,10 +22,13 @@ struct RowsTask {
 
 namespace tenor::cpu {
 
-/// sums[i][j - first] of columns [first, last) for k in [start, start + depth): at most one block of the reduction order,
-/// k contiguous (k_step 1). `pitch`: between rows of sums.
-void dot_columns(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch);
-/// sums[i][j - first] += columns [first, last), contiguous (col_step 1): a chain of FMAs over k in [start, start + depth).
-void add_rows(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums, int64_t pitch);
+/// sums[i][j - first] of columns [first, last) for k in [start, start + depth): at most one block of the reduction
+/// order, k contiguous (k_step 1). `pitch`: between rows of sums.
+void dot_columns(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums,
+                 int64_t pitch);
+/// sums[i][j - first] += columns [first, last), contiguous (col_step 1): a chain of FMAs over k in [start, start +
+/// depth).
+void add_rows(const contract::RowsTask& task, int64_t first, int64_t last, int64_t start, int64_t depth, void* sums,
+              int64_t pitch);
 
 }  // namespace tenor::cpu

@@ -1,6 +1,6 @@
-// Kernels from formulas: a formula over vectors (d, v...) or over plain values becomes a StepFn. Formulas are captureless
-// lambdas, so a kernel is a type, and no pointer is followed inside the loop. T is the dtype in memory: 16-bit floats are
-// widened and rounded in registers, with the bits of a conversion before and after.
+// Kernels from formulas: a formula over vectors (d, v...) or over plain values becomes a StepFn. Formulas are
+// captureless lambdas, so a kernel is a type, and no pointer is followed inside the loop. T is the dtype in memory:
+// 16-bit floats are widened and rounded in registers, with the bits of a conversion before and after.
 #if defined(TENOR_ELEMENTWISE_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENOR_ELEMENTWISE_KERNELS_INL_H_
 #undef TENOR_ELEMENTWISE_KERNELS_INL_H_
@@ -22,8 +22,10 @@ void vector_step1(const void* const* in, void* out, size_t n, [[maybe_unused]] c
   const auto* a = static_cast<const T*>(in[0]);
   auto* o = static_cast<T*>(out);
   const auto apply = [&](auto v) HWY_ATTR {
-    if constexpr (std::is_invocable_v<F, decltype(d), decltype(v), const double*>) return F{}(d, v, static_cast<const double*>(params));
-    else return F{}(d, v);
+    if constexpr (std::is_invocable_v<F, decltype(d), decltype(v), const double*>)
+      return F{}(d, v, static_cast<const double*>(params));
+    else
+      return F{}(d, v);
   };
   for_vectors(o, n, [&](size_t i, auto io) HWY_ATTR { return apply(io.load(d, a + i)); });
 }
@@ -57,8 +59,8 @@ StepFn vector3(F) {
   return &vector_step3<T, F>;
 }
 
-// Plain loops for exact formulas (integers, comparisons), which the compiler vectorises for each instruction set. `out` may
-// be an input exactly, which ivdep allows and restrict would not.
+// Plain loops for exact formulas (integers, comparisons), which the compiler vectorises for each instruction set. `out`
+// may be an input exactly, which ivdep allows and restrict would not.
 template <class A, class R, class F>
 void plain_step1(const void* const* in, void* out, size_t n, const void*) {
   const auto* a = static_cast<const A*>(in[0]);
@@ -103,7 +105,8 @@ StepFn by_float(DType compute, F fn) {
   if (compute == DType::kFloat64) return fn.template operator()<double>();
   return nullptr;
 }
-/// The same for formulas over vectors, and fn<Float16>(), fn<BFloat16>(): kernels on 16-bit floats as they lie in memory.
+/// The same for formulas over vectors, and fn<Float16>(), fn<BFloat16>(): kernels on 16-bit floats as they lie in
+/// memory.
 template <class F>
 StepFn by_stored_float(DType dtype, F fn) {
   if (dtype == DType::kFloat16) return fn.template operator()<Float16>();
@@ -114,10 +117,14 @@ StepFn by_stored_float(DType dtype, F fn) {
 template <class F>
 StepFn by_size(DType dtype, F fn) {
   switch (item_size(dtype)) {
-    case 1: return fn.template operator()<uint8_t>();
-    case 2: return fn.template operator()<uint16_t>();
-    case 4: return fn.template operator()<uint32_t>();
-    default: return fn.template operator()<uint64_t>();
+    case 1:
+      return fn.template operator()<uint8_t>();
+    case 2:
+      return fn.template operator()<uint16_t>();
+    case 4:
+      return fn.template operator()<uint32_t>();
+    default:
+      return fn.template operator()<uint64_t>();
   }
 }
 

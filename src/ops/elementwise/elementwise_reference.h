@@ -34,7 +34,9 @@ inline const std::map<std::string, Unary>& unary_functions() {
   static const std::map<std::string, Unary> all = {
       {"neg", [](double x) { return -x; }},
       {"abs", [](double x) { return std::fabs(x); }},
-      {"sign", [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }},
+      {"sign", [](double x) { return x > 0   ? 1.0
+                                     : x < 0 ? -1.0
+                                             : x; }},
       {"relu", [](double x) { return x <= 0 ? 0 : x; }},
       {"floor", [](double x) { return std::floor(x); }},
       {"ceil", [](double x) { return std::ceil(x); }},

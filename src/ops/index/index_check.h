@@ -44,12 +44,14 @@ inline void state_index_copies(core::Step& step, size_t table) {
     if (i == table || !x.defined() || !is_integer(x.dtype()) || x.dtype() == step.inputs[table].dtype()) continue;
     const bool as_int64 = core::runs_on(x.device()) != DeviceType::kCuda;  // CUDA kernels read any integer dtype
     if ((as_int64 && x.dtype() != int64) || !x.is_contiguous())
-      step.copies.push_back({"index", x.numel() * static_cast<int64_t>(item_size(as_int64 ? int64 : x.dtype())), as_int64 ? "indices are read as dense int64" : "indices are read as a dense array"});
+      step.copies.push_back({"index", x.numel() * static_cast<int64_t>(item_size(as_int64 ? int64 : x.dtype())),
+                             as_int64 ? "indices are read as dense int64" : "indices are read as a dense array"});
   }
 }
 
 /// The step of a read at places that `index` names: of x no more than what comes out is read.
-inline core::Step read_step(const char* op, std::vector<Tensor> inputs, size_t table, const Tensor& out, std::string note) {
+inline core::Step read_step(const char* op, std::vector<Tensor> inputs, size_t table, const Tensor& out,
+                            std::string note) {
   core::Step step{op, core::OpClass::kIndex, std::move(inputs), {out}};
   step.reads = std::vector<int64_t>(step.inputs.size(), -1);
   step.reads[table] = out.numel();
@@ -59,7 +61,8 @@ inline core::Step read_step(const char* op, std::vector<Tensor> inputs, size_t t
 }
 
 /// The step of a write in place at `places` places: x is written there alone, and read there where values are combined.
-inline core::Step write_step(const char* op, std::vector<Tensor> inputs, const Tensor& x, int64_t places, bool combines) {
+inline core::Step write_step(const char* op, std::vector<Tensor> inputs, const Tensor& x, int64_t places,
+                             bool combines) {
   core::Step step{op, core::OpClass::kIndex, std::move(inputs), {x}};
   step.reads = std::vector<int64_t>(step.inputs.size(), -1);
   step.reads[0] = combines ? places : 0;

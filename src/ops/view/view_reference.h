@@ -1,4 +1,5 @@
-// The oracle of the view operators: where each element of a result comes from, told by index arithmetic on shapes alone.
+// The oracle of the view operators: where each element of a result comes from, told by index arithmetic on shapes
+// alone.
 #pragma once
 
 #include <cstdint>
