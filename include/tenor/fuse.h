@@ -30,9 +30,9 @@ struct FuseOptions {
   /// On CUDA, which has to be a Hopper GPU: operands of bfloat16 or float16, a result of the same dtype with more than
   /// 64 rows and columns; at most 6 steps, and 3 arrays beside linear's bias, of the operands' dtype or float32; of the
   /// result's size one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is
-  /// faster; no max and min; divisors that are numbers (not such whose reciprocal is subnormal), by whose reciprocal
-  /// the sum is multiplied, so that y / s may differ from the quotient in the last bit of float32; not under
-  /// batch_invariant(), where a row has to have the bits that it has among 64 or fewer.
+  /// faster; no max and min; divisors that are numbers (not such whose reciprocal is subnormal or overflows), by
+  /// whose reciprocal the sum is multiplied, so that y / s may differ from the quotient in the last bit of float32; not
+  /// under batch_invariant(), where a row has to have the bits that it has among 64 or fewer.
   bool fast = false;
 };
 

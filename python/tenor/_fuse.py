@@ -354,7 +354,7 @@ def fuse(fn=None, /, *, fast=False):
     - On CUDA, which has to be a Hopper GPU, operands are bfloat16 or float16, and the result has their dtype and more than 64 rows and
       columns. A chain has at most 6 steps, and 3 arrays beside linear's bias, of the operands' dtype or float32; of the result's size
       one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is faster. There is no maximum and no
-      minimum. It divides by numbers alone, by multiplying with the reciprocal, which may not be subnormal: y / s may differ from
+      minimum. It divides by numbers alone, by multiplying with the reciprocal, which may neither be subnormal nor overflow: y / s may differ from
       the quotient in the last bit of float32. Under batch_invariant() it takes no epilogue, since a row has to have the bits that it has
       among 64 or fewer.
 

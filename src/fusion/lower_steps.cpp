@@ -116,9 +116,6 @@ int Lowering::map(const Node& n, const elementwise::Recipe& recipe, const Index&
   }
   made.map.op = recipe.op, made.map.fn = recipe.fn, made.map.computed = recipe.computed;
   made.map.params = recipe.params, made.map.has_params = recipe.has_params;
-  const auto rule = elementwise::row(recipe.op).rule;
-  made.map.mixed = rule == elementwise::Rule::kCompare && recipe.arity == 2 &&
-                   recipe.sources[0].compute != recipe.sources[1].compute;
   return add(std::move(made));
 }
 

@@ -59,7 +59,6 @@ struct Map {
   DType computed;                ///< then rounded to the instruction's dtype
   std::array<double, 3> params;  ///< of isclose, elu, leaky_relu, softplus
   bool has_params = false;
-  bool mixed = false;  ///< a comparison of uint64 (where compute is so) with int64, by value
 };
 
 /// A reduction as reduce::Problem states it.

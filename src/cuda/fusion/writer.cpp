@@ -107,7 +107,6 @@ std::string Writer::formula(int instruction) const {
   const auto i = static_cast<size_t>(instruction);
   const fusion::Map& map = program_.code[i].map;
   const std::string op = joined("static_cast<Op>(", static_cast<int>(map.op), ")");
-  if (map.mixed) return joined("MixedFormula<", op, ">{", map.compute[0] == uint64 ? "true" : "false", "}");
   const std::string type = type_of(kernel_compute(map.compute[0]));
   const auto parameter = [&](int k) { return joined("scalar_of<double>(p.scalar[", slot_[i] + k, "])"); };
   std::string values;

@@ -23,30 +23,6 @@ bool ordered(const CudaCall& c) {
       return false;
   }
 }
-/// uint64 with int64.
-template <Op kOp>
-bool mixed(const CudaCall& c) {
-  cuda::run_pointwise<int64_t, bool, 2>(c.call, MixedFormula<kOp>{c.unsigned_first});
-  return true;
-}
-bool mixed(const CudaCall& c) {
-  switch (c.op) {
-    case Op::kEq:
-      return mixed<Op::kEq>(c);
-    case Op::kNe:
-      return mixed<Op::kNe>(c);
-    case Op::kLt:
-      return mixed<Op::kLt>(c);
-    case Op::kLe:
-      return mixed<Op::kLe>(c);
-    case Op::kGt:
-      return mixed<Op::kGt>(c);
-    case Op::kGe:
-      return mixed<Op::kGe>(c);
-    default:
-      return false;
-  }
-}
 template <class T>
 bool predicates(const CudaCall& c) {
   switch (c.op) {
@@ -78,7 +54,6 @@ bool all(const CudaCall& c) {
 
 bool compare_cuda(const CudaCall& c) {
   if (c.op == Op::kIsclose) return close(c);
-  if (c.mixed) return mixed(c);
   switch (c.compute) {
     case DType::kFloat32:
       return all<float>(c);

@@ -12,8 +12,6 @@ struct CudaCall {
   Op op;
   DType compute;         ///< of the inputs' registers
   const double* params;  ///< as the CPU kernels take them
-  bool mixed = false;    ///< uint64 with int64: a comparison by value
-  bool unsigned_first = false;
   cuda::PointwiseCall call;
 };
 

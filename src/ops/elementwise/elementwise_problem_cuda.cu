@@ -94,11 +94,7 @@ DType bits_dtype(DType dtype) {
 
 void compute_cuda(const Problem& p, const Tensor& out) {
   if (out.numel() == 0) return;
-  const DType first = p.inputs[0].compute;
-  CudaCall c{p.row.op, kernel_compute(first), p.params};
-  c.mixed = p.row.rule == Rule::kCompare && p.arity == 2 && first != p.inputs[1].compute;
-  c.unsigned_first = c.mixed && first == uint64;
-  if (c.mixed) c.compute = int64;
+  CudaCall c{p.row.op, kernel_compute(p.inputs[0].compute), p.params};
   if (p.row.rule == Rule::kSelect) c.compute = p.computed;
   std::array<Tensor, 3> held;
   c.call.op = p.row.name;
@@ -109,7 +105,8 @@ void compute_cuda(const Problem& p, const Tensor& out) {
   c.call.out_dtype = p.row.rule == Rule::kSelect ? bits_dtype(c.call.out.dtype()) : c.call.out.dtype();
   fill_operands(p, c, out, held);
   if (!launch_row(c, p.row.rule))
-    throw UnsupportedError(std::string(p.row.name) + ": has no CUDA kernel for " + std::string(name(first)));
+    throw UnsupportedError(std::string(p.row.name) + ": has no CUDA kernel for " +
+                           std::string(name(p.inputs[0].compute)));
   if (!direct) core::copy_into(c.call.out, out);
 }
 

@@ -17,7 +17,6 @@ namespace tenor::fused {
 using cuda::convert;
 using cuda::Pack;
 using elementwise::Formula;
-using elementwise::MixedFormula;
 using elementwise::Op;
 
 /// What a kernel is told. The first kKept dims are walked outside of rows, the others within.
@@ -139,10 +138,6 @@ struct ComputeOf;
 template <Op kOp, class T>
 struct ComputeOf<Formula<kOp, T>> {
   using Type = T;
-};
-template <Op kOp>
-struct ComputeOf<MixedFormula<kOp>> {
-  using Type = int64_t;
 };
 
 template <class F, class R, class... T>

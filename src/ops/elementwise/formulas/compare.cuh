@@ -27,19 +27,6 @@ requires(kOp == Op::kEq || kOp == Op::kNe || kOp == Op::kLt || kOp == Op::kLe ||
   __device__ bool operator()(T a, T b) const { return compares<kOp>(a, b); }
 };
 
-/// uint64 with int64 by value, both held as int64 bits.
-template <Op kOp>
-struct MixedFormula {
-  bool unsigned_first;
-  /// -1, 0 or 1 as an unsigned value lies below, on or above a signed one.
-  __device__ static int order_of(uint64_t a, int64_t b) {
-    return b < 0 || a > static_cast<uint64_t>(b) ? 1 : a < static_cast<uint64_t>(b) ? -1 : 0;
-  }
-  __device__ bool operator()(int64_t a, int64_t b) const {
-    return compares<kOp>(unsigned_first ? order_of(a, b) : -order_of(b, a), 0);
-  }
-};
-
 template <class T>
 struct Formula<Op::kIsnan, T> {
   __device__ bool operator()(T v) const {
