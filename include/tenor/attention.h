@@ -36,7 +36,7 @@ struct AttentionOptions {
   Window window = {};
   std::optional<double> softcap = {};   ///< finite, > 0: scores become c * tanh(s / c), before mask and bias
   Tensor sinks = {};                    ///< [Hq], float32 or query's dtype: exp(sink) joins a row's denominator only
-  std::string strategy = "auto";        ///< "flash_tensorcore", "flash_unit", "fallback"
+  std::string strategy = "auto";        ///< "flash_tensorcore" (matrix units), "flash_unit" (none), "fallback" (operators one by one)
   bool return_lse = false;
   Tensor out = {};                      ///< [B, Hq, Sq, Dv], query's dtype
   Tensor out_lse = {};                  ///< [B, Hq, Sq], float32; with return_lse only
@@ -53,8 +53,9 @@ struct AttentionResult {
 /// Scores and sums are float32 (float64 for float64), the result is rounded once. A key that the mask, the diagonal or the
 /// window hides, or whose score is -inf, is never part of a result, whatever its key and value hold. A row with nothing to
 /// attend gives 0 and lse -inf. lse [B, Hq, Sq] float32 is the natural logarithm of the sum of exp(s_j), without the sink.
-/// A row's bits depend on its own query, keys and values only: not on the batch, the other rows or the thread count.
-/// flash_tensorcore (CUDA) rounds the weights of 16-bit operands to their dtype, multiplies float32 by split TF32 (errors of about
+/// A row's bits depend on its own query, keys and values only: not on the batch, the other rows or the thread count. Not so of
+/// "fallback" outside batch_invariant(), whose products are contractions; its scores of 2^24 pairs at a time reach memory.
+/// flash_tensorcore on CUDA rounds the weights of 16-bit operands to their dtype, multiplies float32 by split TF32 (errors of about
 /// float32's own, but 2^-19 of values below 1e-34), and unless batch_invariant() is in force its bits also depend on how many
 /// queries and sequences there are (few: keys are added up in parts), and "auto" on what autotuning measured.
 /// Cost: 2 (D + Dv) FLOPs a visible pair; workspace O(threads * Sk + B * Hkv * Sk * (D + Dv)), never Sq * Sk;

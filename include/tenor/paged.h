@@ -71,7 +71,7 @@ struct AttentionOptions {
   bool return_lse = false;
   Tensor out = {};                ///< [queries, Hq, Dv], q's dtype
   Tensor out_lse = {};            ///< [queries, Hq], float32; with return_lse only
-  std::string strategy = "auto";  ///< "flash_tensorcore", "flash_unit", "fallback"
+  std::string strategy = "auto";  ///< "flash_tensorcore", "flash_unit"
 };
 
 struct MlaOptions {

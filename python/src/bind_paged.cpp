@@ -303,7 +303,7 @@ multiple of Hkv, D and Dv 1 to 1024. Returns [queries, Hq, Dv], with return_lse=
 [queries, Hq] float32.
 
 scale: finite and > 0; None is D ** -0.5. causal: a query at position p sees the keys 0..p, else all of its sequence.
-strategy: "auto", "flash_tensorcore", "flash_unit", "fallback".
+strategy: "auto", "flash_tensorcore", "flash_unit".
 window: (left, right) extra keys each side of its position, -1 unlimited. softcap, sinks: as tenor.attention. workspace: a
 SplitWorkspace asks for that many splits; a uint8 array of workspace_size() bytes saves the allocation. A padding row gives 0
 and lse -inf; what lies beyond a length, NaN or not, never reaches a result.

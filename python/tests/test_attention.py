@@ -193,7 +193,7 @@ def test_errors():
         (tn.ValueError, "causal", (q, k, k), dict(causal="bottom_left")),
         (tn.ValueError, "causal", (q, k, k), dict(causal=None)),
         (tn.ValueError, "strategy", (q, k, k), dict(strategy="quick")),
-        (tn.UnsupportedError, "flash_unit", (q, k, k), dict(strategy="flash_unit")),
+        (tn.UnsupportedError, "flash_tensorcore' cannot do this: on the CPU needs AMX", (q, k, k), dict(strategy="flash_tensorcore")),
     ]
     for kind, word, args, options in cases:
         with pytest.raises(kind, match=f"attention: .*{word}"):

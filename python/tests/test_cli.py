@@ -286,7 +286,7 @@ def test_json_is_json_everywhere():
 
 
 def test_ops_says_which_strategies_can_be_asked_for():
-    assert "strategy=fallback" in run("ops", "attention").out and "not by an argument" in run("ops", "matmul").out
+    assert "strategy=flash_unit" in run("ops", "attention").out and "not by an argument" in run("ops", "matmul").out
     facts = run("ops", "attention", "--json").json
-    assert facts["strategy_argument"] and set(facts["not_on_cpu"]) == {"flash_tensorcore", "flash_unit"}
+    assert facts["strategy_argument"] and set(facts["not_on_cpu"]) == {"flash_tensorcore"}
     assert run("ops", "matmul", "--json").json["strategy_argument"] is False

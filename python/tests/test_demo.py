@@ -37,7 +37,7 @@ def test_drawn_tokens_are_the_reference_s():
 
 def test_the_strategy_is_the_one_taken():
     case = next(demo.attention_cases())
-    assert demo.strategy_of(case) == "fallback"
+    assert demo.strategy_of(case) == "flash_unit"
 
 
 def test_a_wrong_result_is_status_1(monkeypatch, capsys):

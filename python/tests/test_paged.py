@@ -172,14 +172,14 @@ def test_copy_pages():
 
 def test_strategies_are_listed_taken_and_explained(step):
     plan, q, k, v = step
-    assert tn.strategies("paged.attention") == tn.strategies("paged.mla") == ["flash_tensorcore", "flash_unit", "fallback"]
-    np.testing.assert_array_equal(plan.attention(q, k, v, strategy="fallback"), plan.attention(q, k, v))
+    assert tn.strategies("paged.attention") == tn.strategies("paged.mla") == ["flash_tensorcore", "flash_unit"]
+    np.testing.assert_array_equal(plan.attention(q, k, v, strategy="flash_unit"), plan.attention(q, k, v))
     with pytest.raises(tn.UnsupportedError, match="paged.attention: strategy 'flash_tensorcore' cannot do this: "):
         plan.attention(q, k, v, strategy="flash_tensorcore")
     with pytest.raises(tn.ValueError, match="got 'quick'"):
         plan.attention(q, k, v, strategy="quick")
     explained = tn.explain(lambda: plan.attention(q, k, v))
-    assert "fallback" in str(explained) and "flash_unit: not built for the CPU yet" in str(explained)
+    assert "flash_unit" in str(explained) and "not flash_tensorcore: on the CPU needs AMX" in str(explained)
 
 
 def test_explain_counts_the_keys_that_rows_see(step):

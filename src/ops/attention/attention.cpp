@@ -33,25 +33,31 @@ const core::OpRegistration kOps({
      "q[Tq,Hq,D], k[Tk,Hkv,D], v[Tk,Hkv,Dv], cu_seqlens -> attention of each sequence [Tq,Hq,Dv]", kStrategies},
 });
 
-/// What a GPU strategy says of a problem, and its run: a template, so that a build without CUDA names no kernel.
-enum class Gpu { kTensorcore, kUnit };
+/// What a flash strategy says of a problem, and its run on the problem's device.
+enum class Flash { kTensorcore, kUnit };
 
-template <Gpu kStrategy>
-std::string gpu_why_not(const Problem& p) {
-  if (core::runs_on(p.device) != DeviceType::kCuda) return "not built for the CPU yet";
-  return kStrategy == Gpu::kTensorcore ? attn::flash_tensorcore_why_not(p) : attn::flash_unit_why_not(p);
+template <Flash kStrategy>
+std::string flash_why_not(const Problem& p) {
+  constexpr bool kMatrix = kStrategy == Flash::kTensorcore;
+  if (core::runs_on(p.device) == DeviceType::kCuda)
+    return kMatrix ? attn::flash_tensorcore_why_not(p) : attn::flash_unit_why_not(p);
+  return !kMatrix || attn::cpu_matrix_unit_takes(p.q.dtype, p.dim) ? "" : attn::kNoMatrixUnit;
 }
-template <Gpu kStrategy, bool kBuilt = core::kHasCuda>
-void gpu_run([[maybe_unused]] const Problem& p) {
-  if constexpr (kBuilt) return kStrategy == Gpu::kTensorcore ? attn::run_flash_tensorcore(p) : attn::run_flash_unit(p);
+/// A template in kBuilt, so that a build without CUDA names no kernel.
+template <Flash kStrategy, bool kBuilt = core::kHasCuda>
+void flash_run(const Problem& p) {
+  constexpr bool kMatrix = kStrategy == Flash::kTensorcore;
+  if constexpr (kBuilt)
+    if (p.device.type == DeviceType::kCuda) return kMatrix ? attn::run_flash_tensorcore(p) : attn::run_flash_unit(p);
+  attn::run_flash_cpu(p, kMatrix ? attn::CpuUnit::kMatrix : attn::CpuUnit::kVectors);
 }
 
-/// All of one numerics class: where two take a problem, they differ in how they round weights, and each keeps to the
-/// operator's tolerance.
+/// The flash strategies are of one numerics class: where both take a problem, they differ in how they round weights,
+/// and each keeps to the operator's tolerance.
 constexpr core::Candidate<Problem> kCandidates[] = {
-    {"flash_tensorcore", &gpu_why_not<Gpu::kTensorcore>, &gpu_run<Gpu::kTensorcore>},
-    {"flash_unit", &gpu_why_not<Gpu::kUnit>, &gpu_run<Gpu::kUnit>},
-    {"fallback", &attn::fallback_why_not, &attn::run_cpu_fallback},
+    {"flash_tensorcore", &flash_why_not<Flash::kTensorcore>, &flash_run<Flash::kTensorcore>},
+    {"flash_unit", &flash_why_not<Flash::kUnit>, &flash_run<Flash::kUnit>},
+    {"fallback", &attn::fallback_why_not, &attn::run_fallback, core::kNeverTuned},
 };
 
 /// The options that both forms share, checked. `o` is AttentionOptions or AttentionVarlenOptions.

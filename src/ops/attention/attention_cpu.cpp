@@ -1,4 +1,4 @@
-// The fallback on the CPU: cuts a problem into blocks of query rows and runs their kernels on all threads.
+// The flash strategies on the CPU: cut a problem into blocks of query rows and run their kernels on all threads.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -29,10 +29,12 @@ struct Unit {
   uint8_t* poisoned = nullptr;
 };
 
-class Fallback {
+class CpuFlash {
  public:
-  explicit Fallback(const Problem& problem)
-      : p_(problem), k_(kernels_for(problem)), columns_(round_up(problem.value_dim, static_cast<int64_t>(k_.lanes))) {
+  CpuFlash(const Problem& problem, CpuUnit unit)
+      : p_(problem),
+        k_(kernels_for(problem, unit)),
+        columns_(round_up(problem.value_dim, static_cast<int64_t>(k_.lanes))) {
     read_sinks();
     for (const Segment& s : p_.segments)
       for (int64_t g = 0; g < p_.kv_heads; ++g) add_unit(s, g);
@@ -312,9 +314,9 @@ class Fallback {
 
 }  // namespace
 
-void run_cpu_fallback(const Problem& problem) {
+void run_flash_cpu(const Problem& problem, CpuUnit unit) {
   if (problem.heads == 0) return;
-  Fallback(problem).run();
+  CpuFlash(problem, unit).run();
 }
 
 }  // namespace tenor::attn

@@ -1,4 +1,4 @@
-// The fallback's kernels, compiled once per instruction set.
+// The kernels of the CPU's flash strategies, compiled once per instruction set.
 #include <cmath>
 #include <limits>
 
@@ -335,7 +335,7 @@ Kernels kernels_of(DType dtype, bool to_float) {
 
 #if TENOR_ATTENTION_TILES
 /// Products on the matrix unit, which takes 16 rows and 32 summed elements at a time.
-bool takes_tiles(const Problem& p) { return p.q.dtype == DType::kBFloat16 && p.dim % 32 == 0 && cpu::has_amx(); }
+bool MatrixUnitTakes(DType dtype, int64_t dim) { return dtype == DType::kBFloat16 && dim % 32 == 0 && cpu::has_amx(); }
 Kernels tile_kernels(bool to_float) {
   return {sizeof(float),
           sizeof(BFloat16),
@@ -350,13 +350,13 @@ Kernels tile_kernels(bool to_float) {
           &SplitWeight};
 }
 #else
-bool takes_tiles(const Problem&) { return false; }
+bool MatrixUnitTakes(DType, int64_t) { return false; }
 Kernels tile_kernels(bool) { return {}; }
 #endif
 
-Kernels KernelsFor(const Problem& p) {
+Kernels KernelsFor(const Problem& p, CpuUnit unit) {
   const bool to_float = p.out.dtype == DType::kFloat32;
-  if (takes_tiles(p)) return tile_kernels(to_float);
+  if (unit == CpuUnit::kMatrix) return tile_kernels(to_float);
   return core::visit_float(p.q.dtype, [&]<class T>() { return kernels_of<T>(p.q.dtype, to_float); });
 }
 
@@ -367,7 +367,10 @@ HWY_AFTER_NAMESPACE();
 namespace tenor::attn {
 
 HWY_EXPORT(KernelsFor);
-Kernels kernels_for(const Problem& problem) { return HWY_DYNAMIC_DISPATCH(KernelsFor)(problem); }
+Kernels kernels_for(const Problem& problem, CpuUnit unit) { return HWY_DYNAMIC_DISPATCH(KernelsFor)(problem, unit); }
+
+HWY_EXPORT(MatrixUnitTakes);
+bool cpu_matrix_unit_takes(DType dtype, int64_t dim) { return HWY_DYNAMIC_DISPATCH(MatrixUnitTakes)(dtype, dim); }
 
 }  // namespace tenor::attn
 #endif

@@ -92,11 +92,20 @@ inline std::vector<double> bounds(const std::vector<double>& want, const std::ve
   return bound;
 }
 
-/// Those that take heads of these sizes on this device.
-inline std::vector<std::string> strategies_for(DType dtype, int64_t dim, int64_t value_dim) {
+/// The flash strategies that take heads of these sizes on this device: those of packed sequences.
+inline std::vector<std::string> flash_strategies_for(DType dtype, int64_t dim, int64_t value_dim) {
   std::vector<std::string> names = {"flash_unit"};
   if (dtype != float64 && std::max(dim, value_dim) <= (dtype == float32 ? 128 : 256))
     names.emplace_back("flash_tensorcore");
+  return names;
+}
+inline std::vector<std::string> flash_strategies_for(const Operands& x) {
+  return flash_strategies_for(x.q.dtype(), x.q.shape(3), x.v.shape(3));
+}
+/// All strategies of a dense problem.
+inline std::vector<std::string> strategies_for(DType dtype, int64_t dim, int64_t value_dim) {
+  std::vector<std::string> names = flash_strategies_for(dtype, dim, value_dim);
+  names.emplace_back("fallback");
   return names;
 }
 inline std::vector<std::string> strategies_for(const Operands& x) {

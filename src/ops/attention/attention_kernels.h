@@ -1,4 +1,4 @@
-// The kernels of the CPU's fallback, each single-threaded over a block of query rows. C is the compute type: double for
+// The kernels of the CPU's flash strategies, each single-threaded over a block of query rows. C is the compute type: double for
 // float64, else float.
 //
 // The order of every sum is fixed by a row's own problem, so that its bits do not depend on how rows are grouped, keys
@@ -79,9 +79,8 @@ struct Kernels {
 /// Adds the NaN and infinities of the values that `poisoned` marks to the totals of the rows that attend them.
 void add_poisoned(const Block& block, const Kernels& kernels);
 
-/// The kernels for a problem on this machine: the instruction set's, and its matrix unit for the products where it has
-/// one.
-Kernels kernels_for(const Problem& problem);
+/// The kernels for a problem: this machine's instruction set's, with the products of that unit.
+Kernels kernels_for(const Problem& problem, CpuUnit unit);
 
 // Weights for the matrix unit: each 32 keys' floats give way to their values rounded to bfloat16, then to what those
 // leave, rounded to bfloat16 too. The sum of two products is then as good as one with weights of 18 bits.

@@ -67,12 +67,21 @@ constexpr KeyRange visible_keys(const AnyProblem& p, const AnySegment& s, int64_
   return {begin, std::max(begin, end)};
 }
 
-/// Why a problem is not for the CPU's strategy; empty where it is.
+/// Why "fallback" does not take a problem; empty where it does.
 inline std::string fallback_why_not(const Problem& problem) {
-  return core::runs_on(problem.device) == DeviceType::kCuda ? "is the CPU's; flash_unit takes every problem on CUDA"
-                                                            : "";
+  const bool hidden = core::runs_on(problem.device) == DeviceType::kCuda && problem.cu_seqlens_q.defined();
+  return hidden ? "only kernels know the lengths of packed sequences on CUDA, and its products need them" : "";
 }
-/// The CPU's "fallback": scores, softmax and the product with V as separate kernels over blocks of query rows.
-void run_cpu_fallback(const Problem& problem);
+/// "fallback": the operators of the library one after another, on the problem's device.
+void run_fallback(const Problem& problem);
+
+/// What the flash strategies of the CPU multiply with: its vectors, or its matrix unit.
+enum class CpuUnit { kVectors, kMatrix };
+/// Whether the matrix unit takes operands of that dtype and head size (AMX: bfloat16, dim a multiple of 32).
+bool cpu_matrix_unit_takes(DType dtype, int64_t dim);
+inline constexpr const char* kNoMatrixUnit =
+    "on the CPU needs AMX, bfloat16 and a head size that is a multiple of 32; flash_unit takes every problem";
+/// "flash_unit" and "flash_tensorcore" on the CPU: blocks of query rows whose scores stay in the caches.
+void run_flash_cpu(const Problem& problem, CpuUnit unit);
 
 }  // namespace tenor::attn

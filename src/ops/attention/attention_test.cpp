@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "src/core/registry.h"
 #include "src/core/testing.h"
+#include "src/ops/attention/attention_problem.h"
 #include "src/ops/attention/attention_reference.h"
 #include "src/ops/attention/attention_testing.h"
 #include "tenor/view.h"
@@ -324,13 +325,23 @@ TEST(Attention, OffsetsBeyondTwoToThe31) {
 
 TEST(Attention, StrategiesAreListedAndDecline) {
   const Tensor x = full({1, 1, 2, 4}, float32, 1);
-  EXPECT_TRUE(same_bits(attention(x, x, x, {.strategy = "fallback"}).out, attention(x, x, x).out));
-  EXPECT_THROW(attention(x, x, x, {.strategy = "flash_unit"}), UnsupportedError);
+  EXPECT_TRUE(same_bits(attention(x, x, x, {.strategy = "flash_unit"}).out, attention(x, x, x).out));
+  EXPECT_THROW(attention(x, x, x, {.strategy = "flash_tensorcore"}), UnsupportedError);
   EXPECT_THROW(attention(x, x, x, {.strategy = "fast"}), ValueError);
   for (const core::OpInfo& info : core::operators()) {
     if (std::string(info.name) != "attention") continue;
     EXPECT_EQ(info.strategies, (std::vector<std::string>{"flash_tensorcore", "flash_unit", "fallback"}));
   }
+}
+
+// bfloat16 on a machine with AMX has two strategies, and both keep to the reference.
+TEST(Attention, VectorsAndTheMatrixUnitBothMatchTheReference) {
+  Random random(21);
+  const Tensor q = random.normal({1, 4, 50, 64}, bfloat16), k = random.normal({1, 2, 130, 64}, bfloat16);
+  check(q, k, k, {.causal = true, .strategy = "flash_unit"});
+  if (attn::cpu_matrix_unit_takes(bfloat16, 64)) check(q, k, k, {.causal = true, .strategy = "flash_tensorcore"});
+  EXPECT_FALSE(attn::cpu_matrix_unit_takes(bfloat16, 40));
+  EXPECT_FALSE(attn::cpu_matrix_unit_takes(float32, 64));
 }
 
 /// fn() throws an E whose text holds that.
@@ -392,7 +403,7 @@ TEST(Attention, ErrorsNameTheArgument) {
   expect_mention<DTypeError>(run({.out = full({1, 8, 2, 4}, float16, 1)}), "attention: out must be float32");
   expect_mention<ValueError>(run({.return_lse = true, .out = full({1, 8, 2, 4}, float32, 1)}),
                              "attention: with return_lse, out must be the pair");
-  expect_mention<UnsupportedError>(run({.strategy = "flash_tensorcore"}), "not built for the CPU yet");
+  expect_mention<UnsupportedError>(run({.strategy = "flash_tensorcore"}), "on the CPU needs AMX");
 }
 
 TEST(AttentionVarlen, EqualsAttentionOfEachSequence) {

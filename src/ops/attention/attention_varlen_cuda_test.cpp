@@ -36,7 +36,7 @@ TEST_P(AttentionVarlenCudaOf, EqualsAttentionOfEachSequence) {
     const auto part = [](const Tensor& x, int64_t a, int64_t b) {
       return unsqueeze(transpose(narrow(x, 0, a, b - a), 0, 1), 0);
     };
-    for (const std::string& strategy : strategies_for({unsqueeze(q, 0), k, unsqueeze(v, 0)})) {
+    for (const std::string& strategy : flash_strategies_for({unsqueeze(q, 0), k, unsqueeze(v, 0)})) {
       o.strategy = strategy;
       o.out = on_gpu(full({310, 4, 16}, dtype(), kNan)), o.out_lse = on_gpu(full({310, 4}, float32, kNan));
       const AttentionResult all = attention_varlen(q, k, v, offsets(cq, int32), offsets(ck, int64), o);
@@ -67,7 +67,7 @@ TEST_P(AttentionVarlenCudaOf, HidesTheNextSequence) {
     Tensor bad = k.clone();
     for (int64_t j = 100; j < 150; ++j) put(bad, j * 2 * D + j % (2 * D), kNan);
     const Tensor cq = offsets({0, 40, 64}, int32), ck = offsets({0, 100, 150}, int32);
-    for (const std::string& strategy : strategies_for({unsqueeze(q, 0), k, unsqueeze(k, 0)})) {
+    for (const std::string& strategy : flash_strategies_for({unsqueeze(q, 0), k, unsqueeze(k, 0)})) {
       const AttentionVarlenOptions o{.strategy = strategy};
       const Tensor clean = on_cpu(attention_varlen(on_gpu(q), on_gpu(k), on_gpu(k), cq, ck, o).out),
                    got = on_cpu(attention_varlen(on_gpu(q), on_gpu(bad), on_gpu(bad), cq, ck, o).out);
@@ -81,7 +81,7 @@ TEST_F(AttentionVarlenCuda, ReplaysWithNewOffsets) {
   AttentionDraw random(17);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-  for (const std::string& strategy : strategies_for(bfloat16, 64, 64)) {
+  for (const std::string& strategy : flash_strategies_for(bfloat16, 64, 64)) {
     const StreamGuard guard(stream);
     const Tensor q = on_gpu(random.dense({300, 40, 64}, bfloat16)), k = on_gpu(random.dense({310, 8, 64}, bfloat16));
     const Tensor cq = offsets({0, 10, 20}, int32), ck = offsets({0, 10, 20}, int32), out = q.clone();
@@ -111,7 +111,7 @@ TEST_F(AttentionVarlenCuda, ReplaysWithNewOffsets) {
 
 TEST_F(AttentionVarlenCuda, SaysWhatIsWrongWithItsOffsets) {
   const Tensor x = on_gpu(full({5, 1, 64}, bfloat16, 1));
-  for (const std::string& strategy : strategies_for(bfloat16, 64, 64))
+  for (const std::string& strategy : flash_strategies_for(bfloat16, 64, 64))
     for (const auto& at : {std::vector<int64_t>{0, 3, 2}, {0, 5, 9}, {1, 3, 5}, {0, -4, 5}}) {
       attention_varlen(x, x, x, offsets(at, int64), offsets({0, 2, 5}, int64), {.strategy = strategy});
       EXPECT_THROW(synchronize(kGpu), Error) << strategy;

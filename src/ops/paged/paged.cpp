@@ -23,7 +23,7 @@ using core::OpClass;
 using core::Output;
 using core::Step;
 
-const std::vector<std::string> kStrategies = {"flash_tensorcore", "flash_unit", "fallback"};
+const std::vector<std::string> kStrategies = {"flash_tensorcore", "flash_unit"};
 const core::OpRegistration kOps({
     {"paged.attention", "paged", OpClass::kContraction,
      "plan, q[N,Hq,D], k[pages,size,Hkv,D], v[pages,size,Hkv,Dv] -> softmax(scale q k^T) v over each row's sequence "
@@ -35,26 +35,22 @@ const core::OpRegistration kOps({
      kStrategies},
 });
 
-/// What a GPU strategy says of a call, and its run: a template, so that a build without CUDA names no kernel.
-enum class Gpu { kTensorcore, kUnit };
-
-template <Gpu kStrategy>
-std::string gpu_why_not(const Call& c) {
-  if (core::runs_on(c.device) != DeviceType::kCuda) return "not built for the CPU yet";
-  return kStrategy == Gpu::kTensorcore ? tensorcore_why_not(c) : "";
+std::string flash_tensorcore_why_not(const Call& c) {
+  if (core::runs_on(c.device) == DeviceType::kCuda) return tensorcore_why_not(c);
+  return attn::cpu_matrix_unit_takes(c.q.dtype(), c.dim) ? "" : attn::kNoMatrixUnit;
 }
-template <Gpu kStrategy, bool kBuilt = core::kHasCuda>
-void gpu_run([[maybe_unused]] const Call& c) {
-  if constexpr (kBuilt) return kStrategy == Gpu::kTensorcore ? cuda::paged_run_tensorcore(c) : cuda::paged_run_unit(c);
-}
-std::string cpu_why_not(const Call& c) {
-  return core::runs_on(c.device) == DeviceType::kCuda ? "is the CPU's; flash_unit takes every call on CUDA" : "";
+/// A template, so that a build without CUDA names no kernel.
+template <attn::CpuUnit kUnit, bool kBuilt = core::kHasCuda>
+void run(const Call& c) {
+  if constexpr (kBuilt)
+    if (c.device.type == DeviceType::kCuda)
+      return kUnit == attn::CpuUnit::kMatrix ? cuda::paged_run_tensorcore(c) : cuda::paged_run_unit(c);
+  run_cpu(c, kUnit);
 }
 
 constexpr core::Candidate<Call> kCandidates[] = {
-    {"flash_tensorcore", &gpu_why_not<Gpu::kTensorcore>, &gpu_run<Gpu::kTensorcore>},
-    {"flash_unit", &gpu_why_not<Gpu::kUnit>, &gpu_run<Gpu::kUnit>},
-    {"fallback", &cpu_why_not, &run_cpu},
+    {"flash_tensorcore", &flash_tensorcore_why_not, &run<attn::CpuUnit::kMatrix>},
+    {"flash_unit", &core::always<Call>, &run<attn::CpuUnit::kVectors>},
 };
 
 constexpr int64_t kMostDim = 1024, kMostPositionDim = 256;

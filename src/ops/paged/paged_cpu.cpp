@@ -1,4 +1,4 @@
-// Paged attention on the CPU: the schedule as segments of the attention family's fallback, whose keys lie in pages.
+// Paged attention on the CPU: the schedule as segments of the attention family's flash strategies, whose keys lie in pages.
 #include <algorithm>
 #include <cmath>
 
@@ -87,13 +87,13 @@ class Schedule {
   const int32_t *tables_, *lengths_, *ids_, *positions_;
 };
 
-void run_whole(const Call& c, Problem& p) {
+void run_whole(const Call& c, Problem& p, attn::CpuUnit unit) {
   const Schedule schedule(*c.plan);
   for (int64_t i = 0, next; i < c.plan->size.queries; i = next) {
     next = schedule.end_of_run(i);
     p.segments.push_back(schedule.segment(p, i, next - i, schedule.keys(i)));
   }
-  attn::run_cpu_fallback(p);
+  attn::run_flash_cpu(p, unit);
 }
 
 /// Partial states of each part of each row's keys: out float32 [splits, queries, heads, value_dim], then lse [splits,
@@ -103,7 +103,7 @@ struct Parts {
   int64_t rows;  // queries * heads
 };
 
-void run_parts(const Call& c, Problem& p, const Parts& parts) {
+void run_parts(const Call& c, Problem& p, const Parts& parts, attn::CpuUnit unit) {
   const int64_t queries = c.plan->size.queries;
   p.sinks = {};
   p.out = {parts.out, float32, c.value_dim, c.heads * c.value_dim, 1};
@@ -121,7 +121,7 @@ void run_parts(const Call& c, Problem& p, const Parts& parts) {
       p.segments.push_back(s);
     }
   }
-  attn::run_cpu_fallback(p);
+  attn::run_flash_cpu(p, unit);
 }
 
 double sink_of(const Call& c, int64_t head) {
@@ -169,15 +169,15 @@ void merge_parts(const Call& c, const Parts& parts) {
 
 }  // namespace
 
-void run_cpu(const Call& c) {
+void run_cpu(const Call& c, attn::CpuUnit unit) {
   if (c.plan->size.queries == 0 || c.heads == 0) return;
   const Tensor query = joined_query(c);
   Problem p = problem_of(c, query);
-  if (c.splits == 0) return run_whole(c, p);
+  if (c.splits == 0) return run_whole(c, p, unit);
   const int64_t rows = c.plan->size.queries * c.heads;
   float* memory = c.workspace.data<float>();
   const Parts parts{memory, memory + c.splits * rows * c.value_dim, rows};
-  run_parts(c, p, parts);
+  run_parts(c, p, parts, unit);
   merge_parts(c, parts);
 }
 

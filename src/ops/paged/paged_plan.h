@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "src/ops/attention/attention_problem.h"
 #include "tenor/paged.h"
 
 namespace tenor::core {
@@ -55,8 +56,8 @@ struct Call {
   Tensor workspace;  // bytes for partial states; undefined: taken as needed
 };
 
-/// The kernels of the CPU.
-void run_cpu(const Call& call);
+/// The attention family's flash strategies on the CPU.
+void run_cpu(const Call& call, attn::CpuUnit unit);
 
 /// Whether two Tensors or more hold x's storage, where the caller itself has `handles` of them.
 inline bool is_shared(const Tensor& x, long handles) { return x.storage().use_count() > handles; }
