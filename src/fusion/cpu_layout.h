@@ -3,6 +3,7 @@
 // between them stays in a core's cache.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "src/cpu/move.h"
@@ -37,6 +38,7 @@ struct Pass {
   std::vector<size_t> axes;  ///< in the order of loops
   std::vector<Port> inputs, outputs;
   cpu::TileProgram tiles;  ///< all but the pointers and, in blocks, the sizes
+  std::vector<std::shared_ptr<const std::vector<uint16_t>>> tables = {};  ///< which its steps look into
 };
 
 /// A reduction of a value that lies somewhere.
