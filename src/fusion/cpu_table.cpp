@@ -84,6 +84,27 @@ int TableFinder::root_of(int value, const std::function<bool(int)>& computed) {
   return cost >= table_rule().cost ? root : -1;
 }
 
+TablePlan plan_tables(const Program& program) {
+  const std::vector<Home> homes(program.code.size());
+  TableFinder finder(program, homes);
+  TablePlan plan;
+  std::vector<bool> needed(program.code.size());
+  for (const Store& s : program.stores) needed[static_cast<size_t>(s.value)] = true;
+  for (size_t i = program.code.size(); i-- > 0;) {
+    const Instruction& made = program.code[i];
+    if (made.kind != Kind::kReduce && !needed[i]) continue;
+    const int root = computes(made) ? finder.root_of(static_cast<int>(i), [](int) { return false; }) : -1;
+    if (root >= 0) {
+      plan.looked_up += elements_of(program, made);
+      needed[static_cast<size_t>(root)] = true;
+      continue;
+    }
+    plan.computed.insert(made.step);
+    for (int in : made.inputs) needed[static_cast<size_t>(in)] = true;
+  }
+  return plan;
+}
+
 std::shared_ptr<const std::vector<uint16_t>> make_table(const Program& program, int value, int root) {
   std::vector<uint16_t> patterns(kPatterns);
   for (size_t i = 0; i < kPatterns; ++i) patterns[i] = static_cast<uint16_t>(i);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "src/fusion/cpu_layout.h"
@@ -46,6 +47,14 @@ class TableFinder {
   const std::vector<Home>& homes_;
   std::map<int, Roots> found_;
 };
+
+/// What tables leave of a program.
+struct TablePlan {
+  std::set<int> computed;  ///< steps of the graph that are still computed, an element at a time
+  int64_t looked_up = 0;   ///< elements that come from tables
+  bool leaves_out(int step) const { return looked_up > 0 && !computed.count(step); }
+};
+TablePlan plan_tables(const Program& program);
 
 /// The bits of `value` for each pattern of the 16 bits of `root`.
 std::shared_ptr<const std::vector<uint16_t>> make_table(const Program& program, int value, int root);

@@ -106,5 +106,19 @@ TEST(FuseTable, OnlyWhereTheyPay) {
   EXPECT_EQ(fusion::tables_made(), before);
 }
 
+/// explain counts what is still computed: the floor and the prediction of a chain are those of its look-ups.
+TEST(FuseTable, AreExplained) {
+  const auto chain = [](const std::vector<Tensor>& in) { return std::vector{tanh(sigmoid(tanh(in[0])))}; };
+  const auto sum_with = [](const std::vector<Tensor>& in) { return std::vector{add(tanh(sigmoid(in[0])), in[0])}; };
+  const Tensor x = patterns(bfloat16), few = narrow(x, 0, 0, 15).contiguous();
+  const Explanation looked_up = explain(chain, {x}), computed = explain(chain, {few});
+  ASSERT_EQ(looked_up.kernels.size(), 1u);
+  EXPECT_EQ(looked_up.kernels[0].strategy, "fused, looked up in tables");
+  EXPECT_EQ(computed.kernels[0].strategy, "fused");
+  EXPECT_LT(looked_up.kernels[0].predicted_us, computed.kernels[0].predicted_us);
+  EXPECT_LT(looked_up.kernels[0].floor_us, computed.kernels[0].floor_us);
+  EXPECT_EQ(explain(sum_with, {x}).kernels[0].strategy, "fused, looked up in tables");
+}
+
 }  // namespace
 }  // namespace tenor
