@@ -45,9 +45,11 @@ struct FuseOptions {
 ///
 /// The function runs as it is written, every time, where one of its operators cannot be run again from a trace
 /// (such as unique, whose result's size hangs on data), where it reads values on the
-/// host or holds tensors of its own, where an input that it writes to shares memory with another, and while
-/// TENOR_FUSE=0 is in the environment. why_not() says so. A compilation or a launch that fails is an error. Several
-/// threads may call it at once.
+/// host or holds tensors of its own, where it catches an error that its operators raise of shapes without data, where
+/// an input that it writes to shares memory with another, and while TENOR_FUSE=0 is in the environment. why_not() says
+/// so. Where a kernel meets an error of what its inputs hold, as an index out of range, on the CPU, and the function
+/// writes to none of them, it is called as it is written once more, since it may catch the error. A compilation or a
+/// launch that fails is an error. Several threads may call it at once.
 class FusedFunction {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;

@@ -230,7 +230,8 @@ class _Fused:
             try:
                 result = table.run_plain(*args)
             except _tenor.Error as error:
-                raise self._located(error, table) from None
+                given = _flatten_arguments(args, kwargs, arrays := [])
+                return self._after(self._located(error, table), table, given, arrays)
             if result is not None:
                 return result
         arrays = []
@@ -251,7 +252,7 @@ class _Fused:
                 table.trace(arrays, lambda shapes: self._trace(given, shapes))
                 result = table.run(arrays)
         except _tenor.Error as error:
-            raise self._located(error, table) from None
+            return self._after(self._located(error, table), table, given, arrays)
         if isinstance(result, str):
             return self._as_written(given, arrays)
         structure, results = result
@@ -266,6 +267,15 @@ class _Fused:
             while len(self._tables) >= self._MOST_TABLES:
                 del self._tables[next(iter(self._tables))]
             return self._tables.setdefault(key, _tenor._FuseTable(self._fast))
+
+    def _after(self, error, table, given, arrays):
+        """What the function makes of an error that what its arguments hold has raised: it may catch it."""
+        if not isinstance(error, _tenor.OutOfMemoryError) and table.may_run_again(arrays):
+            try:
+                return self._as_written(given, arrays)
+            except _tenor.Error:  # it does not: the same error, without the kernel that met it
+                pass
+        raise error from None
 
     @staticmethod
     def _located(error, table):
