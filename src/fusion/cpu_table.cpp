@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "src/fusion/cpu_pass.h"
@@ -105,7 +107,36 @@ TablePlan plan_tables(const Program& program) {
   return plan;
 }
 
-std::shared_ptr<const std::vector<uint16_t>> make_table(const Program& program, int value, int root) {
+namespace {
+
+/// What a table's entries follow from: the instructions from the root to the value, whose numbers count from there.
+std::string recipe_of(const Program& program, int value, int root) {
+  std::set<int> needed{value};
+  for (int i = value; i > root; --i)
+    if (needed.count(i) && computes(program.code[static_cast<size_t>(i)]))
+      needed.insert(program.code[static_cast<size_t>(i)].inputs.begin(),
+                    program.code[static_cast<size_t>(i)].inputs.end());
+  std::string key;
+  std::map<int, int> numbers;
+  const auto add = [&](const auto& part) { key.append(reinterpret_cast<const char*>(&part), sizeof(part)); };
+  for (int i : needed) {
+    const Instruction& made = program.code[static_cast<size_t>(i)];
+    numbers[i] = static_cast<int>(numbers.size());
+    add(i == root ? Kind::kLoad : made.kind), add(made.dtype);
+    if (i == root || made.kind == Kind::kScalar) {
+      if (i != root) add(made.element);
+      continue;
+    }
+    for (int in : made.inputs) add(numbers.at(in));
+    if (made.kind != Kind::kMap) continue;
+    add(made.map.op), add(made.map.fn), add(made.map.computed), add(made.map.has_params);
+    if (made.map.has_params) add(made.map.params);
+    for (size_t k = 0; k < made.inputs.size(); ++k) add(made.map.compute[k]);
+  }
+  return key;
+}
+
+Table made_table(const Program& program, int value, int root) {
   std::vector<uint16_t> patterns(kPatterns);
   for (size_t i = 0; i < kPatterns; ++i) patterns[i] = static_cast<uint16_t>(i);
   auto table = std::make_shared<std::vector<uint16_t>>(kPatterns);
@@ -128,6 +159,22 @@ std::shared_ptr<const std::vector<uint16_t>> make_table(const Program& program, 
   pass.tiles.outputs[0].data = table->data();
   cpu::run_tiles(pass.tiles);
   ++all_made;
+  return table;
+}
+
+}  // namespace
+
+/// One for all kernels that want it at a time: a function's kernels of other shapes have the same.
+Table make_table(const Program& program, int value, int root) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const std::vector<uint16_t>>> tables;
+  const std::string key = recipe_of(program, value, root);
+  const std::lock_guard lock(mutex);
+  if (const auto at = tables.find(key); at != tables.end())
+    if (Table held = at->second.lock()) return held;
+  std::erase_if(tables, [](const auto& entry) { return entry.second.expired(); });
+  Table table = made_table(program, value, root);
+  tables[key] = table;
   return table;
 }
 

@@ -57,7 +57,7 @@ struct TablePlan {
 TablePlan plan_tables(const Program& program);
 
 /// The bits of `value` for each pattern of the 16 bits of `root`.
-std::shared_ptr<const std::vector<uint16_t>> make_table(const Program& program, int value, int root);
+Table make_table(const Program& program, int value, int root);
 
 /// out[i] = table[in[i]], a cpu::StepFn; params: the table's first entry.
 void look_up(const void* const* in, void* out, size_t n, const void* table);

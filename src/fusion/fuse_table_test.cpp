@@ -98,6 +98,19 @@ TEST(FuseTable, OfAnyLayoutAndWrittenInPlace) {
   EXPECT_TRUE(same(written, chain(x)));
 }
 
+TEST(FuseTable, AreSharedByTheKernelsThatWantThem) {
+  const auto fused = fuse([](Tensor x) { return tanh(sigmoid(mul(tanh(x), 1.25))); });
+  const auto other = fuse([](Tensor x) { return tanh(sigmoid(mul(tanh(x), 1.5))); });
+  const Tensor x = patterns(bfloat16);
+  const int64_t before = fusion::tables_made();
+  for (int64_t rows : {17, 16, 17}) fused(narrow(x, 0, 0, rows).contiguous());
+  EXPECT_EQ(fusion::tables_made(), before + 1);
+  other(x);
+  fused(x.to(float16));
+  EXPECT_EQ(fusion::tables_made(), before + 3);
+  EXPECT_TRUE(same(other(x), tanh(sigmoid(mul(tanh(x), 1.5)))));
+}
+
 TEST(FuseTable, OnlyWhereTheyPay) {
   const auto chain = [](Tensor x) { return tanh(sigmoid(tanh(x))); };
   const int64_t before = fusion::tables_made();
