@@ -281,6 +281,26 @@ TEST(Fuse, LargeScratchIsNotKeptByAThread) {
   set_num_threads(before);
 }
 
+/// More arrays than a kernel takes: several kernels, and the function's bits.
+TEST(Fuse, AHundredAndTwentyInputs) {
+  const auto fn = [](const std::vector<Tensor>& in) {
+    Tensor sum = mul(in[0], 0.5), product = in[0];
+    for (size_t i = 1; i < in.size(); ++i) sum = add(sum, mul(in[i], 1.0 + 0.125 * static_cast<double>(i % 5)));
+    for (size_t i = 1; i < in.size(); i += 7) product = mul(product, tanh(in[i]));
+    return std::vector{sum, relu(product)};
+  };
+  for (const DType dtype : {float32, bfloat16}) {
+    std::vector<Tensor> in;
+    for (uint64_t i = 0; i < 120; ++i) in.push_back(random({37, 41}, dtype, 100 + i));
+    const FusedFunction fused(fn);
+    EXPECT_EQ(fused.why_not(in), "");
+    EXPECT_GE(fused.kernels(in), 5);  // of 24 arrays at most
+    EXPECT_LE(fused.kernels(in), 12);
+    const std::vector<Tensor> got = fused(in), want = fn(in);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same(got[i], want[i])) << i << " " << name(dtype);
+  }
+}
+
 TEST(Fuse, ErrorsAreTheFunctions) {
   const auto fused = fuse([](Tensor x, Tensor y) { return add(x, y); });
   EXPECT_THROW(fused(random({2, 3}, float32, 1), random({2, 4}, float32, 1)), ShapeError);
