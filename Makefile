@@ -43,6 +43,8 @@ sanitize: setup
 
 fuzz: setup
 	bash tools/fuzz.sh
+	cmake --build build/asan-ubsan --target fusion_test --parallel
+	TENOR_FUSE_PROGRAMS=10000 build/asan-ubsan/tests/fusion_test --gtest_filter='FuseRandom.*'
 
 clean:
 	rm -rf build

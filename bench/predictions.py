@@ -23,6 +23,12 @@ def chain(x, y):
     return ((x * 2 + y).relu() - 0.5) * y + x
 
 
+def functions(x):
+    for _ in range(2):
+        x = (tn.sigmoid(tn.tanh(x)) * 1.5).relu()
+    return x
+
+
 def share(x):
     return x / x.sum(-1, keepdim=True)
 
@@ -58,7 +64,7 @@ ALONE = [(named(name, fn), names) for name, fn, names in (
     ("x + y", lambda x, y: x + y, "xy"), ("relu", lambda x: x.relu(), "x"), ("sum", lambda x: x.sum(-1), "x"), ("softmax", lambda x: tn.softmax(x, -1), "x"),
     ("rms_norm", lambda x, w: tn.rms_norm(x, w), "xw"), ("clone", lambda x: x.clone(), "x"))]
 CASES = [(fn, names, dtype) for dtype in ("float32", "bfloat16") for fn, names in (
-    (chain, "xy"), (share, "x"), (softmax, "x"), (rms, "xw"), (add_rms, "xyw"), (silu_mul, "xy"), (total, "xy"), *ALONE)]
+    (chain, "xy"), (functions, "x"), (share, "x"), (softmax, "x"), (rms, "xw"), (add_rms, "xyw"), (silu_mul, "xy"), (total, "xy"), *ALONE)]
 
 
 class Case:

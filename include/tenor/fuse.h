@@ -28,11 +28,12 @@ struct FuseOptions {
   /// holds the sums of a block: 4 MiB, with more than 4 threads 1 MiB for each (128 MiB with 128).
   ///
   /// On CUDA, which has to be a Hopper GPU: operands of bfloat16 or float16, a result of the same dtype with more than
-  /// 64 rows and columns; at most 6 steps, and 3 arrays beside linear's bias, of the operands' dtype or float32; of the
-  /// result's size one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is
-  /// faster; no max and min; divisors that are numbers (not such whose reciprocal is subnormal or overflows), by
-  /// whose reciprocal the sum is multiplied, so that y / s may differ from the quotient in the last bit of float32; not
-  /// under batch_invariant(), where a row has to have the bits that it has among 64 or fewer.
+  /// 64 rows and columns and at least 48 tiles of 128 x 256; gelu behind linear with a bias only; at most 6 steps, and
+  /// 3 arrays beside linear's bias, of the operands' dtype or float32; of the result's size one of them at most, and
+  /// not beside sigmoid, tanh, silu or gelu, where a kernel of its own is faster; no max and min; divisors that are
+  /// numbers (not such whose reciprocal is subnormal or overflows), by whose reciprocal the sum is multiplied, so that
+  /// y / s may differ from the quotient in the last bit of float32; not under batch_invariant(), where a row has to
+  /// have the bits that it has among 64 or fewer.
   bool fast = false;
 };
 
@@ -45,9 +46,11 @@ struct FuseOptions {
 ///
 /// The function runs as it is written, every time, where one of its operators cannot be run again from a trace
 /// (such as unique, whose result's size hangs on data), where it reads values on the
-/// host or holds tensors of its own, where an input that it writes to shares memory with another, and while
-/// TENOR_FUSE=0 is in the environment. why_not() says so. A compilation or a launch that fails is an error. Several
-/// threads may call it at once.
+/// host or holds tensors of its own, where it catches an error that its operators raise of shapes without data, where
+/// an input that it writes to shares memory with another, and while TENOR_FUSE=0 is in the environment. why_not() says
+/// so. Where a kernel meets an error of what its inputs hold, as an index out of range, on the CPU, and the function
+/// writes to none of them, it is called as it is written once more, since it may catch the error. A compilation or a
+/// launch that fails is an error. Several threads may call it at once.
 class FusedFunction {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;

@@ -50,6 +50,8 @@ class FuseTable {
   /// Why such arrays run the function as it is written; None where they run kernels. Traces where it must.
   nb::object why_not(const nb::list& arrays, const nb::object& call);
   int kernels(const nb::list& arrays) const;
+  /// fusion::Entry::may_run_again, of a run that threw.
+  bool may_run_again(const nb::list& arrays) const;
 
  private:
   struct Known {
@@ -187,6 +189,15 @@ nb::object FuseTable::why_not(const nb::list& arrays, const nb::object& call) {
   return why.empty() ? nb::none() : nb::cast(why);
 }
 
+bool FuseTable::may_run_again(const nb::list& arrays) const {
+  Call call("fuse");
+  std::vector<Tensor> tensors = convert(call, arrays);
+  const auto known = find(tensors);
+  if (!known) return false;
+  tensors.insert(tensors.end(), known->captured.begin(), known->captured.end());
+  return known->entry.may_run_again(tensors);
+}
+
 int FuseTable::kernels(const nb::list& arrays) const {
   Call call("fuse");
   const auto known = find(convert(call, arrays));
@@ -203,6 +214,7 @@ void bind_fuse(nb::module_& m) {
       .def(nb::init<bool>(), "fast"_a = false)
       .def("run", nb::overload_cast<const nb::list&>(&FuseTable::run), "arrays"_a)
       .def("run_plain", &FuseTable::run_plain, "arrays"_a)
+      .def("may_run_again", &FuseTable::may_run_again, "arrays"_a)
       .def("trace", &FuseTable::trace, "arrays"_a, "call"_a)
       .def("why_not", &FuseTable::why_not, "arrays"_a, "call"_a)
       .def("kernels", &FuseTable::kernels, "arrays"_a)

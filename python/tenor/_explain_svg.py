@@ -39,7 +39,7 @@ def points_of(e):
             found.append(Point(s.flops, moved, us, s.op_class, f"{i} {s.op}"))
     for i, k in enumerate(e.kernels):
         flops, moved = sum(e.steps[s].flops for s in k.steps), k.bytes_read + k.bytes_written
-        if k.strategy == "fused" and flops and moved and k.floor_us:
+        if k.strategy.startswith("fused") and flops and moved and k.floor_us:
             found.append(Point(flops, moved, k.floor_us, 0, f"kernel {i}"))
     merged = []
     for p in found:

@@ -230,7 +230,8 @@ class _Fused:
             try:
                 result = table.run_plain(*args)
             except _tenor.Error as error:
-                raise self._located(error, table) from None
+                given = _flatten_arguments(args, kwargs, arrays := [])
+                return self._after(self._located(error, table), table, given, arrays)
             if result is not None:
                 return result
         arrays = []
@@ -251,7 +252,7 @@ class _Fused:
                 table.trace(arrays, lambda shapes: self._trace(given, shapes))
                 result = table.run(arrays)
         except _tenor.Error as error:
-            raise self._located(error, table) from None
+            return self._after(self._located(error, table), table, given, arrays)
         if isinstance(result, str):
             return self._as_written(given, arrays)
         structure, results = result
@@ -266,6 +267,15 @@ class _Fused:
             while len(self._tables) >= self._MOST_TABLES:
                 del self._tables[next(iter(self._tables))]
             return self._tables.setdefault(key, _tenor._FuseTable(self._fast))
+
+    def _after(self, error, table, given, arrays):
+        """What the function makes of an error that what its arguments hold has raised: it may catch it."""
+        if not isinstance(error, _tenor.OutOfMemoryError) and table.may_run_again(arrays):
+            try:
+                return self._as_written(given, arrays)
+            except _tenor.Error:  # it does not: the same error, without the kernel that met it
+                pass
+        raise error from None
 
     @staticmethod
     def _located(error, table):
@@ -351,14 +361,16 @@ def fuse(fn=None, /, *, fast=False):
 
     - On the CPU operands, arrays and the result are float32, bfloat16 or float16 in any mix. While it runs a call holds the sums of a
       block: 4 MiB, with more than 4 threads 1 MiB for each (128 MiB with 128 threads).
-    - On CUDA, which has to be a Hopper GPU, operands are bfloat16 or float16, and the result has their dtype and more than 64 rows and
-      columns. A chain has at most 6 steps, and 3 arrays beside linear's bias, of the operands' dtype or float32; of the result's size
-      one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is faster. There is no maximum and no
+    - On CUDA, which has to be a Hopper GPU, operands are bfloat16 or float16, and the result has their dtype, more than 64 rows and
+      columns, and at least 48 tiles of 128 x 256; gelu is taken behind linear with a bias only. A chain has at most 6 steps, and 3 arrays
+      beside linear's bias, of the operands' dtype or float32; of the result's size one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is faster. There is no maximum and no
       minimum. It divides by numbers alone, by multiplying with the reciprocal, which may neither be subnormal nor overflow: y / s may differ from
       the quotient in the last bit of float32. Under batch_invariant() it takes no epilogue, since a row has to have the bits that it has
       among 64 or fewer.
 
-    Raises fn's own errors, those of operators that a compiled call runs with the line of fn that called them.
+    Raises fn's own errors, those of operators that a compiled call runs with the line of fn that called them. Where an error is of what
+    arrays on the CPU hold, as an index out of range, and fn writes to none of its arguments, fn is called as it is written once more, since
+    it may catch the error.
 
         @tenor.fuse
         def softmax(x):

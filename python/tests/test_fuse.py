@@ -261,6 +261,32 @@ def test_errors_that_the_function_catches():
     assert tn.fuse(softmax).why_not(x) is None
 
 
+def test_errors_of_contents_that_the_function_catches():
+    def picked(x, index):
+        try:
+            return (x[index] * 2).exp()
+        except IndexError:
+            return x - 1
+
+    def renamed(x, index):
+        try:
+            return (x[index] * 2).exp()
+        except IndexError:
+            raise LookupError("its own") from None
+
+    x = normal(5, 4)
+    fused = tn.fuse(picked)
+    good, bad = np.array([0, 4]), np.array([0, 5])
+    for arrays in ((x, good), (x, bad), (tn.asarray(x), tn.asarray(good)), (tn.asarray(x), tn.asarray(bad)), (x, good)):
+        assert bits(fused(*arrays)) == bits(picked(*map(tn.asarray, arrays)))
+        assert fused.why_not(*arrays) is None
+    with pytest.raises(LookupError, match="its own") as error:
+        tn.fuse(renamed)(x, bad)
+    assert type(error.value) is LookupError
+    with pytest.raises(IndexError, match="test_fuse.py:"):
+        tn.fuse(lambda x, index: (x[index] * 2).exp())(x, bad)
+
+
 def test_errors_have_no_context_of_the_key():
     def fails(x, unknown):
         raise RuntimeError("its own")

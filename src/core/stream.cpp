@@ -4,6 +4,7 @@
 
 #include "src/core/backend.h"
 #include "src/core/text.h"
+#include "src/core/untraceable.h"
 
 #if TENOR_HAS_CUDA
 #include "src/cuda/runtime.h"
@@ -43,7 +44,7 @@ core::Backend& core::backend(Device device) {
   }
 #endif
   if (device.type == DeviceType::kMeta)
-    fail<DeviceError>("device: a tensor on the meta device has a shape, but no data");
+    fail_untraceable<DeviceError>("device: a tensor on the meta device has a shape, but no data");
   fail<DeviceError>("device: this build of Tenor does not serve {}", device);
 }
 

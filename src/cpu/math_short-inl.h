@@ -48,6 +48,18 @@ HWY_INLINE V sigmoid(D d, V x) {
   return hn::Mul(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), reciprocal(d, hn::Add(one, e)));
 }
 
+/// x times a quotient of two polynomials of x^2, to 2^-16 before the reciprocal: 1 to working precision from 3.7 on.
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  // In this order x86 lets a NaN through.
+  const V t = hn::Min(constant(d, 3.7), hn::Max(constant(d, -3.7), x)), z = hn::Mul(t, t), one = constant(d, 1);
+  const V p = hn::MulAdd(hn::MulAdd(z, constant(d, 0.000806075037549), constant(d, 0.106263354931)), z, one);
+  const V q = hn::MulAdd(hn::MulAdd(z, constant(d, 0.014063776034), constant(d, 0.439550922661)), z, one);
+  const V y = hn::Mul(hn::Mul(t, p), reciprocal(d, q));
+  if constexpr (math::kHasScale) return y;
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
 /// The standard normal distribution function of N vectors: accurate relative to itself on the negative side too. NaN as
 /// in sigmoid. Step by step through all N, since one vector's chain of operations is too long for a processor to see
 /// the next one behind it.

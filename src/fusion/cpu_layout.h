@@ -3,6 +3,7 @@
 // between them stays in a core's cache.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "src/cpu/move.h"
@@ -32,11 +33,15 @@ struct Port {
   Home home;
 };
 
+/// The results of a function of 16 bits, for every pattern.
+using Table = std::shared_ptr<const std::vector<uint16_t>>;
+
 /// Elementwise steps over some axes.
 struct Pass {
   std::vector<size_t> axes;  ///< in the order of loops
   std::vector<Port> inputs, outputs;
-  cpu::TileProgram tiles;  ///< all but the pointers and, in blocks, the sizes
+  cpu::TileProgram tiles;          ///< all but the pointers and, in blocks, the sizes
+  std::vector<Table> tables = {};  ///< which its steps look into
 };
 
 /// A reduction of a value that lies somewhere.

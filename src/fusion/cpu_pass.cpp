@@ -31,7 +31,20 @@ int PassBuilder::get(int value, DType dtype) {
   return registers_[key] = convert(own->second, steps_[static_cast<size_t>(own->second)].dtype, dtype);
 }
 
+/// Takes the value from a table, where it has one.
+bool PassBuilder::look_up(int value) {
+  const int root = tables_ ? finder_.root_of(value, [&](int v) { return computed_.count(v) > 0; }) : -1;
+  if (root < 0) return false;
+  const DType dtype = p_.code[static_cast<size_t>(value)].dtype;
+  const uint16_t* table = pass_.tables.emplace_back(make_table(p_, value, root))->data();
+  const int in = get(root, p_.code[static_cast<size_t>(root)].dtype);
+  computed_[value] = add({fusion::look_up, table, {in}, 1, dtype, dtype});
+  registers_[{value, dtype}] = computed_[value];
+  return true;
+}
+
 void PassBuilder::compute(int value, bool read_again) {
+  if (look_up(value)) return;
   const Instruction& made = p_.code[static_cast<size_t>(value)];
   if (made.kind == Instruction::Kind::kConvert) {
     const DType from = p_.code[static_cast<size_t>(made.inputs[0])].dtype;

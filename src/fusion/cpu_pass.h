@@ -6,14 +6,17 @@
 #include <vector>
 
 #include "src/fusion/cpu_layout.h"
+#include "src/fusion/cpu_table.h"
 
 namespace tenor::fusion {
 
 class PassBuilder {
  public:
   /// `homes`: where each value lies, by instruction; values without one are computed in the passes that read them.
-  PassBuilder(const Program& program, const std::vector<Home>& homes, const std::vector<size_t>& axes)
-      : p_(program), homes_(homes) {
+  /// `tables`: whether results may be looked up in tables.
+  PassBuilder(const Program& program, const std::vector<Home>& homes, const std::vector<size_t>& axes,
+              bool tables = true)
+      : p_(program), homes_(homes), finder_(program, homes), tables_(tables) {
     pass_.axes = axes;
   }
 
@@ -26,6 +29,7 @@ class PassBuilder {
   static constexpr int kInput = 1 << 20;  // what marks inputs until they are counted
 
   int get(int value, DType dtype);
+  bool look_up(int value);
   int input(int value, DType dtype);
   int convert(int from, DType has, DType dtype);
   int add(const cpu::TileStep& step, int64_t cost = 4);
@@ -33,6 +37,8 @@ class PassBuilder {
 
   const Program& p_;
   const std::vector<Home>& homes_;
+  TableFinder finder_;
+  bool tables_;
   Pass pass_;
   std::map<std::pair<int, DType>, int> registers_;  // by value and dtype
   std::map<int, int> computed_;                     // values of this pass

@@ -45,6 +45,9 @@ struct Entry {
 
   /// Empty where these inputs, of the entry's key, can take the compiled form.
   std::string why_not(const std::vector<Tensor>& inputs) const;
+  /// Whether the function may be called once more where the compiled form threw: nothing that it reads has been
+  /// written, and the error is of this call (on CUDA it may be of an earlier one).
+  bool may_run_again(const std::vector<Tensor>& inputs) const;
 };
 
 /// Traces and compiles. What the function throws while it is traced becomes the entry's reason, and so does what cannot

@@ -118,10 +118,12 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
   double fused = 0, alone = 0;
   Effort across;
   int running = 0;
+  const TablePlan tables = tables_of(kernel, graph, target);
   for (int step : kernel.steps) {
     const Node& node = graph.nodes[static_cast<size_t>(step)];
     if (node.kind == Kind::kView) continue;
     ++running;
+    if (tables.leaves_out(step)) continue;
     across = effort_of(node);
     fused += target.fused_seconds(*node.step, across), alone = target.compute_seconds(*node.step, across);
     const std::vector<std::string> lines = lines_of(node.step->strategy);
@@ -129,7 +131,7 @@ Explanation::Kernel kernel_row(const PlannedKernel& kernel, const Graph& graph, 
     row.strategy = lines[0];
     row.declined.assign(lines.begin() + 1, lines.end());
   }
-  if (running > 1) row.strategy = "fused";
+  if (running > 1) row.strategy = tables.looked_up > 0 ? "fused, looked up in tables" : "fused";
   if (const int product = product_of(graph, kernel.steps); product >= 0) state_epilogue(product, kernel, graph, row);
   if (running == 0) row.strategy = "view";
   if (running != 1) across = {};

@@ -11,6 +11,7 @@
 #include "src/core/layout.h"
 #include "src/core/modes.h"
 #include "src/core/read_observer.h"
+#include "src/core/untraceable.h"
 #include "src/fusion/compiled.h"
 #include "src/fusion/entry.h"
 #include "src/fusion/explanation.h"
@@ -45,7 +46,10 @@ fusion::Trace trace(const FusedFunction::Function& fn, const std::vector<Tensor>
   FuseRecorder recorder;
   recorder.shapes_of = device_of(inputs);
   core::TracerGuard guard(&recorder);
+  const int64_t errors = core::untraceable().count;
   made.outputs = fn(made.inputs);
+  if (core::untraceable().count != errors)
+    core::fail<UnsupportedError>("fuse: the function catches an error: {}", core::untraceable().last);
   for (const Tensor& x : made.outputs) fusion::refuse_held_result(x);
   made.steps = std::move(recorder.recorder.steps);
   made.constants = std::move(recorder.recorder.constants);
@@ -85,7 +89,8 @@ void refuse_held(const core::Step& step) {
   for (const auto* tensors : {&step.inputs, &step.outputs})
     for (const Tensor& x : *tensors)
       if (x.defined() && x.device().type != DeviceType::kMeta)
-        core::fail<UnsupportedError>("fuse: the function holds an array of its own, which {} takes", step.op);
+        core::fail_untraceable<UnsupportedError>("fuse: the function holds an array of its own, which {} takes",
+                                                 step.op);
 }
 
 void refuse_held_result(const Tensor& x) {
@@ -95,7 +100,7 @@ void refuse_held_result(const Tensor& x) {
 
 void refuse_held_value(const Tensor& x) {
   if (x.device().type != DeviceType::kMeta)
-    core::fail<UnsupportedError>("fuse: the function holds an array of its own, whose value it reads");
+    core::fail_untraceable<UnsupportedError>("fuse: the function holds an array of its own, whose value it reads");
 }
 
 std::string Entry::why_not(const std::vector<Tensor>& inputs) const {
@@ -108,6 +113,12 @@ std::string Entry::why_not(const std::vector<Tensor>& inputs) const {
       if (i != j && core::spans_overlap(inputs[i], inputs[j])) return "an input that is written overlaps another input";
   }
   return {};
+}
+
+bool Entry::may_run_again(const std::vector<Tensor>& inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].device().type != DeviceType::kCpu || (compiled && compiled->writes(i))) return false;
+  return true;
 }
 
 Entry compile(const std::function<Trace()>& trace, const std::vector<Tensor>& inputs, bool fast) {
@@ -161,7 +172,15 @@ std::vector<Tensor> FusedFunction::operator()(const std::vector<Tensor>& inputs)
   // Traced by another reader (explain, an outer fuse), it states its steps one by one.
   if (!fusion::enabled() || core::current_tracer) return state_->fn(inputs);
   const fusion::Entry entry = state_->entry(inputs);
-  return entry.why_not(inputs).empty() ? entry.compiled->run(inputs) : state_->fn(inputs);
+  if (!entry.why_not(inputs).empty()) return state_->fn(inputs);
+  try {
+    return entry.compiled->run(inputs);
+  } catch (const OutOfMemoryError&) {
+    throw;
+  } catch (const Error&) {
+    if (!entry.may_run_again(inputs)) throw;
+  }
+  return state_->fn(inputs);  // which may catch the error of what its inputs hold
 }
 
 std::string FusedFunction::why_not(const std::vector<Tensor>& inputs) const {

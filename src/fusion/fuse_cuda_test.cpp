@@ -56,6 +56,21 @@ TEST_F(FuseCudaTest, ChainsAreOneKernel) {
   }
 }
 
+/// More arrays than a kernel takes.
+TEST_F(FuseCudaTest, AHundredAndTwentyInputs) {
+  const auto fn = [](const std::vector<Tensor>& in) {
+    Tensor sum = in[0];
+    for (size_t i = 1; i < in.size(); ++i) sum = add(sum, mul(in[i], 1.0 + 0.125 * static_cast<double>(i % 5)));
+    return std::vector{relu(sum)};
+  };
+  std::vector<Tensor> in;
+  for (uint32_t i = 0; i < 120; ++i) in.push_back(random({37, 41}, bfloat16, 100 + i));
+  const FusedFunction fused(fn);
+  EXPECT_EQ(fused.why_not(in), "");
+  EXPECT_GE(fused.kernels(in), 5);
+  EXPECT_TRUE(testing::same_bits(testing::on_cpu(fused(in)[0]), testing::on_cpu(fn(in)[0])));
+}
+
 TEST_F(FuseCudaTest, RowsAreOneKernel) {
   for (const DType dtype : {float32, bfloat16, float16})
     for (const Dims& shape : {Dims{100, 64}, Dims{70, 1000}, Dims{5, 20, 4096}, Dims{65, 40000}, Dims{333, 7}}) {

@@ -1,8 +1,11 @@
 // fast=True on CUDA: the Hopper GEMM's epilogues.
 #include <tuple>
+#include <utility>
 
 #include "src/cuda/capture_testing.h"
 #include "src/fusion/fuse_fast_testing.h"
+#include "src/ops/contract/epilogue.h"
+#include "tenor/explain.h"
 
 namespace tenor {
 namespace {
@@ -11,7 +14,15 @@ using fast_testing::Case;
 using fast_testing::Shape;
 using testing::Draw;
 
-class FuseFastCudaTest : public testing::CudaTest {};
+/// Of shapes that are not measured to be too small for an epilogue.
+class FuseFastCudaTest : public testing::CudaTest {
+ protected:
+  FuseFastCudaTest() { std::swap(least_, contract::least_epilogue_tiles()); }
+  ~FuseFastCudaTest() override { std::swap(least_, contract::least_epilogue_tiles()); }
+
+ private:
+  int64_t least_ = 0;
+};
 
 /// In [-1, 1].
 Tensor random(const Dims& shape, DType dtype, uint32_t seed) {
@@ -57,7 +68,7 @@ TEST_F(FuseFastCudaTest, DeclinedChainsKeepTheirBits) {
 }
 
 TEST_F(FuseFastCudaTest, BatchInvariant) {
-  const auto fused = fuse([](Tensor x, Tensor w) { return gelu(linear(x, w)); }, {.fast = true});
+  const auto fused = fuse([](Tensor x, Tensor w) { return silu(linear(x, w)); }, {.fast = true});
   const Tensor x = testing::on_gpu(random({300, 256}, bfloat16, 1)),
                w = testing::on_gpu(random({512, 256}, bfloat16, 2));
   EXPECT_EQ(fused.function().kernels({x, w}), 1);
@@ -110,6 +121,25 @@ TEST_F(FuseFastCudaTest, OuterAndUnalignedOperands) {
   check(random({200, 131}, bfloat16, 1), random({131, 325}, bfloat16, 2), random({200, 325}, float32, 3).to(bfloat16));
   check(random({2, 96, 128}, float16, 1), random({2, 128, 96}, float16, 2),
         transpose(random({96, 96}, float16, 3), 0, 1));
+}
+
+/// What was measured to be slower with an epilogue has none, and says so. Needs no GPU.
+TEST(FuseFastPlans, ShapesAndFunctionsThatGainNothing) {
+  const auto why = [](auto fn, int64_t m) {
+    const auto shaped = [](Dims shape) { return Tensor::empty(std::move(shape), bfloat16, {DeviceType::kMeta}); };
+    const Explanation e =
+        explain([&](const std::vector<Tensor>& in) { return std::vector{fn(in[0], in[1], in[2])}; },
+                {shaped({m, 64}), shaped({512, 64}), shaped({512})}, {.device = "h200", .fast = true});
+    return e.cuts.empty() ? std::string() : e.cuts[0].reason;
+  };
+  const auto gelu_of_sum = [](Tensor x, Tensor w, Tensor b) { return gelu(add(linear(x, w), b)); };
+  const auto gelu_of_linear = [](Tensor x, Tensor w, Tensor b) { return gelu(linear(x, w, b)); };
+  const auto silu_of_sum = [](Tensor x, Tensor w, Tensor b) { return silu(add(linear(x, w), b)); };
+  constexpr int64_t kEnough = 128 * 24;  // 24 x 2 tiles
+  EXPECT_NE(why(gelu_of_linear, kEnough - 128).find("fewer than 48 tiles"), std::string::npos);
+  EXPECT_EQ(why(gelu_of_linear, kEnough), "");
+  EXPECT_EQ(why(silu_of_sum, kEnough), "");
+  EXPECT_NE(why(gelu_of_sum, kEnough).find("gelu is faster in a kernel of its own"), std::string::npos);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST(FuseFast, BatchInvariant) {
 
 TEST(FuseFast, ExplainSaysWhatCudaDeclines) {
   const Device meta{DeviceType::kMeta};
-  const std::vector<Tensor> in = {Tensor::empty({256, 512}, bfloat16, meta),
+  const std::vector<Tensor> in = {Tensor::empty({2048, 512}, bfloat16, meta),
                                   Tensor::empty({1024, 512}, bfloat16, meta)};
   const auto declined = [&](double divisor) {
     const auto fn = [&](const std::vector<Tensor>& x) { return std::vector<Tensor>{div(linear(x[0], x[1]), divisor)}; };
@@ -144,7 +144,7 @@ TEST(FuseFast, ExplainSaysWhatCudaDeclines) {
 }
 
 TEST(FuseFast, ExplainShowsTheEpilogue) {
-  const std::vector<Tensor> in = {Tensor::empty({256, 512}, bfloat16, {DeviceType::kMeta}),
+  const std::vector<Tensor> in = {Tensor::empty({2048, 512}, bfloat16, {DeviceType::kMeta}),
                                   Tensor::empty({1024, 512}, bfloat16, {DeviceType::kMeta})};
   const auto fn = [](const std::vector<Tensor>& x) { return std::vector<Tensor>{relu(linear(x[0], x[1]))}; };
   for (const char* device : {"cpu", "h200"}) {
@@ -154,7 +154,7 @@ TEST(FuseFast, ExplainShowsTheEpilogue) {
     EXPECT_NE(e.kernels[0].strategy.find("epilogue"), std::string::npos) << e.kernels[0].strategy;
     EXPECT_TRUE(e.cuts.empty() && e.intermediates.empty());
     EXPECT_EQ(e.bytes_moved, e.bytes_needed);
-    EXPECT_EQ(plain.bytes_moved - e.bytes_moved, 2 * 256 * 1024 * 2);
+    EXPECT_EQ(plain.bytes_moved - e.bytes_moved, 2 * 2048 * 1024 * 2);
   }
 }
 

@@ -27,7 +27,8 @@ inline std::vector<Case> cases() {
   return {
       {"relu", [](const auto& in) { return relu(linear(in[0], in[1], in[2])); }},
       {"gelu", [](const auto& in) { return gelu(linear(in[0], in[1], in[2])); }},
-      {"gelu_tanh", [](const auto& in) { return gelu(product_of(in), {.approximate = "tanh"}); }},
+      {"gelu_tanh", [](const auto& in) { return gelu(linear(in[0], in[1], in[2]), {.approximate = "tanh"}); }},
+      {"gelu without a bias", [](const auto& in) { return gelu(product_of(in)); }, false},
       {"silu", [](const auto& in) { return silu(linear(in[0], in[1], in[2])); }},
       {"tanh", [](const auto& in) { return tanh(mul(product_of(in), in[4])); }},
       {"product, relu", [](const auto& in) { return relu(mul(product_of(in), in[3])); }},

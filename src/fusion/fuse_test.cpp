@@ -281,9 +281,88 @@ TEST(Fuse, LargeScratchIsNotKeptByAThread) {
   set_num_threads(before);
 }
 
+/// More arrays than a kernel takes: several kernels, and the function's bits.
+TEST(Fuse, AHundredAndTwentyInputs) {
+  const auto fn = [](const std::vector<Tensor>& in) {
+    Tensor sum = mul(in[0], 0.5), product = in[0];
+    for (size_t i = 1; i < in.size(); ++i) sum = add(sum, mul(in[i], 1.0 + 0.125 * static_cast<double>(i % 5)));
+    for (size_t i = 1; i < in.size(); i += 7) product = mul(product, tanh(in[i]));
+    return std::vector{sum, relu(product)};
+  };
+  for (const DType dtype : {float32, bfloat16}) {
+    std::vector<Tensor> in;
+    for (uint64_t i = 0; i < 120; ++i) in.push_back(random({37, 41}, dtype, 100 + i));
+    const FusedFunction fused(fn);
+    EXPECT_EQ(fused.why_not(in), "");
+    EXPECT_GE(fused.kernels(in), 5);  // of 24 arrays at most
+    EXPECT_LE(fused.kernels(in), 12);
+    const std::vector<Tensor> got = fused(in), want = fn(in);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same(got[i], want[i])) << i << " " << name(dtype);
+  }
+}
+
 TEST(Fuse, ErrorsAreTheFunctions) {
   const auto fused = fuse([](Tensor x, Tensor y) { return add(x, y); });
   EXPECT_THROW(fused(random({2, 3}, float32, 1), random({2, 4}, float32, 1)), ShapeError);
+}
+
+/// What the function does where it catches an error is what it does with data.
+TEST(Fuse, ErrorsThatTheFunctionCatches) {
+  const Tensor x = abs(random({40, 30}, float32, 15)), own = random({30}, float32, 16);
+  const auto guarded = [](auto body, auto otherwise) {
+    return [=](Tensor x) {
+      try {
+        return body(x);
+      } catch (const Error&) {
+        return otherwise(x);
+      }
+    };
+  };
+  const auto less = [](const Tensor& v) { return exp(sub(v, 1.0)); };
+  // Not with data: the trace went another way.
+  const auto expect_as_written = [&](auto fn) {
+    const auto fused = fuse(fn);
+    EXPECT_TRUE(same(fused(x), fn(x)));
+    EXPECT_NE(fused.function().why_not({x}).find("catches an error"), std::string::npos)
+        << fused.function().why_not({x});
+  };
+  expect_as_written(guarded([](const Tensor& v) { return mul(masked_select(v, gt(v, 0.1)), 2.0); }, less));
+  expect_as_written(guarded([](const Tensor& v) { return unique(add(v, 1.0)).values; }, less));
+  expect_as_written(guarded([=](const Tensor& v) { return exp(add(v, mul(own, 2.0))); }, less));
+  // With data as well: a shape.
+  const auto shaped = guarded([](const Tensor& v) { return reshape(v, {7, 7}); }, less);
+  EXPECT_EQ(fuse(shaped).function().kernels({x}), 1);
+  EXPECT_TRUE(same(fuse(shaped)(x), less(x)));
+}
+
+/// With data only: an index.
+TEST(Fuse, ErrorsOfContentsThatTheFunctionCatches) {
+  const Tensor x = random({40, 30}, float32, 17), good = testing::tensor_of({2}, int64, {1, 39}),
+               bad = testing::tensor_of({2}, int64, {1, 40});
+  const auto fn = [](Tensor x, Tensor index) {
+    try {
+      return exp(mul(index_select(x, 0, index), 2.0));
+    } catch (const IndexError&) {
+      return sub(x, 1.0);
+    }
+  };
+  const auto fused = fuse(fn);
+  EXPECT_EQ(fused.function().kernels({x, good}), 1);
+  for (const Tensor& index : {good, bad, good}) EXPECT_TRUE(same(fused(x, index), fn(x, index)));
+  const auto uncaught = fuse([](Tensor x, Tensor index) { return exp(mul(index_select(x, 0, index), 2.0)); });
+  EXPECT_THROW(uncaught(x, bad), IndexError);
+  // What has been written is not written again.
+  const auto writes = fuse([](Tensor x, Tensor index) {
+    add_(x, 1.0);
+    try {
+      return softmax(index_select(x, 0, index));
+    } catch (const IndexError&) {
+      return exp(x);
+    }
+  });
+  const Tensor y = x.clone();
+  EXPECT_THROW(writes(y, bad), IndexError);
+  EXPECT_TRUE(same(y, add(x, 1.0)) || same(y, x));
 }
 
 }  // namespace

@@ -62,6 +62,27 @@ TEST(Planner, ALongRowIsReadAgain) {
   EXPECT_NE(plan.cuts[0].reason.find("4 MiB"), std::string::npos) << plan.cuts[0].reason;
 }
 
+TEST(Planner, WhatIsReducedIsReadOnce) {
+  const Tensor x = shaped({8, 64}), y = shaped({8, 32}), w = shaped({64}), whole = shaped({8, 64});
+  const auto over_rows = [](const Tensor& t) { return sum(t, {.dim = Dims{-1}, .keepdim = true}); };
+  // One sum a row, for each of the row's places in another array.
+  for (const Tensor& other : {y, whole}) {
+    const Plan plan = plan_of([&] { return add(other, over_rows(x)); });
+    EXPECT_EQ(kernels_of(plan), (Kernels{{0}, {1}}));
+    EXPECT_NE(plan.cuts[0].reason.find("again for each place"), std::string::npos) << plan.cuts[0].reason;
+  }
+  EXPECT_EQ(kernels_of(plan_of([&] { return sub(whole, mean(x)); })), (Kernels{{0}, {1}}));
+  const Tensor v = shaped({1, 32});
+  EXPECT_EQ(kernels_of(plan_of([&] { return mul(over_rows(x), v); })), (Kernels{{0}, {1}}));
+  // Read beside rows that are read anyway.
+  const Plan both = plan_of([&] {
+    const Tensor weighted = over_rows(mul(x, w)), plain = over_rows(mul(x, x));
+    return div(weighted, plain);
+  });
+  EXPECT_EQ(kernels_of(both), (Kernels{{0, 1, 2, 3, 4}}));
+  EXPECT_EQ(kernels_of(plan_of([&] { return sub(x, mean(x)); })), (Kernels{{0, 1}}));
+}
+
 TEST(Planner, NoKernelWaitsForItself) {
   // exp feeds a product and, past it, the sum: merging exp with the sum would put the product inside.
   const Tensor x = shaped({8, 8});

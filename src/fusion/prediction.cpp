@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/fusion/lower.h"
+
 namespace tenor::fusion {
 namespace {
 
@@ -15,6 +17,9 @@ constexpr double kLaunch = 4.4e-6, kStart = 1.8e-6;
 constexpr double kPassAdditions = 2.7;
 /// A rounding within the program widens nothing.
 constexpr double kRoundedPassAdditions = 1;
+
+/// A look into a table of 16-bit floats, whose entries for numbers of about one size lie in the first cache.
+constexpr double kLookUpAdditions = 14;
 
 /// Beyond the caches kernels reach less than the best rate measured, of which this is how much more of the difference
 /// they take. A program's passes wait for their tile, unless those that widen it have it on its way.
@@ -36,10 +41,14 @@ double pass_seconds(const core::Step& s, const Effort& e, const Target& target) 
 }
 
 double program_seconds(const PlannedKernel& kernel, const Graph& graph, const Target& target) {
-  double seconds = 0;
-  for (const int step : kernel.steps)
+  const TablePlan tables = tables_of(kernel, graph, target);
+  const double addition = 2 / target.vector32.value;
+  double seconds = kLookUpAdditions * static_cast<double>(tables.looked_up) * addition;
+  for (const int step : kernel.steps) {
+    if (tables.leaves_out(step)) continue;
     if (const Node& node = graph.nodes[static_cast<size_t>(step)]; node.kind != Kind::kView)
       seconds += pass_seconds(*node.step, effort_of(node), target);
+  }
   return seconds;
 }
 
@@ -73,6 +82,12 @@ bool reads_narrow(const PlannedKernel& kernel, const Graph& graph) {
 }
 
 }  // namespace
+
+TablePlan tables_of(const PlannedKernel& kernel, const Graph& graph, const Target& target) {
+  if (target.traits.type != DeviceType::kCpu || kernel.steps.size() < 2) return {};
+  const Lowered lowered = lower(graph, kernel.steps);
+  return lowered.reason.empty() ? plan_tables(lowered.program) : TablePlan();
+}
 
 double predicted_seconds(const PlannedKernel& kernel, const Graph& graph, const Target& target, double floor_seconds) {
   const core::Step* last = nullptr;

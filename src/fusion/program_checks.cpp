@@ -83,6 +83,23 @@ std::string why_not_covered(const Program& p) {
   return whole ? "" : "their results have no shape in common";
 }
 
+/// A reduction runs for every point of the kept axes. Where its result is the same along some of them, its elements
+/// would be read again for each of their places, unless others that vary along all are taken up beside them anyway.
+std::string why_not_once(const Program& p) {
+  for (const Instruction& made : p.code) {
+    if (made.kind != Kind::kReduce) continue;
+    const auto covers = [&](const Instruction& i) {
+      for (size_t a = 0; a < p.axes.size(); ++a)
+        if (p.axes[a].size > 1 && !p.axes[a].reduced && !i.varies[a]) return false;
+      return std::all_of(made.reduce.axes.begin(), made.reduce.axes.end(),
+                         [&](int a) { return i.varies[static_cast<size_t>(a)]; });
+    };
+    if (std::none_of(p.code.begin(), p.code.end(), covers))
+      return "what is reduced would be read again for each place of a dim that it does not have";
+  }
+  return {};
+}
+
 }  // namespace
 
 /// Whether two instructions of one program give the same value.
@@ -116,8 +133,9 @@ bool same_value(const Instruction& a, const Instruction& b) {
 }
 
 std::string why_not_safe(const Program& program) {
-  std::string why = why_not_in_place(program);
-  return why.empty() ? why_not_covered(program) : why;
+  for (const auto& check : {why_not_in_place, why_not_covered, why_not_once})
+    if (std::string why = check(program); !why.empty()) return why;
+  return {};
 }
 
 }  // namespace tenor::fusion

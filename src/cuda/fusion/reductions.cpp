@@ -16,7 +16,6 @@ DType input_dtype(const Program& program, const Instruction& in) {
   return program.code[static_cast<size_t>(in.inputs[0])].dtype;
 }
 
-bool is_extreme(Op op) { return op == Op::kMax || op == Op::kMin; }
 bool is_count(Op op) { return op == Op::kAny || op == Op::kAll || op == Op::kCount; }
 
 /// What extremes are compared in.
@@ -37,6 +36,7 @@ std::string extreme_arguments(const Instruction& in) {
 }
 }  // namespace
 
+bool is_extreme(const Instruction& in) { return in.reduce.op == Op::kMax || in.reduce.op == Op::kMin; }
 bool is_deviation(const Instruction& in) { return in.reduce.op == Op::kVar || in.reduce.op == Op::kStd; }
 
 std::string formed_in(const Instruction& in) {
@@ -69,14 +69,14 @@ std::string why_not_reduced(const Program& program, const Instruction& in) {
 }
 
 std::string core_of(const Instruction& in) {
-  if (is_extreme(in.reduce.op)) return "ExtremeOf" + extreme_arguments(in);
+  if (is_extreme(in)) return "ExtremeOf" + extreme_arguments(in);
   if (is_count(in.reduce.op)) return "SumOf<uint64_t>";
   if (is_deviation(in)) return joined("MomentsOf<", formed_in(in), ">");
   return joined(in.reduce.op == Op::kProd ? "ProductOf<" : "SumOf<", formed_in(in), ">");
 }
 
 std::string take_of(const Instruction& in) {
-  if (is_extreme(in.reduce.op)) return "TakeExtreme" + extreme_arguments(in);
+  if (is_extreme(in)) return "TakeExtreme" + extreme_arguments(in);
   if (is_count(in.reduce.op)) return "TakeNonzero";
   if (in.reduce.op == Op::kNorm)
     return joined(in.reduce.power == 2 ? "TakeSquare<" : "TakeMagnitude<", formed_in(in), ">");

@@ -11,6 +11,8 @@ namespace tenor::cuda {
 std::string why_not_reduced(const fusion::Program& program, const fusion::Instruction& in);
 
 /// A variance or a standard deviation, whose accumulators are moments about the row's first element.
+/// Whether it is a maximum or a minimum.
+bool is_extreme(const fusion::Instruction& in);
 bool is_deviation(const fusion::Instruction& in);
 
 /// How accumulators meet.

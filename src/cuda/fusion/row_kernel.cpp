@@ -60,7 +60,27 @@ class RowKernel {
     return n;
   }
 
+  /// What reduction i folds: the input, or of extremes the 16-bit floats that it widens.
+  int folded(int i) const {
+    const int in = code(i).inputs[0];
+    const bool widens = is_extreme(code(i)) && code(in).kind == Instruction::Kind::kConvert && in_row(in) &&
+                        code(in).dtype == float32 && is_short(code(code(in).inputs[0]).dtype);
+    return widens ? code(in).inputs[0] : in;
+  }
+  static bool is_short(DType dtype) { return dtype == float16 || dtype == bfloat16; }
+
   // ---- text ----
+
+  /// The declaration of reduction i's leaves in a block of the order.
+  std::string leaves_of(int i) const {
+    const DType dtype = code(folded(i)).dtype;
+    if (is_deviation(code(i)))
+      return joined("    MomentLeaves<", formed_in(code(i)), ", ", plan_.width, "> f", i, "(about", i, ");\n");
+    if (is_extreme(code(i)) && is_short(dtype) && plan_.width > 1)
+      return joined("    ShortExtremes<", type_of(dtype), ", ",
+                    code(i).reduce.op == reduce::Op::kMin ? "true" : "false", ", ", plan_.width, "> f", i, ";\n");
+    return joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", plan_.width, "> f", i, ";\n");
+  }
 
   std::string pack_type(int i) const {
     return joined("Pack<", type_of(code(i).dtype), ", ", in_row(i) ? plan_.width : 1, ">");
@@ -105,7 +125,7 @@ class RowKernel {
   std::vector<bool> needed_in(int pass) const {
     std::vector<bool> needed(program_.code.size(), false);
     for (int i = 0; i < count(); ++i) {
-      if (is_reduce(i) && pass_of(i) == pass) needed[at(code(i).inputs[0])] = true;
+      if (is_reduce(i) && pass_of(i) == pass) needed[at(folded(i))] = true;
       if (is_held(i) && pass_of(i) == pass) needed[at(i)] = true;
     }
     if (pass == passes_)
@@ -143,11 +163,8 @@ class RowKernel {
         steps += joined("      ", is_held(i) ? "" : "const auto ", register_of(i), " = ", made, ";\n");
       }
       if (is_reduce(i) && pass_of(i) == pass) {
-        leaves +=
-            is_deviation(code(i))
-                ? joined("    MomentLeaves<", formed_in(code(i)), ", ", plan_.width, "> f", i, "(about", i, ");\n")
-                : joined("    Leaves<", core_of(code(i)), ", ", take_of(code(i)), ", ", plan_.width, "> f", i, ";\n");
-        steps += joined("      f", i, ".fold(k, ", register_of(code(i).inputs[0]), ");\n");
+        leaves += leaves_of(i);
+        steps += joined("      f", i, ".fold(k, ", register_of(folded(i)), ");\n");
         trees += joined("    { const auto block = f", i, ".tree(", plan_.lanes, "); if (",
                         plan_.each == 1 ? "" : "row.lane == b || ", "each == 1) t", i, " = block; }\n");
       }

@@ -29,6 +29,11 @@ bool is_epilogue_op(elementwise::Op op, bool alone) {
   }
 }
 
+int64_t& least_epilogue_tiles() {
+  static int64_t least = 48;
+  return least;
+}
+
 std::string epilogue_why_not(const GemmProblem& problem, const Epilogue& epilogue) {
   if (problem.compute != DType::kFloat32) return "its sums are not float32";
   if (problem.k == 0 || problem.m == 0 || problem.n == 0 || product(problem.batch) == 0) return "it has an empty dim";

@@ -53,6 +53,8 @@ void run_with_epilogue(const GemmProblem& p, const Epilogue& epilogue);
 
 /// Of the Hopper GEMM: steps, and arrays beside the bias.
 inline constexpr size_t kEpilogueSteps = 6, kEpilogueOperands = 3;
+/// Tiles below which it takes none, as measured (src/fusion/README.md). For tests, which are small.
+int64_t& least_epilogue_tiles();
 
 /// epilogue_cpu.cpp: block by block.
 void run_with_epilogue_cpu(const GemmProblem& p, const Epilogue& epilogue);

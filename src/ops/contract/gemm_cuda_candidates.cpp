@@ -123,6 +123,16 @@ std::string cuda_epilogue_why_not(const GemmProblem& p, const Epilogue& epilogue
   // product more than a kernel of their own costs.
   const auto whole =
       std::count_if(p.operands.begin(), p.operands.end(), [](const Matrix& x) { return x.row != 0 && x.col != 0; });
+  constexpr int64_t kTileRows = 128, kTileCols = 256;
+  const int64_t tiles = (p.m + kTileRows - 1) / kTileRows * ((p.n + kTileCols - 1) / kTileCols) * product(p.batch);
+  if (tiles < least_epilogue_tiles())
+    return "on CUDA a product of fewer than 48 tiles of 128 x 256 is faster by a kernel without, and what follows by "
+           "its own";
+  const bool gelu = std::any_of(epilogue.steps.begin(), epilogue.steps.end(), [](const EpilogueStep& step) {
+    return step.op == elementwise::Op::kGelu || step.op == elementwise::Op::kGeluTanh;
+  });
+  if (gelu && !p.bias)
+    return "on CUDA cuBLASLt takes a product without linear's bias, and gelu is faster in a kernel of its own";
   const auto functions = std::count_if(epilogue.steps.begin(), epilogue.steps.end(), [](const EpilogueStep& step) {
     return step.alone && step.op != elementwise::Op::kRelu && step.op != elementwise::Op::kNeg;
   });

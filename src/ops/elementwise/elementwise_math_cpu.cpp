@@ -18,6 +18,7 @@ StepFn short_math(Op op) {
   if (op == Op::kSigmoid)
     return vector1<BFloat16>([](auto d, auto v)
                                  HWY_ATTR { return hn::IfThenElse(hn::IsNaN(v), v, math_short::sigmoid(d, v)); });
+  if (op == Op::kTanh) return vector1<BFloat16>([](auto d, auto v) HWY_ATTR { return math_short::tanh(d, v); });
   if (op == Op::kErf) return vector1<BFloat16>([](auto d, auto v) HWY_ATTR { return math_short::erf(d, v); });
   return nullptr;
 }

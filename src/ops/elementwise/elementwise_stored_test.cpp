@@ -49,6 +49,10 @@ TEST(ElementwiseStored, EveryBFloat16OfTheShortFunctions) {
   expect_every_bfloat16("silu", silu(x), exact.at("silu"));
   expect_every_bfloat16("sigmoid", sigmoid(x), exact.at("sigmoid"));
   expect_every_bfloat16("erf", erf(x), exact.at("erf"));
+  expect_every_bfloat16("tanh", tanh(x), exact.at("tanh"));
+  const Tensor zeros = tanh(tensor_of({2}, bfloat16, {0.0, -0.0}));
+  EXPECT_EQ(zeros.data<uint16_t>()[0], 0);
+  EXPECT_EQ(zeros.data<uint16_t>()[1], 0x8000);
   expect_every_bfloat16("gelu tanh", gelu(x, {.approximate = "tanh"}), [](double v) {
     return reference::gated(v, reference::sigmoid(2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
   });
@@ -56,10 +60,10 @@ TEST(ElementwiseStored, EveryBFloat16OfTheShortFunctions) {
 
 TEST(ElementwiseStored, UnaryKernelsHaveTheBitsOfConverting) {
   using Fn = Tensor (*)(const Tensor&, const ElementwiseOptions&);
-  const std::map<std::string, Fn> both = {{"neg", &neg},     {"abs", &abs},     {"sign", &sign}, {"relu", &relu},
-                                          {"round", &round}, {"exp", &exp},     {"tanh", &tanh}, {"log1p", &log1p},
-                                          {"sqrt", &sqrt},   {"rsqrt", &rsqrt}, {"mish", &mish}};
-  const std::map<std::string, Fn> shortened = {{"sigmoid", &sigmoid}, {"silu", &silu}, {"erf", &erf}};
+  const std::map<std::string, Fn> both = {{"neg", &neg},     {"abs", &abs},  {"sign", &sign},   {"relu", &relu},
+                                          {"round", &round}, {"exp", &exp},  {"log1p", &log1p}, {"sqrt", &sqrt},
+                                          {"rsqrt", &rsqrt}, {"mish", &mish}};
+  const std::map<std::string, Fn> shortened = {{"sigmoid", &sigmoid}, {"silu", &silu}, {"erf", &erf}, {"tanh", &tanh}};
   for (const DType dtype : {float16, bfloat16}) {
     const Tensor x = every_value(dtype), wide = x.to(float32);
     const auto check = [&](const std::string& what, Fn fn) {

@@ -5,6 +5,9 @@ namespace tenor::elementwise {
 core::Work work_of(Op op, DType compute, int64_t count) {
   if (row(op).rule == Rule::kSelect) return {.as_bits = true};
   if (!is_float(compute)) return {};
+  // As short as bfloat16 allows, without an exponential (src/cpu/math_short-inl.h).
+  if (compute == DType::kBFloat16 && op == Op::kTanh) return {.operations = 4 * count};
+  if (compute == DType::kBFloat16 && op == Op::kErf) return {.operations = 8 * count};
   switch (op) {
     case Op::kDiv:
     case Op::kSqrt:

@@ -6,6 +6,7 @@
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/core/untraceable.h"
 #include "src/core/view_of.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
@@ -346,7 +347,8 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const RepeatInt
   core::check_index_dtype(op, {"repeats", repeats});
   check_given(op, {"x", x});
   core::check_same_device(op, {{"x", x}, {"repeats", repeats}});
-  if (x.device().type == DeviceType::kMeta) fail<UnsupportedError>("{}: the size of the result depends on data", op);
+  if (x.device().type == DeviceType::kMeta)
+    core::fail_untraceable<UnsupportedError>("{}: the size of the result depends on data", op);
   const auto [from, d] = along(op, x, options.dim);
   const Tensor places = repeated_places(repeats, from.shape(d));
   check_output_size(options.output_size, places.numel());

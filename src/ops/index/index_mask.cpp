@@ -7,6 +7,7 @@
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/core/untraceable.h"
 #include "src/core/visit.h"
 #include "src/cpu/parallel.h"
 #include "src/ops/index/index_check.h"
@@ -98,7 +99,8 @@ void for_each_true(const Dims& shape, const Dims& a, const Dims& b, Truth<T> tru
 }
 
 void check_data_dependent(const char* op, const Tensor& x) {
-  if (x.device().type == DeviceType::kMeta) fail<UnsupportedError>("{}: the size of the result depends on data", op);
+  if (x.device().type == DeviceType::kMeta)
+    core::fail_untraceable<UnsupportedError>("{}: the size of the result depends on data", op);
 }
 
 Tensor expanded(const Tensor& x, const Dims& shape) {

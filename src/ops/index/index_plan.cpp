@@ -3,6 +3,7 @@
 #include "src/core/backend.h"
 #include "src/core/check.h"
 #include "src/core/layout.h"
+#include "src/core/untraceable.h"
 #include "src/ops/index/index_check.h"
 #include "src/ops/index/index_cuda.h"
 #include "src/ops/index/index_mask_cuda.h"
@@ -62,7 +63,7 @@ Arrays without_masks(const char* op, const Tensor& x, const std::vector<Tensor>&
         fail<ShapeError>("{}: mask {} has shape {}, which does not fit x of shape {} at dim {}", op, name,
                          entry.shape(), x.shape(), out.list.size() + d);
     if (entry.device().type == DeviceType::kMeta)
-      fail<UnsupportedError>("{}: the size of a boolean read depends on data", op);
+      core::fail_untraceable<UnsupportedError>("{}: the size of a boolean read depends on data", op);
     const bool padded = writes && core::on_cuda(entry);
     if (!padded && core::on_cuda(entry)) core::backend(entry.device()).check_may_wait(op, entry.device());
     const Tensor where =

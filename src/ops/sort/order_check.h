@@ -3,6 +3,7 @@
 
 #include "src/core/check.h"
 #include "src/core/output.h"
+#include "src/core/untraceable.h"
 
 namespace tenor::core {
 
@@ -23,8 +24,8 @@ inline void check_out_pair(const char* op, const Tensor& values, const Tensor& i
 /// tensor.
 inline void check_has_data(const char* op, Named x) {
   if (x.tensor.device().type == DeviceType::kMeta)
-    fail<UnsupportedError>("{}: the result's size depends on {}'s data, so it cannot be traced by shape alone", op,
-                           x.name);
+    fail_untraceable<UnsupportedError>(
+        "{}: the result's size depends on {}'s data, so it cannot be traced by shape alone", op, x.name);
 }
 
 }  // namespace tenor::core

@@ -205,6 +205,54 @@ struct Leaves {
   }
 };
 
+/// The greater or the lesser pair of 16-bit floats, NaN where one is.
+template <class S, bool kLesser>
+__device__ __forceinline__ uint32_t extreme_pair(uint32_t a, uint32_t b) {
+  uint32_t y;
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    if constexpr (kLesser)
+      asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    else
+      asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  } else {
+    if constexpr (kLesser)
+      asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    else
+      asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  }
+  return y;
+}
+/// Leaves of extremes of 16-bit floats, which are compared by pairs and widened once: that changes no comparison.
+template <class S, bool kSmallest, int V>
+struct ShortExtremes {
+  using Core = ExtremeOf<float, kSmallest>;
+  static constexpr uint32_t kLargest = std::is_same_v<S, BFloat16> ? 0x7F807F80u : 0x7C007C00u;  // infinities
+  uint32_t pair[kSlots / 2];
+  __device__ __forceinline__ ShortExtremes() {
+#pragma unroll
+    for (uint32_t& p : pair) p = kSmallest ? kLargest : kLargest | 0x80008000u;
+  }
+  template <int N>
+  __device__ __forceinline__ void fold(int k, const Pack<S, N>& x) {
+    uint32_t words[V / 2];
+    words_of<V>(x, words);
+#pragma unroll
+    for (int w = 0; w < V / 2; ++w) {
+      uint32_t& p = pair[k % (kSlots / V) * (V / 2) + w];
+      p = extreme_pair<S, kSmallest>(p, words[w]);
+    }
+  }
+  __device__ __forceinline__ float tree(int lanes) {
+    Pack<S, kSlots> narrow;
+    memcpy(&narrow, pair, sizeof(pair));
+    float leaf[kSlots];
+    cuda::widen_pack(narrow, leaf);
+#pragma unroll
+    for (float& a : leaf) a = Core::mirrored(a);
+    return cuda::lane_tree<V>(Core(), leaf, lanes, [](float a, int mask) { return exchanged(a, mask); });
+  }
+};
+
 /// Likewise of moments about a value of the row's, whose leaves are formed once their elements are all there.
 template <class C, int V>
 struct MomentLeaves {

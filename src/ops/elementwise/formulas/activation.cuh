@@ -10,8 +10,12 @@ template <class T>
 __device__ T sigmoid_of(T v) {
   return T(1) / (T(1) + exp(-v));
 }
-/// For results of 16 bits.
-__device__ inline float sigmoid_brief(float v) { return __fdividef(1.f, 1.f + cuda::exp2_approx(v * -1.44269504f)); }
+/// For results of 16 bits: 2^-32 / (2^-32 + 2^-32 e^-v), of which no part overflows before the result is 0 there.
+__device__ inline float sigmoid_brief(float v) {
+  return cuda::reciprocal_approx(cuda::exp2_approx(fmaf(v, -1.44269504f, -32.0f)) + 0x1p-32f) * 0x1p-32f;
+}
+/// v * gate for a gate that vanishes long before v is -200: -0 at -inf. A NaN gate stays.
+__device__ inline float gated_brief(float v, float gate) { return fmaxf(v, -200.0f) * gate; }
 
 /// v * gate, with the limit -0 at -inf, where the gate vanishes faster than v grows.
 template <class T>
@@ -22,15 +26,12 @@ __device__ T gated(T v, T gate) {
 template <class T>
 struct Formula<Op::kSigmoid, T> {
   __device__ T operator()(T v) const { return sigmoid_of(v); }
-  /// 2^-32 / (2^-32 + 2^-32 e^-v): no part overflows before the result is 0 in 16 bits.
-  __device__ float brief(float v) const {
-    return cuda::reciprocal_approx(cuda::exp2_approx(fmaf(v, -1.44269504f, -32.0f)) + 0x1p-32f) * 0x1p-32f;
-  }
+  __device__ float brief(float v) const { return sigmoid_brief(v); }
 };
 template <class T>
 struct Formula<Op::kSilu, T> {
   __device__ T operator()(T v) const { return gated(v, sigmoid_of(v)); }
-  __device__ float brief(float v) const { return gated(v, sigmoid_brief(v)); }
+  __device__ float brief(float v) const { return gated_brief(v, sigmoid_brief(v)); }
 };
 template <class T>
 struct Formula<Op::kGelu, T> {
@@ -48,7 +49,9 @@ struct Formula<Op::kGeluTanh, T> {
   __device__ T operator()(T v) const {
     return gated(v, sigmoid_of(T(1.5957691216057307117598) * (v * v * v * T(0.044715) + v)));
   }
-  __device__ float brief(float v) const { return gated(v, sigmoid_brief(1.59576912f * (v * v * v * 0.044715f + v))); }
+  __device__ float brief(float v) const {
+    return gated_brief(v, sigmoid_brief(1.59576912f * (v * v * v * 0.044715f + v)));
+  }
 };
 /// tanh(log(1 + e)) = e (e + 2) / (e (e + 2) + 2) with e = exp(v); 1 to working precision from v = 20 on.
 template <class T>
