@@ -125,8 +125,17 @@ class Chart:
         ridge = min(max(peak / memory, start), high)
         corners = [self.at(start, start * memory), self.at(ridge, min(peak, ridge * memory)), self.at(high, min(peak, high * memory))]
         self.parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" class="{cls}"/>')
-        x, y = corners[-1]
-        self.place(name, x - LETTER * len(name) - 4, y - 6, "faint")
+        if name:
+            x, y = corners[-1]
+            self.place(name, x - LETTER * len(name) - 4, y - 6, "faint")
+
+    def slope(self, memory, name, decades, aside):
+        """Names a memory's rate beside where it rises, so many decades of the roof's start on; `aside` to the right of it, or left."""
+        start = max(10.0 ** self.x[0] * 10 ** decades, 10.0 ** self.y[0] * 10 ** (decades + 0.2) / memory)
+        start = min(start, 0.6 * self.vector / memory)  # it rises no further
+        x, y = self.at(start, start * memory)
+        below = aside > 0
+        self.place(name, x + 14 if below else x - 12 - LETTER * len(name), y + 8 if below else y - 12, "faint")
 
     def roofs(self):
         unit = "FLOP/s"
@@ -134,11 +143,9 @@ class Chart:
             self.roof(self.matrix, self.memory, "other", f"16-bit contractions, {power(self.matrix, unit)}")
         self.roof(self.vector, self.memory, "roof", f"float32, {power(self.vector, unit)}")
         if self.caches > 1.2 * self.memory:
-            self.roof(self.vector, self.caches, "other", f"memory within the caches, {power(self.caches, 'B/s')}")
-        name = f"memory, {power(self.memory, 'B/s')}"
-        start = max(10.0 ** self.x[0] * 2, 10.0 ** self.y[0] * 3 / self.memory)
-        x, y = self.at(start, start * self.memory)
-        self.place(name, x + 14, y + 8, "faint")
+            self.roof(self.vector, self.caches, "other", None)
+            self.slope(self.caches, f"memory within the caches, {power(self.caches, 'B/s')}", 1.6, -1)
+        self.slope(self.memory, f"memory, {power(self.memory, 'B/s')}", 0.3, 1)
 
     def free(self, box):
         inside = box[0] >= LEFT - 2 and box[2] <= WIDTH - 2 and box[1] >= TOP - 14 and box[3] <= HEIGHT - BOTTOM

@@ -38,6 +38,19 @@ TEST(Effort, FunctionsAreCountedAnElementEach) {
   EXPECT_EQ(effort_in([] { return floor_divide(shape({5}, int32), shape({5}, int32)); }).divisions, 0);
 }
 
+TEST(Effort, OperationsAreWhatAnOrderTakesBesideItsFlops) {
+  EXPECT_EQ(effort_in([] { return var(shape({3, 4}), {.dim = Dims{1}}); }).operations, 3 * 12);
+  EXPECT_EQ(effort_in([] { return std(shape({3, 4})); }).operations, 3 * 12);
+  EXPECT_EQ(effort_in([] { return amax(shape({3, 4})); }).operations, 12);
+  EXPECT_EQ(effort_in([] { return sum(shape({3, 4})); }).operations, 0);
+  EXPECT_EQ(effort_in([] { return cumsum(shape({3, 32}), 1); }).operations, 5 * 96);
+  EXPECT_EQ(effort_in([] { return cumsum(shape({32, 3}), 0); }).operations, 3 * 96);
+  EXPECT_EQ(effort_in([] { return cumsum(shape({3, 8}), 1); }).operations, 0);  // shorter than a group
+  EXPECT_EQ(effort_in([] { return cumsum(shape({3, 32}, int32), 1); }).operations, 0);
+  EXPECT_EQ(effort_in([] { return cumprod(shape({3, 32}), 1); }).operations, 0);
+  EXPECT_EQ(effort_in([] { return logcumsumexp(shape({3, 4}), 1); }).exponentials, 24);
+}
+
 TEST(Effort, ConversionsAreThoseOfArithmetic) {
   const Effort sum = effort_in([] { return tenor::add(shape({4, 8}, bfloat16), shape({8}, bfloat16)); });
   EXPECT_EQ(sum.widened, 32 + 8);

@@ -14,8 +14,7 @@ def bind(sig, words):
         if word.startswith("--"):
             _option(sig, bound, word[2:], words)
         elif values.is_file(word):
-            for file in values.listed_files(word):
-                _file(sig, bound, file)
+            _files(sig, bound, word)
         elif word[:1] == "-" and word[1:2].isalpha() and not values.is_number(word):
             raise UsageError(f"no option is called {word}: {sig.name}'s options are written --name=value; {sig.hint}")
         else:
@@ -25,7 +24,7 @@ def bind(sig, words):
         p = missing[0]
         if p.name == "self":
             raise UsageError(f"{sig.name} is called on an object that Python code makes, and here are only arrays; tenor ops {sig.name} shows it")
-        ways = ["a file"] * p.takes_array + [f"--{p.name.replace('_', '-')}=..."] * p.takes_literal
+        ways = ["a file"] * p.takes_file + [f"--{p.name.replace('_', '-')}=..."] * p.takes_literal
         raise UsageError(f"{sig.name}: {p.name} is missing: give {' or '.join(ways)}; {sig.hint}")
     return bound
 
@@ -49,10 +48,8 @@ def _option(sig, bound, text, words):
         if not words or words[0].startswith("--"):
             raise UsageError(f"--{name.replace('_', '-')} needs a value, as in --{name.replace('_', '-')}=...: {p}")
         value = words.pop(0)
-    if p.takes_array and values.is_file(value):
-        for file in values.listed_files(value):
-            _file(sig, bound, file, p)
-        return None
+    if p.takes_file and values.is_file(value):
+        return _files(sig, bound, value, p)
     _set(sig, bound, p.name, values.option_value(p, value))
 
 
@@ -62,11 +59,23 @@ def _set(sig, bound, name, value):
     bound[name] = value
 
 
+def _files(sig, bound, word, p=None):
+    """A file, or the files of "[a.npy, b.npy]": a list where the parameter takes anything, else one after another."""
+    listed, wants = values.listed_files(word), p or _unfilled(sig, bound)
+    if wants and not wants.takes_array and (listed != [word] or wants.name == "indices"):  # one of these is a list of one
+        return _set(sig, bound, wants.name, [files.read(file, []) for file in listed])
+    for file in listed:
+        _file(sig, bound, file, p)
+
+
+def _unfilled(sig, bound):
+    """The parameter that the next file is for: the array parameters in order; a list of arrays takes all that follow."""
+    return next((q for q in sig.parameters if q.takes_file and (q.name not in bound or q.takes_arrays)), None)
+
+
 def _file(sig, bound, word, p=None):
-    """Files fill the array parameters in order; a list of arrays takes all that follow."""
-    arrays = [q for q in sig.parameters if q.takes_array]
-    if p is None:
-        p = next((q for q in arrays if q.name not in bound or q.takes_arrays), None)
+    arrays = [q for q in sig.parameters if q.takes_file]
+    p = p or _unfilled(sig, bound)
     if p is None:
         takes = f"it takes {', '.join(q.name for q in arrays)}" if arrays else "it takes no arrays"
         raise UsageError(f"{sig.name}: what is {word} for? {takes}")
@@ -81,8 +90,12 @@ def _file(sig, bound, word, p=None):
 
 
 def _literal(sig, bound, word):
-    p = next((q for q in sig.parameters if q.kind in ("positional", "*") and q.name not in bound and q.takes_literal), None)
+    free = lambda q: q.kind == "*" or (q.kind == "positional" and q.name not in bound)
+    p = next((q for q in sig.parameters if free(q) and q.takes_literal), None)
     hungry = any(q.takes_array and q.required and q.name not in bound for q in sig.parameters)
     if p is None or (hungry and not p.accepts("str") and not values.is_number(word)):
         raise UsageError(f"{sig.name}: what is {word!r} for? A file ends in .npy, .npz or .safetensors; {sig.hint}")
-    _set(sig, bound, p.name, values.option_value(p, word))
+    value = values.option_value(p, word)
+    if p and p.kind == "*" and p.name in bound:  # zeros 2 3, beside zeros 2,3
+        return bound[p.name].extend(value)
+    _set(sig, bound, p.name, value)

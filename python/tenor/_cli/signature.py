@@ -26,6 +26,11 @@ class Parameter:
         return "Sequence[ArrayLike]" in self.annotation or (self.kind == "*" and self.name == "operands")
 
     @property
+    def takes_file(self):
+        """An array may be given, by itself or in a list: also where anything may be, as for index_put's indices."""
+        return self.takes_array or (self.annotation == "object" and self.required)
+
+    @property
     def takes_literal(self):
         """Something that can be typed: a number, dims, a name."""
         return not self.takes_array or "float" in self.annotation

@@ -43,6 +43,8 @@ def option_value(parameter, text):
         return _WORDS[text.lower()]
     if parameter.accepts("bool") and parameter.is_flag and text in ("0", "1"):
         return text == "1"
+    if parameter.accepts("str") and parameter.accepts("int"):  # a convolution's padding: same, 1, 1,2 or [(0, 1), (2, 2)]
+        return _literal(text)
     if parameter.accepts("str") or parameter.accepts("DTypeLike"):
         return text
     if parameter.takes_array:
@@ -51,7 +53,7 @@ def option_value(parameter, text):
         return _integers(parameter, text)
     if "Sequence[int]" in said:
         value = _integers(parameter, text)
-        return value[0] if len(value) == 1 and "," not in text and said.startswith("int") else value
+        return value[0] if len(value) == 1 and not set(text) & set(",[(") and said.startswith("int") else value
     for kind, words in ((int, "an integer"), (float, "a number")):
         if said.split(" ")[0] == kind.__name__:
             return _number(parameter, text, kind, words)
@@ -110,6 +112,8 @@ def _array_or_number(parameter, text):
             array = np.array(value)
         except ValueError:
             array = np.array(None)
+        if array.size == 0 and "Sequence[int]" in parameter.annotation:  # lengths of an empty batch
+            return array.astype(np.int64)
         if array.dtype.kind in "biuf":
             return array.astype(np.float32) if array.dtype.kind == "f" else array
     wanted = "a file (.npy, .npz, .safetensors), a list as in [0, 1]" + (" or a number" if parameter.accepts("float") else "")

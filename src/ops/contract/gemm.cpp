@@ -19,6 +19,26 @@ constexpr GemmCandidate kCandidates[] = {
     {"reference", core::always<GemmProblem>, reference_run, core::kNeverTuned},
 };
 
+// Of sizes at which oneDNN was measured to be faster than the AMX tiles, where it takes them.
+constexpr GemmCandidate kMiddleCandidates[] = {
+    {"integer", integer_why_not, integer_run},
+    {"vendor", vendor_why_not, vendor_run},
+    {"tiles", tiles_why_not, tiles_run},
+    {"rows", rows_why_not, rows_run},
+    {"blocked", blocked_why_not, blocked_run},
+    {"reference", core::always<GemmProblem>, reference_run, core::kNeverTuned},
+};
+
+/// The tiles win where memory counts (few rows, and large matrices, whose packed panels are met by many others) and
+/// where a call's start does.
+bool is_middling(const GemmProblem& p) {
+  constexpr double kStart = 1 << 20, kLarge = 1 << 30, kLargeOfShortSums = 0x1p33;  // multiply-adds
+  const auto matrices = static_cast<double>(product(p.batch));
+  const double each = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  return std::min(p.m, p.n) > (matrices > 1 ? 16 : 32) && matrices * each >= kStart &&
+         each < (p.k < 1024 ? kLargeOfShortSums : kLarge);
+}
+
 // A build without CUDA states what they take, for `explain`.
 #if TENOR_HAS_CUDA
 #define TENOR_IN_CUDA(run) run
@@ -57,11 +77,9 @@ std::string key_of(const GemmProblem& p) {
   return key;
 }
 
-std::span<const GemmCandidate> candidates_of(const GemmProblem& p) { return gemm_candidates(core::runs_on(p.device)); }
-
 /// As choose_tuned has it; without `may_run` nothing is measured.
 const GemmCandidate& chosen(const GemmProblem& p, bool may_run) {
-  const std::span<const GemmCandidate> list = candidates_of(p);
+  const std::span<const GemmCandidate> list = gemm_candidates(p);
   return core::choose_tuned<GemmProblem>("matmul", list, p, p.device, forced_strategy, may_run,
                                          [&] { return key_of(p); });
 }
@@ -163,6 +181,12 @@ std::span<const GemmCandidate> gemm_candidates(DeviceType device) {
   return kCandidates;
 }
 
+std::span<const GemmCandidate> gemm_candidates(const GemmProblem& p) {
+  const DeviceType device = core::runs_on(p.device);
+  if (device != DeviceType::kCuda && is_middling(p)) return kMiddleCandidates;
+  return gemm_candidates(device);
+}
+
 std::vector<std::string> gemm_strategies(DeviceType device) {
   std::vector<std::string> names;
   for (const GemmCandidate& c : gemm_candidates(device)) names.push_back(c.name);
@@ -187,11 +211,11 @@ void run_gemm(const GemmProblem& problem) {
 std::string explain_gemm(const GemmProblem& problem, std::vector<core::Copy>* copies) {
   if (problem.m == 0 || problem.n == 0 || product(problem.batch) == 0)
     return {};  // nothing runs, and candidates divide by sizes
-  if (problem.k == 0) return candidates_of(problem).back().name;
+  if (problem.k == 0) return gemm_candidates(problem).back().name;
   const GemmProblem p = normalized(problem);
   const GemmCandidate& taken = chosen(p, false);
   if (copies && taken.why_not == cuda_tiles_why_not) cuda_tiles_state_copies(p, *copies);
-  return std::string(taken.name) + "\n" + core::declined(candidates_of(p), p);
+  return std::string(taken.name) + "\n" + core::declined(gemm_candidates(p), p);
 }
 
 StrategyGuard::StrategyGuard(std::string_view strategy) : previous_(forced_strategy) { forced_strategy = strategy; }

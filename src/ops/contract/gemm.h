@@ -26,10 +26,10 @@ struct Matrix {
 struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   Dims batch = {};
-  Matrix a, b, c;                       ///< [m, k], [k, n], [m, n]
-  DType compute = DType::kFloat32;      ///< what is multiplied and added: float32, float64, an integer or bool
-  const void* bias = nullptr;           ///< element (i, j) gets bias[i * bias_row + j * bias_col]
-  DType bias_dtype = DType::kFloat32;   ///< the compute dtype; on CUDA c's dtype too
+  Matrix a, b, c;                      ///< [m, k], [k, n], [m, n]
+  DType compute = DType::kFloat32;     ///< what is multiplied and added: float32, float64, an integer or bool
+  const void* bias = nullptr;          ///< element (i, j) gets bias[i * bias_row + j * bias_col]
+  DType bias_dtype = DType::kFloat32;  ///< the compute dtype; on CUDA c's dtype too
   int64_t bias_row = 0, bias_col = 0;
   Device device = {};            ///< where the matrices are; of traced shapes, the described device's candidates speak
   bool batch_invariant = false;  ///< each output's bits may depend on its row, its column and k alone
@@ -41,6 +41,8 @@ using GemmCandidate = core::Candidate<GemmProblem>;
 /// A device's candidates in order of preference; the last one takes every problem. In a build without CUDA its
 /// candidates can be asked, not run.
 std::span<const GemmCandidate> gemm_candidates(DeviceType device = DeviceType::kCpu);
+/// That normalised problem's, on its device: of middle sizes oneDNN comes before the AMX tiles.
+std::span<const GemmCandidate> gemm_candidates(const GemmProblem& p);
 /// Their names.
 std::vector<std::string> gemm_strategies(DeviceType device = DeviceType::kCpu);
 /// The names on every device of this build, for the registry.
@@ -90,6 +92,8 @@ void for_each_matrix(const GemmProblem& p, int64_t first, int64_t last, F&& fn) 
 }
 
 /// Whether a float32 problem's operand dtypes are those that the float kernels widen as they read.
-inline bool reads_as_float(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
+inline bool reads_as_float(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+}
 
 }  // namespace tenor::contract

@@ -61,6 +61,27 @@ TEST(Gemm, EveryCandidateMatchesTheReferenceOnRandomShapesAndStrides) {
   }
 }
 
+/// The candidate that is asked before the other, of tiles and vendor.
+std::string asked_first(Dims batch, int64_t m, int64_t k, int64_t n) {
+  contract::GemmProblem p{.m = m, .n = n, .k = k, .batch = std::move(batch)};
+  for (const contract::GemmCandidate& c : contract::gemm_candidates(p))
+    if (std::string_view(c.name) == "tiles" || std::string_view(c.name) == "vendor") return c.name;
+  return "";
+}
+
+TEST(Gemm, OneDnnComesBeforeTheTilesAtMiddleSizes) {
+  EXPECT_EQ(asked_first({}, 128, 384, 1536), "vendor");
+  EXPECT_EQ(asked_first({}, 8192, 768, 768), "vendor");
+  EXPECT_EQ(asked_first({96}, 128, 64, 128), "vendor");
+  EXPECT_EQ(asked_first({10000}, 128, 64, 128), "vendor");  // each of them is small
+  EXPECT_EQ(asked_first({256}, 32, 32, 32), "vendor");
+  EXPECT_EQ(asked_first({}, 64, 64, 64), "tiles");
+  EXPECT_EQ(asked_first({}, 32, 4096, 4096), "tiles");
+  EXPECT_EQ(asked_first({}, 1536, 384, 16), "tiles");
+  EXPECT_EQ(asked_first({}, 4096, 4096, 4096), "tiles");
+  EXPECT_EQ(asked_first({int64_t{1} << 40, 1 << 20}, 1 << 30, 1 << 30, 1 << 30), "tiles");  // beyond 64 bits
+}
+
 TEST(Gemm, EveryCandidateAddsTheBiasBeforeTheRounding) {
   for (const std::string& strategy : contract::gemm_strategies()) {
     Draw draw(9);

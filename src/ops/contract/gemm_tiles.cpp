@@ -154,7 +154,8 @@ void tiles_run(const GemmProblem& problem) {
   const Tensor packed = plan.shared ? pack_shared(plan.p) : Tensor();
   const int64_t blocks = plan.down * plan.across;
   const int64_t work = plan.block_left * plan.block_right * plan.p.k;
-  cpu::parallel_for(product(plan.p.batch) * blocks, std::max<int64_t>(1, (1 << 20) / std::max<int64_t>(work, 1)),
+  constexpr int64_t kThreadsWorth = 1 << 18;  // multiply-adds, with what is packed for them
+  cpu::parallel_for(product(plan.p.batch) * blocks, std::max<int64_t>(1, kThreadsWorth / std::max<int64_t>(work, 1)),
                     [&](int64_t first, int64_t last) {
                       const Workspace workspace(plan);
                       for (int64_t i = first; i < last; ++i)

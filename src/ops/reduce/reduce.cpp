@@ -160,6 +160,8 @@ Tensor run(const Tensor& x, const Request& r) {
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(r.result));
     if (r.op == Op::kLogSumExp) made.work.exponentials = x.numel();
     if (r.op == Op::kMax || r.op == Op::kMin) made.work.operations = x.numel();  // NaN is asked for
+    if (r.op == Op::kVar || r.op == Op::kStd)  // the difference from a shift, its square and a sum beside the other
+      made.work.operations = core::count_product(3, x.numel());
     if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
     if (wide) made.copies.push_back({"x", 8 * x.numel(), "differences of wide integers, which floats would lose"});
     made.recipe = recipe_of(r, dims, !converts && !wide);

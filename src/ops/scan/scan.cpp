@@ -2,9 +2,11 @@
 
 #include "src/core/backend.h"
 #include "src/core/check.h"
+#include "src/core/device_traits.h"
 #include "src/core/output.h"
 #include "src/core/registry.h"
 #include "src/core/step.h"
+#include "src/ops/scan/scan_kernels.h"
 #include "src/ops/scan/scan_problem.h"
 
 namespace tenor {
@@ -42,12 +44,23 @@ int check_scan(const char* op, const Tensor& x, int64_t dim) {
   return core::normalize_dim(op, dim, x.ndim());
 }
 
+/// What a scan takes beside its FLOP an element. The order of float sums (scan_kernels.h) forms a group of 16 in four
+/// steps, of which a vector along the line is added to whole and lines side by side by half, and adds what lies before
+/// the group and before the block.
+core::Work work_of(Op op, const Tensor& x, int dim, DType accumulator) {
+  if (op == Op::kLogSumExp) return {.exponentials = core::count_product(2, x.numel())};  // a term's, and a logarithm
+  const bool sums = op == Op::kSum && is_float(accumulator) && core::runs_on(x.device()) == DeviceType::kCpu;
+  if (!sums || x.ndim() == 0 || x.shape(dim) < scan::kScanGroup) return {};
+  return {.operations = core::count_product(x.stride(dim) == 1 ? 5 : 3, x.numel())};
+}
+
 Tensor run(const char* name, Op op, const Tensor& x, int dim, DType result, DType accumulator, const Tensor& given) {
   Output out(name, given, x.shape(), result, x, {&x}, kRules);
   // Elements that become integers narrower than the accumulator saturate to the result's dtype before sums wrap in it.
   const bool converts = is_float(x.dtype()) && !is_float(result) && item_size(result) < sizeof(int64_t);
   StepScope step([&] {
     Step made{name, OpClass::kReduction, {x}, {out.target()}, x.numel()};
+    made.work = work_of(op, x, dim, accumulator);
     const int64_t bytes = x.numel() * static_cast<int64_t>(item_size(result));
     if (converts) made.copies.push_back({"x", bytes, "its elements saturate to dtype before they meet"});
     made.recipe = core::recipe(
