@@ -43,6 +43,8 @@ def option_value(parameter, text):
         return _WORDS[text.lower()]
     if parameter.accepts("bool") and parameter.is_flag and text in ("0", "1"):
         return text == "1"
+    if parameter.accepts("str") and parameter.accepts("int"):  # 1  or  (1, 2)  or  ((0, 1), (2, 2))  or  same
+        return _literal(text)
     if parameter.accepts("str") or parameter.accepts("DTypeLike"):
         return text
     if parameter.takes_array:
