@@ -34,7 +34,7 @@ namespace tenor {
 /// Zeros around an image: one number for all sides, one a dim, (lo, hi) a dim, "valid" (none), or "same" (as many
 /// outputs as inputs, the odd one at the end; stride 1 only).
 struct ConvPadding {
-  enum class Kind : uint8_t { kNumbers, kSame };
+  enum class Kind : uint8_t { kNumbers, kSame, kUnknown };
 
   ConvPadding(int64_t all = 0) : before{all}, after{all} {}
   ConvPadding(int all) : ConvPadding(static_cast<int64_t>(all)) {}
@@ -42,14 +42,19 @@ struct ConvPadding {
   ConvPadding(std::initializer_list<int64_t> each) : before(each), after(each) {}
   ConvPadding(Dims lo, Dims hi) : before(std::move(lo)), after(std::move(hi)) {}
   /// @throws ValueError unless it is "valid" or "same"; the operator names itself when it reads the padding
-  ConvPadding(std::string_view word) : kind(word == "same" ? Kind::kSame : Kind::kNumbers), before{0}, after{0} {
-    if (word != "same" && word != "valid") unknown = word;
+  ConvPadding(std::string_view word) : kind(kind_of(word)), before{0}, after{0} {
+    if (kind == Kind::kUnknown) unknown = word;
   }
   ConvPadding(const char* word) : ConvPadding(std::string_view(word)) {}
 
   Kind kind = Kind::kNumbers;
   Dims before, after;   ///< one number or one a dim
-  std::string unknown;  ///< a word that is neither; every operator refuses it
+  std::string unknown;  ///< of kUnknown, the word that is neither; every operator refuses it
+
+ private:
+  static Kind kind_of(std::string_view word) {
+    return word == "same" ? Kind::kSame : word == "valid" ? Kind::kNumbers : Kind::kUnknown;
+  }
 };
 
 /// Of the convolution, and of the one that a gradient belongs to.

@@ -16,6 +16,7 @@ def folder(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     np.save("x.npy", rng.standard_normal((4, 8), np.float32))
     np.save("y.npy", rng.standard_normal((8, 3), np.float32))
+    np.save("image.npy", rng.standard_normal((1, 2, 4, 5), np.float32))
     np.save("i.npy", np.array([[0, 1], [2, 0]]))
     qkv = {name: rng.standard_normal((1, 2, 5, 4)).astype(np.float32) for name in ("query", "key", "value")}
     np.savez("qkv.npz", **qkv)
@@ -106,6 +107,8 @@ def test_one_result():
     (["conv_forward", "image.npy", "kernel.npy", "--padding=1,2"], lambda: conv((1, 2))),
     (["conv_forward", "image.npy", "kernel.npy", "--padding=[(0, 1), (2, 0)]"], lambda: conv([(0, 1), (2, 0)])),
     (["conv_forward", "image.npy", "kernel.npy", "--padding=same"], lambda: conv("same")),
+    *((["im2col", "image.npy", "2", f"--padding={typed}"], lambda value=value: tenor.im2col(np.load("image.npy"), 2, padding=value))
+      for typed, value in (("1", 1), ("1,0", (1, 0)), ("(1,0)", (1, 0)), ("((1,2),(0,1))", ((1, 2), (0, 1))), ("same", "same"), ("valid", 0))),
     (["softmax", "x.npy", "--threads=1"], lambda: tenor.softmax(x())),
     (["softmax", "x.npy", "--device=cpu"], lambda: tenor.softmax(x())),
 ])
@@ -208,6 +211,8 @@ def test_an_output_may_be_the_input():
     (["softmax", "x.npy", "--dim=99999999999999999999"], ["--dim", "64 bits"]),
     (["sum", "x.npy", "99999999999999999999"], ["--dim", "64 bits"]),
     (["softmax", ""], ["what is '' for"]),
+    (["im2col", "image.npy", "2", "--padding="], ["padding", "got ''"]),
+    (["im2col", "image.npy", "2", "--padding=((1,2),(0,1)"], ["padding", "got '((1,2),(0,1)'"]),
     (["sample", "x.npy"], ["seed is missing", "--seed=..."]),
     (["set_num_threads", "3"], ["no operator is called 'set_num_threads'"]),
     (["load", "x.npy"], ["no operator is called 'load'"]),

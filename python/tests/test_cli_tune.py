@@ -166,3 +166,36 @@ def test_a_broken_table_is_ignored_with_a_warning(own_cache):
 ])
 def test_mistakes(words, said):
     run("tune", *words).refused(*said)
+
+
+def engine_entry(op, **more):
+    return dict({"op": op, "problem": "cuDNN 9.19.0's engine: forward bfloat16 N1", "machine": "H200", "version": tenor.__version__, "winner": "67 2:1",
+                 "microseconds": [["67 2:1", 40.0], ["73", 46.0]]}, **more)
+
+
+def test_engines_of_a_library(own_cache):
+    """They are remembered by the direction that they compute, whichever operator asked."""
+    own_cache.mkdir()
+    entries = [engine_entry("conv_forward"), engine_entry("conv_data_backward"), engine_entry("conv_forward_nhwc", problem="forward bfloat16 N2")]
+    (own_cache / "tuning.json").write_text(json.dumps({"format": 1, "entries": entries}))
+
+    def shown(op):
+        return sorted((t["op"], t["problem"][:5]) for t in run("tune", op, "--show", "--json").json)
+
+    assert shown("conv_forward_nhwc") == [("conv_forward", "cuDNN"), ("conv_forward_nhwc", "forwa")]
+    assert shown("conv_transpose_data_backward") == [("conv_forward", "cuDNN")]
+    assert shown("conv_transpose") == [("conv_data_backward", "cuDNN")]
+    assert run("tune", "conv_transpose", "--forget").out == "forgotten: 1\n"
+    assert run("tune", "conv_forward", "--forget").out == "forgotten: 1\n" and [t["op"] for t in remembered()] == ["conv_forward_nhwc"]
+
+
+def test_engines_in_a_row():
+    """The strategy's row says which engine it stands for; where there is one strategy, the row is that of its engines."""
+    from tenor._cli.cmd_tune import _row
+
+    engines = engine_entry("conv_forward", microseconds={"67 2:1": 40.0, "73": 46.0})
+    strategies = engine_entry("conv_forward", problem="forward", winner="vendor", microseconds={"implicit_gemm": 50.0, "vendor": 40.0})
+    row = _row("conv_forward", "case", "bfloat16", [engines, strategies])
+    assert (row["usual"], row["winner"], row["gain"]) == ("implicit_gemm", "vendor", 1.25)
+    assert row["note"] == "implicit_gemm 50.0 us, vendor 40.0 us, cuDNN 9.19.0 engine 67, of 2 measured"
+    assert _row("conv_forward", "case", "bfloat16", [engines])["winner"] == "67 2:1"

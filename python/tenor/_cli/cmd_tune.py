@@ -48,6 +48,14 @@ def execute(args):
     return 0
 
 
+# Engines are remembered by the direction of the convolution that they compute.
+_OF_TRANSPOSED = {
+    "conv_transpose": "conv_data_backward",
+    "conv_transpose_data_backward": "conv_forward",
+    "conv_transpose_weight_backward": "conv_weight_backward",
+}
+
+
 def _strategies(op):
     """{operator: strategies} of those that have several; of one it must be one of them."""
     from tenor._tenor import _operators
@@ -67,16 +75,24 @@ def _store_name(op):
     return "matmul" if family == "contract" else op
 
 
+def _is_engine(entry):
+    """Whether it is the choice among a library's engines, which the strategy "vendor" made."""
+    return "'s engine: " in entry["problem"]
+
+
 def _remembered(op):
     from tenor._tenor import _tunings
 
-    return [t for t in _tunings() if op is None or t["op"] == _store_name(op)]
+    direction = _OF_TRANSPOSED.get(op, op.removesuffix("_nhwc")) if op else None
+    return [t for t in _tunings() if op is None or t["op"] == _store_name(op) or _is_engine(t) and t["op"] == direction]
 
 
 def _forget(op):
     from tenor._tenor import _forget_tunings
 
-    return _forget_tunings(_store_name(op) if op else "")
+    if not op:
+        return _forget_tunings("")
+    return sum(_forget_tunings(t["op"], t["problem"], t["machine"]) for t in _remembered(op))
 
 
 def _show(args, entries):
@@ -174,12 +190,20 @@ def _row(op, case, dtype, found):
     row = {"op": op, "case": case, "dtype": dtype, "usual": found, "winner": found, "gain": None, "microseconds": {}, "note": "one strategy takes it"}
     if isinstance(found, str):
         return row
+    engines = [t for t in found if _is_engine(t)]
+    found = [t for t in found if not _is_engine(t)] or engines
     if len(found) > 1:
         return dict(row, usual="-", winner="-", note=f"{len(found)} products, see --show")
     times, winner = found[0]["microseconds"], found[0]["winner"]
     usual = next(iter(times))
     return dict(row, usual=usual, winner=winner, gain=times[usual] / times[winner], microseconds=times,
-                note=", ".join(f"{n} {_shown(us)}" for n, us in times.items()))
+                note=", ".join([f"{n} {_shown(us)}" for n, us in times.items()] + [_engine_note(t) for t in engines if t not in found]))
+
+
+def _engine_note(t):
+    """Of the choice among a library's engines: "cuDNN 9.19.0 engine 67 of 23"."""
+    library = t["problem"].partition("'s engine: ")[0]
+    return f"{library} engine {t['winner'].partition(' ')[0]}, of {len(t['microseconds'])} measured"
 
 
 def _shown(us):

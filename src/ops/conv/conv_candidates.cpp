@@ -155,8 +155,16 @@ void append_image(std::string& key, const char* name, const Image& x) {
   for (const int64_t stride : x.spatial) key += core::text(",{}", stride);
 }
 
-/// The problem in words, for the tuning store.
-std::string key_of(const ConvProblem& p) {
+}  // namespace
+
+std::span<const ConvCandidate> conv_candidates(const ConvProblem& p) {
+  if (on_cuda(p) && p.groups > 1 && std::max(p.group_channels(), p.group_outputs()) <= kNarrowGroup) return kCudaNarrow;
+  if (on_cuda(p) && suits_vendor(p)) return kCudaVendorFirst;
+  if (on_cuda(p)) return kCudaCandidates;
+  return cpu_candidates(p);
+}
+
+std::string words_of(const ConvProblem& p) {
   static constexpr const char* kNames[] = {"forward", "data_backward", "weight_backward"};
   std::string key = core::text("{} {} N{} C{} O{} G{}", kNames[static_cast<int>(p.direction)], name(p.dtype), p.batch,
                                p.channels, p.out_channels, p.groups);
@@ -174,20 +182,11 @@ std::string key_of(const ConvProblem& p) {
   return starts % 16 == 0 ? key : key + " unaligned";
 }
 
-}  // namespace
-
-std::span<const ConvCandidate> conv_candidates(const ConvProblem& p) {
-  if (on_cuda(p) && p.groups > 1 && std::max(p.group_channels(), p.group_outputs()) <= kNarrowGroup) return kCudaNarrow;
-  if (on_cuda(p) && suits_vendor(p)) return kCudaVendorFirst;
-  if (on_cuda(p)) return kCudaCandidates;
-  return cpu_candidates(p);
-}
-
 std::vector<std::string> conv_strategies() { return {"direct", "implicit_gemm", "vendor"}; }
 
 const ConvCandidate& chosen(const char* op, const ConvProblem& p, std::string_view strategy, bool may_run) {
   return core::choose_tuned<ConvProblem>(op, conv_candidates(p), p, p.device, strategy, may_run,
-                                         [&] { return key_of(p); });
+                                         [&] { return words_of(p); });
 }
 
 std::vector<core::Copy> copies_of(const ConvCandidate& taken, const ConvProblem& p) {

@@ -25,6 +25,8 @@ const ConvCandidate& chosen(const char* op, const ConvProblem& p, std::string_vi
 /// The candidate taken and why others declined: Step::strategy.
 std::string explain_choice(const ConvCandidate& taken, const ConvProblem& p);
 
+/// The problem in words, for the tuning store: what speed may depend on beside the device.
+std::string words_of(const ConvProblem& p);
 /// Everything that what a library prepares for a problem depends on, but for where operands lie.
 std::vector<int64_t> numbers_of(const ConvProblem& p);
 /// What a candidate says of itself beside its name: a vendor's version and workspace.

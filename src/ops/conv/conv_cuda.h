@@ -33,6 +33,8 @@ void cuda_direct_run(const ConvProblem& p);
 std::string cudnn_why_not(const ConvProblem& p);
 /// Which cuDNN, engine and workspace compute it.
 std::string cudnn_note(const ConvProblem& p);
+/// By the engine that was measured to be the fastest where autotuning is on, measuring now where none was; else by the
+/// heuristics' first.
 void cuda_vendor_run(const ConvProblem& p);
 /// Sums those results again, on the current device, that a kernel made NaN by zeros which it put on padding
 /// (conv_plain.h); `everywhere`: elements of a weight gradient whatever their tap.

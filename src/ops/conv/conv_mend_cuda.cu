@@ -42,6 +42,7 @@ struct Border {
   uint32_t size[kSpatial], first[kSpatial], last[kSpatial];
   uint32_t depths, heights, pixels;  ///< of the first part, of the first two, of all three
 
+  TENOR_HOST_DEVICE bool has_interior() const { return pixels < size[0] * size[1] * size[2]; }
   __device__ __forceinline__ void find(uint32_t i, int64_t (&at)[kSpatial]) const {
     const auto outside = [&](int d, uint32_t x) { return x < first[d] ? x : x - first[d] + last[d]; };
     if (i < depths) {
@@ -113,11 +114,27 @@ struct BorderVectors {
   }
 };
 
-/// Looks at the border itself: a vector a thread, of every gridDim.y-th image.
+/// Whether an image's results at its first pixel of the interior are finite. Every tap of theirs reads something, so a
+/// weight that is no finite number would show there, in its channel.
+template <class T, bool kForward>
+__device__ __forceinline__ bool finite_inside(const ConvProblem& p, const Border& border) {
+  const Image& image = kForward ? p.output : p.input;
+  const auto channels = static_cast<uint32_t>(kForward ? p.out_channels : p.channels);
+  Place at{0, 0, {border.first[0], border.first[1], border.first[2]}};
+  bool finite = true;
+  for (uint32_t c = threadIdx.x; c < channels; c += kThreads) {
+    at.channel = c;
+    finite &= is_finite(reinterpret_cast<const T*>(image.data)[offset_of(image, at)]);
+  }
+  return __syncthreads_and(finite);
+}
+
+/// Looks at the border itself, if need be: a vector a thread, of every gridDim.y-th image.
 template <class T, bool kForward, int kVector>
 __global__ void __launch_bounds__(kThreads)
     mend_image(const __grid_constant__ ConvProblem p, const __grid_constant__ Border border) {
   cuda::ptx::wait_for_previous();
+  if (border.has_interior() && finite_inside<T, kForward>(p, border)) return;
   const BorderVectors<T, kForward, kVector> all{p, border};
   const uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x;
   if (i >= all.count()) return;
@@ -253,6 +270,59 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// The tap of that number.
+__device__ __forceinline__ WeightPlace tap_of(const ConvProblem& p, int64_t out, int64_t in, int64_t tap) {
+  const int64_t columns = p.window[2].kernel, rows = p.window[1].kernel;
+  return {out, in, {tap / columns / rows, tap / columns % rows, tap % columns}};
+}
+
+/// Where every pixel of the gradient and of the input is part of some product: a gradient's pixel that is no finite
+/// number makes a tap of its output channel so, whatever the input channel, and the other way round. So a warp looks at
+/// the taps of an output channel with input channel 0, or of an input channel with output channel 0, and at the rest of
+/// their line where one is not finite. (One that ought not to be finite stays so whoever sums it again meanwhile.)
+template <class T>
+__global__ void __launch_bounds__(kThreads) mend_lines(const __grid_constant__ ConvProblem p) {
+  cuda::ptx::wait_for_previous();
+  T* const weight = reinterpret_cast<T*>(p.weight.data);
+  const int64_t taps = p.taps(), line = (blockIdx.x * int64_t{kThreads} + threadIdx.x) / 32;
+  const int lane = threadIdx.x % 32;
+  if (line >= p.out_channels + p.channels) return;
+  const bool of_output = line < p.out_channels;
+  const auto place = [&](int64_t across, int64_t tap) {
+    return of_output ? tap_of(p, line, across, tap) : tap_of(p, across, line - p.out_channels, tap);
+  };
+  bool odd = false;
+  for (int64_t tap = lane; tap < taps; tap += 32) odd |= !is_finite(weight[offset_of(p.weight, place(0, tap))]);
+  if (!__any_sync(~0u, odd)) return;
+  const int64_t count = (of_output ? p.channels : p.out_channels) * taps;
+  for (int64_t first = 0; first < count; first += 32) {
+    const int64_t i = first + lane < count ? first + lane : 0;
+    const WeightPlace own = place(i / taps, i % taps);
+    const bool wrong = first + lane < count && is_nan(weight[offset_of(p.weight, own)]);
+    if (!__any_sync(~0u, wrong)) continue;
+    const core::Compute<T> sum = mend_gradient<T>(p, own, wrong, 0);
+    if (wrong) weight[offset_of(p.weight, own)] = cuda::convert<T>(sum);
+  }
+}
+
+/// Whether the direction is the product of two matrices, so that no zeros stand for anything.
+bool is_matrix_product(const ConvProblem& p) {
+  for (const core::WindowDim& w : p.window)
+    if (w.kernel > 1 || w.stride > 1 || w.before > 0 || w.input != w.output) return false;
+  return true;
+}
+
+/// Whether every window reads an input and every input is read, of one group. (False says nothing.)
+bool uses_all(const ConvProblem& p) {
+  for (const core::WindowDim& w : p.window) {
+    const int64_t last = (w.output - 1) * w.stride - w.before;  // where the last window begins
+    const bool all_read = w.dilation == 1 ? w.stride <= w.kernel : w.stride == 1 && w.output >= w.dilation;
+    const bool all_read_some = w.before < w.span() && last < w.input && w.input >= w.dilation;
+    if (!all_read || !all_read_some || last + w.span() < w.input) return false;
+  }
+  return p.groups == 1;
+}
+
 /// Elements of the weight in pieces of 16 bytes, or 0 where they do not lie so.
 template <class T>
 int64_t wide_weight(const ConvProblem& p) {
@@ -275,8 +345,8 @@ void launch_image(const ConvProblem& p, const Border& border, const char* op) {
         .blocks = static_cast<unsigned>(std::min(blocks_of(wide), 2 * processors)), .threads = kThreads, .early = true};
     return cuda::launch(op, mend_odd_weight<T, kForward, kVector>, grid, p.device, p, border, wide, next.get());
   }
-  const int64_t blocks = blocks_of(items);
-  const int64_t waves = std::clamp<int64_t>(8 * processors / blocks, 1, std::min<int64_t>(p.batch, 65535));
+  const int64_t blocks = blocks_of(items), fill = border.has_interior() ? 1 : 8;
+  const int64_t waves = std::clamp<int64_t>(fill * processors / blocks, 1, std::min<int64_t>(p.batch, 65535));
   const cuda::Grid grid{
       .blocks = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(waves)), .threads = kThreads, .early = true};
   cuda::launch(op, mend_image<T, kForward, kVector>, grid, p.device, p, border);
@@ -297,11 +367,17 @@ void run_image(const ConvProblem& p, const char* op) {
 
 template <class T>
 void run_weight(const ConvProblem& p, bool everywhere, const char* op) {
+  if (is_matrix_product(p)) return;
   bool padded = everywhere;
   for (const core::WindowDim& w : p.window)  // the outermost taps meet it first
     for (const int64_t tap : {int64_t{0}, w.kernel - 1}) padded = padded || w.outputs(tap).count() < w.output;
   if (!padded) return;
-  const int64_t count = p.out_channels * p.group_channels() * p.taps();
+  const int64_t count = p.out_channels * p.group_channels() * p.taps(), lines = p.out_channels + p.channels;
+  if (everywhere && lines * 32 < count && uses_all(p)) {
+    const cuda::Grid grid{
+        .blocks = static_cast<unsigned>((lines * 32 + kThreads - 1) / kThreads), .threads = kThreads, .early = true};
+    return cuda::launch(op, mend_lines<T>, grid, p.device, p);
+  }
   if (const int64_t wide = wide_weight<T>(p); wide > 0) {
     const cuda::Grid grid{.blocks = static_cast<unsigned>((wide + kWideEach * kThreads - 1) / (kWideEach * kThreads)),
                           .threads = kThreads,

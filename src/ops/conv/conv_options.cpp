@@ -22,7 +22,7 @@ Sliding read_sliding(const char* op, int dims, const Dims& stride, const ConvPad
   Sliding s{.dims = dims};
   s.stride = core::values_per_dim(op, "stride", stride, dims, 1);
   s.dilation = core::values_per_dim(op, "dilation", dilation, dims, 1);
-  if (!padding.unknown.empty())
+  if (padding.kind == ConvPadding::Kind::kUnknown)
     fail<ValueError>("{}: padding must be numbers, 'valid' or 'same', got '{}'", op, padding.unknown);
   s.same = padding.kind == ConvPadding::Kind::kSame;
   if (s.same && std::any_of(s.stride.begin(), s.stride.end(), [](int64_t step) { return step != 1; }))

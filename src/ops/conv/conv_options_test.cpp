@@ -42,6 +42,8 @@ TEST(ConvErrors, Options) {
                            "conv_forward: padding must be at least 0 in every dim, got (-1,)");
   expect_error<ValueError>(forward({.padding = "full"}),
                            "conv_forward: padding must be numbers, 'valid' or 'same', got 'full'");
+  expect_error<ValueError>(forward({.padding = ""}),
+                           "conv_forward: padding must be numbers, 'valid' or 'same', got ''");
   expect_error<ValueError>(forward({.stride = {2, 1}, .padding = "same"}),
                            "conv_forward: padding 'same' takes stride 1, got (2, 1)");
   expect_error<ValueError>(
