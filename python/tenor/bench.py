@@ -9,6 +9,8 @@ A family lists its cases in src/ops/<family>/<family>_bench.py as `CASES`, each 
                       (tenor._bench_data draws them)
     run(tn, *args)    the call, on tenor.Tensors
     peer(torch, *args)  the same with PyTorch, on its tensors (optional)
+    compiles          whether the peer compiles for each shape, which is then done before the budget begins (optional)
+    peer_name         what the peer is where it is not PyTorch itself, "fla 0.5.2" (optional)
     bytes, flops      what must move (each input read once, each output written once), or what must be computed
     target            the row's id in targets.json, where there is one (optional)
     device            "cpu" or "cuda" for a case of one device alone (optional)
@@ -87,9 +89,9 @@ def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled
     if limit:
         record.update(limit=round(limit / 1e9, 2), share=round(work / times[0] / limit, 3))
     if refused:
-        record.update(peer=f"torch {torch.__version__}", peer_error=refused)
+        record.update(peer=_peer_name(case, torch), peer_error=refused)
     if theirs:
-        record.update(peer=f"torch {torch.__version__}", peer_ms=round(times[1] * 1e3, 5), ratio=round(times[1] / times[0], 3))
+        record.update(peer=_peer_name(case, torch), peer_ms=round(times[1] * 1e3, 5), ratio=round(times[1] / times[0], 3))
         if work:
             record["peer_value"] = round(work / times[1] / 1e9, 3)
         if device != "cpu" and case["dtype"] == "float32":
@@ -97,6 +99,21 @@ def run_case(case, torch, limits, rounds=5, seconds=0.08, device="cpu", compiled
     if len(times) > 2:
         record.update(compiled_ms=round(times[2] * 1e3, 5), compiled_ratio=round(times[2] / times[0], 3))
     return record
+
+
+def _peer_name(case, torch):
+    return case.get("peer_name") or f"torch {torch.__version__}"
+
+
+def peer_call(case, torch, device):
+    """The peer's call alone, on arguments drawn as `run_case` draws them."""
+    theirs = [to_torch(torch, x, device) for x in _drawn(case)]
+    return lambda: case["peer"](torch, *theirs)
+
+
+def _drawn(case):
+    inputs = case["make"](np.random.default_rng(0))
+    return inputs if isinstance(inputs, (list, tuple)) else [inputs]
 
 
 def as_exact(torch):
@@ -119,8 +136,7 @@ def _refusal(call):
 
 def _calls(case, torch, device):
     """Tenor's call and the peer's, or None for none. On a GPU both read the same memory."""
-    inputs = case["make"](np.random.default_rng(0))
-    inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    inputs = _drawn(case)
     theirs = [to_torch(torch, x, device) for x in inputs] if torch is not None else None
     shared = theirs is not None and device != "cpu"
     ours = [tenor.from_dlpack(x) for x in theirs] if shared else [to_tenor(x, device) for x in inputs]

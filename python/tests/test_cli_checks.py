@@ -1,5 +1,7 @@
 """tenor check, bench and demo."""
 import json
+import os
+import sys
 import time
 
 import numpy as np
@@ -225,12 +227,73 @@ def test_a_budget_ends_a_run(monkeypatch):
         return x
 
     monkeypatch.setattr(bench, "load_cases", lambda wanted: [case(run=slow), case(op="sqrt", run=slow), case(op="exp", run=slow)])
+    tenor.device_limits()  # measured once a process, and no part of a budget
     start = time.monotonic()
     done = run("bench", "--vs=none", "--rounds=20", "--budget=1")
     assert done.status == 0 and time.monotonic() - start < 8 and "not measured: sqrt 8, exp 8" in done.out
     budget = bench.Budget(100, 10)
     rounds, seconds = budget.next(5, 0.08, 2)
     assert (rounds, seconds) == (5, 0.08) and not budget.may_compile() and not bench.Budget(12, 10, True).may_compile()
+
+
+WARMED = """
+import os, time
+import numpy as np
+
+def peer(name, act):
+    def call(torch, x):
+        open(os.path.join(os.environ["MARKS"], name), "a").write(f"{os.getpid()} ")
+        act()
+    return call
+
+def case(name, act, **more):
+    return dict(op="neg", case=name, dtype="float32", make=lambda rng: np.zeros(4, np.float32), run=lambda tn, x: tn.neg(x), peer=peer(name, act), bytes=32, **more)
+
+CASES = [case("quick", lambda: None, compiles=True, peer_name="own 1"), case("broken", lambda: 1 / 0, compiles=True),
+         case("slow", lambda: time.sleep(60), compiles=True), case("plain", lambda: None)]
+"""
+TORCH = """
+__version__ = "0"
+class Array:
+    def __init__(self, x): self.x = x
+    def to(self, device): return self.x
+from_numpy = Array
+"""
+
+
+@pytest.fixture
+def compiling(tmp_path, monkeypatch):
+    """A source tree of one bench file whose peers leave marks, and something that passes for PyTorch."""
+    (tmp_path / "src/ops/own").mkdir(parents=True)
+    (tmp_path / "src/ops/own/own_bench.py").write_text(WARMED)
+    (tmp_path / "torch.py").write_text(TORCH)
+    monkeypatch.setenv("TENOR_SOURCE", str(tmp_path))
+    monkeypatch.setenv("MARKS", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    return tmp_path
+
+
+def test_what_peers_compile_is_done_before_and_within_a_limit(compiling, monkeypatch):
+    from tenor import _bench_warm
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    start = time.monotonic()
+    seconds, missed = _bench_warm.warm(bench.load_cases(), "cpu", limit=8)
+    assert 7 < seconds < 30 and time.monotonic() - start < 30
+    assert sorted(c["case"] for c in missed) == ["broken", "slow"]
+    assert (compiling / "quick").exists() and (compiling / "broken").exists() and not (compiling / "plain").exists()
+    assert _bench_warm.warm([c for c in bench.load_cases() if c["case"] == "plain"], "cpu") == (pytest.approx(0, abs=0.5), [])
+
+
+def test_a_peer_that_compiles_is_named_and_called_before_the_budget(compiling):
+    tree = compiling / "src/ops/own/own_bench.py"
+    tree.write_text(WARMED.replace("time.sleep(60)", "None"))
+    done = spawn("bench", "neg", *QUICK, "--vs=torch", "--budget=20", "--json")
+    assert "peers of 3 cases compiled in" in done.err and "outside of any budget; not done: neg broken\n" in done.err
+    records = {r["case"]: r for r in map(json.loads, done.out.splitlines())}
+    assert records["quick"]["peer"] == "own 1" and records["slow"]["peer"] == "torch 0" and "ZeroDivisionError" in records["broken"]["peer_error"]
+    processes = {name: len(set((compiling / name).read_text().split())) for name in ("quick", "slow", "plain")}
+    assert processes == {"quick": 2, "slow": 2, "plain": 1}
+    assert "peers of" not in spawn("bench", "neg", *QUICK, "--vs=none").err
 
 
 def test_half_of_a_budget_is_for_compiling():

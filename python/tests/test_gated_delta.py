@@ -72,6 +72,50 @@ def test_errors():
         tn.chunk_gated_delta_rule(q, k, v, beta, g, strategy="fast")
 
 
+@pytest.mark.parametrize("fn", FORMS)
+def test_nothing_is_written_before_an_error(fn):
+    x, pool, (out, last) = operands(), np.full((3, 4, 8, 5), 3, np.float32), (np.full(s, 7, np.float32) for s in ((1, 4, 7, 5), (2, 4, 8, 5)))
+    cut = np.array([0, 3, 7])
+    for options, kind in [
+        (dict(cu_seqlens=np.array([0, 5, 3]), out=(out, last)), tn.ValueError),
+        (dict(cu_seqlens=np.array([0, 3, 8]), out=(out, last)), tn.ValueError),
+        (dict(cu_seqlens=cut, initial_state=last[:1], out=(out, last)), tn.ShapeError),
+        (dict(cu_seqlens=cut, out=(out, last.astype(np.float64))), tn.DTypeError),
+        (dict(cu_seqlens=cut, out=(out[..., ::2], last)), tn.ShapeError),
+        (dict(cu_seqlens=cut, out=(np.broadcast_to(out[:, :1], out.shape), last)), tn.ValueError),
+        (dict(cu_seqlens=cut, state=pool, state_indices=np.array([1, 5]), out=out), tn.IndexError),
+        (dict(cu_seqlens=cut, state=pool, state_indices=np.array([1, 1]), out=out), tn.ValueError),
+        (dict(cu_seqlens=cut, state=pool, state_indices=np.array([1, 2]), has_initial_state=np.array([1, 0]), out=out), tn.DTypeError),
+    ]:
+        with pytest.raises(kind):
+            fn(*x, **options)
+        assert (out == 7).all() and (last == 7).all() and (pool == 3).all(), options.keys()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("fn", FORMS)
+def test_a_pool_of_sequences_without_steps(fn, dtype):
+    """Lengths 0, 4, 0 and 2, one step of none; the second and third start from zeros; a slot's strides are its own."""
+    q, k, v, beta, g = operands()
+    before = RNG.standard_normal((5, 8, 5, 4)).astype(np.float32).transpose(0, 3, 1, 2)
+    pool = before.copy(order="K")
+    got = fn(q, k, v, beta, g, cu_seqlens=np.array([0, 0, 4, 4, 6]), state=pool, state_indices=np.array([4, 1, 0, 2], dtype),
+             has_initial_state=np.array([True, False, False, True]))
+    cut = lambda a, b: [x[:, :, a:b] for x in (q, k, v, beta, g)]
+    one, two = fn(*cut(0, 4)), fn(*cut(4, 6), initial_state=before[2:3])
+    assert np.allclose(got.output, np.concatenate([one.output, two.output, np.zeros((1, 4, 1, 5))], 2), atol=1e-6)
+    assert np.array_equal(pool[4], before[4]) and np.array_equal(pool[3], before[3]) and not pool[0].any()
+    assert np.allclose(pool[1], one.final_state[0], atol=1e-6) and np.allclose(pool[2], two.final_state[0], atol=1e-6)
+
+
+def test_chunks_of_any_size():
+    x = operands(t=150, k=16)
+    want = tn.gated_delta_rule(*x)
+    for size in (1, 7, 16, 32, 64, 100, 128, 240, 241, 1 << 40, 1 << 62):
+        got = tn.chunk_gated_delta_rule(*x, chunk_size=size)
+        assert np.allclose(got.output, want.output, atol=2e-5) and np.allclose(got.final_state, want.final_state, atol=2e-5), size
+
+
 def test_strategies_and_explain():
     assert tn.strategies("chunk_gated_delta_rule") == ["tensorcore", "general"]
     shapes = dict(q="bf16[1,16,4096,128]", k="bf16[1,16,4096,128]", v="bf16[1,32,4096,128]", b="bf16[1,32,4096]", g="f32[1,32,4096]")

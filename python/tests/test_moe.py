@@ -112,6 +112,26 @@ def test_errors(layer, call, kind, text):
         call(*layer[:3])
 
 
+def test_nothing_is_written_before_an_error(layer):
+    experts, x, logits, (gate, _, _) = layer
+    out, rows = np.full(x.shape, 7, np.float32), np.full((7, 4), 7, np.float32)
+    plan = moe.route(logits, 2)
+    for call, kind in [
+        (lambda: moe.grouped_matmul(x, gate, np.array([0, 2, 1, 3, 4, 5]), out=rows), tn.ValueError),
+        (lambda: moe.grouped_matmul(x, gate, np.array([0, 2, 3, 4, 5, 8]), out=rows), tn.ValueError),
+        (lambda: moe.grouped_matmul(x, gate, np.array([-1, 2, 3, 4, 5, 6]), out=rows), tn.ValueError),
+        (lambda: moe.grouped_matmul(x, gate, np.arange(6, dtype=np.uint64), out=rows), tn.DTypeError),
+        (lambda: experts.forward(x, logits, 6, out=out), tn.ValueError),
+        (lambda: experts.forward_routed(x, plan, shared=x[:, :3], out=out), tn.ShapeError),
+        (lambda: experts.forward_routed(x, plan, strategy="tensorcore", out=out), tn.UnsupportedError),
+        (lambda: experts.forward_sigmoid_grouped(x, logits, None, top_k=2, groups=2, selected_groups=1, out=out), tn.ValueError),
+        (lambda: plan.dispatch(x).combine(x, out=out), tn.ShapeError),
+    ]:
+        with pytest.raises(kind):
+            call()
+        assert (out == 7).all() and (rows == 7).all()
+
+
 def test_explain_states_the_cost(layer):
     experts, x, logits, _ = layer
     e = tn.explain(lambda x, logits: experts.forward(x, logits, 2), x, logits)

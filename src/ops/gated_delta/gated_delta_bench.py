@@ -1,5 +1,6 @@
 """The gated delta rule's cases for tenor.bench. The peer on CUDA is flash-linear-attention where it is installed (its fla-core and
 einops are enough), on the CPU what transformers does with PyTorch alone."""
+import importlib.metadata
 import importlib.util
 
 from tenor._bench_data import bytes_of, normal
@@ -37,12 +38,20 @@ def peer(name, device):
     return transformers if TRANSFORMERS else None
 
 
+def peer_of(name, device):
+    """What a case says of its peer: fla's kernels are compiled for each shape, and its records name it."""
+    found = {"peer": peer(name, device)}
+    if device and FLA:
+        found.update(compiles=True, peer_name=f"fla {importlib.metadata.version('fla-core')}")
+    return found
+
+
 def chunk_case(b, h, t, dtype="bfloat16", device=None, chunk=64):
     shape = (b, h, t, 128)
     target = f"gated_delta_chunk/B{b}-T{t}-H{h}-K128-V128-bf16" if device and dtype == "bfloat16" and chunk == 64 else None
     case = dict(target=target, op="chunk_gated_delta_rule", case=f"B{b} H{h} T{t} K128 V128{'' if chunk == 64 else f' chunk {chunk}'}", dtype=dtype,
                 make=operands(dtype, b, h, t, 128, 128), run=lambda tn, *x: rule(tn, lambda *y: tn.chunk_gated_delta_rule(*y, chunk_size=chunk), *x),
-                peer=peer("chunk_gated_delta_rule", device), bytes=bytes_of(dtype, shape, shape, shape, shape), flops=7 * b * h * t * 128 * 128)
+                **peer_of("chunk_gated_delta_rule", device), bytes=bytes_of(dtype, shape, shape, shape, shape), flops=7 * b * h * t * 128 * 128)
     return dict(case, device=device) if device else case
 
 
@@ -51,7 +60,7 @@ def decode_case(b, h, steps=1, dtype="bfloat16", device=None):
     case = dict(target=f"gated_delta_decode/B{b}-H{h}-K128-V128" if device and steps == 1 else None, op="gated_delta_rule",
                 case=f"B{b} H{h} T{steps} K128 V128", dtype=dtype, make=operands(dtype, b, h, steps, 128, 128),
                 run=lambda tn, *x: rule(tn, tn.gated_delta_rule, *x),
-                peer=peer("fused_recurrent_gated_delta_rule", device), bytes=2 * bytes_of("float32", state), flops=0)
+                **peer_of("fused_recurrent_gated_delta_rule", device), bytes=2 * bytes_of("float32", state), flops=0)
     return dict(case, device=device) if device else case
 
 
