@@ -194,7 +194,8 @@ negative length, a table too short.)")
             new (self) HostPlan(to_host_plan("paged.HostPlan", page_size, pages, tables.object, lengths.object,
                                              sequence_ids.object, positions.object));
           },
-          "page_size"_a, "pages"_a, "tables"_a, "lengths"_a, "sequence_ids"_a, "positions"_a)
+          "page_size"_a, "pages"_a, "tables"_a.none(), "lengths"_a.none(), "sequence_ids"_a.none(),
+          "positions"_a.none())  // whose errors name them
       .def_prop_ro("page_size", &HostPlan::page_size, "Keys of a page.")
       .def_prop_ro("pages", &HostPlan::pages, "Physical pages of the pool.")
       .def_prop_ro("queries", &HostPlan::queries, "Query rows, padding included.")

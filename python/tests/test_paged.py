@@ -111,7 +111,7 @@ def test_schedules_from_arrays_of_any_integer_type():
         host = paged.HostPlan(2, np.int64(3), table.astype(integer), tn.asarray([3, 1]), np.array([0, 1], integer), (2, 0))
         np.testing.assert_array_equal(paged.DevicePlan.upload(host, like=q).attention(q, k, v), want)
     assert repr(host) == "HostPlan(page_size=2, pages=3, sequences=2, queries=2)"
-    for bad in (dict(tables=[[0.5]]), dict(lengths="12"), dict(sequence_ids=np.zeros(2)), dict(positions=3)):
+    for bad in (dict(tables=[[0.5]]), dict(lengths="12"), dict(sequence_ids=np.zeros(2)), dict(positions=3), dict(tables=None), dict(positions=None)):
         with pytest.raises(tn.DTypeError, match="paged.HostPlan: " + next(iter(bad))):
             paged.HostPlan(**{**dict(page_size=2, pages=3, tables=table, lengths=[3, 1], sequence_ids=[0, 1], positions=[2, 0]), **bad})
 
