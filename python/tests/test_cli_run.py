@@ -23,7 +23,6 @@ def folder(tmp_path, monkeypatch):
     save_file(qkv, "qkv.safetensors")
     np.savez("many.npz", a=np.ones(3), b=np.zeros(3))
     np.save("v.npy", np.float32(3))
-    np.save("image.npy", rng.standard_normal((1, 2, 5, 6), np.float32))
     np.save("kernel.npy", rng.standard_normal((3, 2, 3, 3), np.float32))
     return tmp_path
 
