@@ -217,6 +217,22 @@ TEST_F(PagedCuda, BitsOfALongRowDependOnItselfAlone) {
   }
 }
 
+// Queries among other things, at multiples of four bytes, give what those give that lie in whole accesses.
+TEST_F(PagedCuda, QueriesMayLieAtAnyEvenPlace) {
+  Schedules random(23);
+  const HostPlan host = random.schedule(16, 5, 900);
+  for (const int64_t D : {64, 136, 256}) {
+    const Tensor wide = on_gpu(random.dense({host.queries(), 8, D + 6}, bfloat16)), q = narrow(wide, 2, 2, D),
+                 k = on_gpu(dense_cache(random, host, 2, D, bfloat16)),
+                 v = on_gpu(dense_cache(random, host, 2, D, bfloat16));
+    const DevicePlan plan = DevicePlan::upload(host, q);
+    const auto attend = [&](const Tensor& x) {
+      return on_cpu(plan.attention(x, k, v, {.strategy = "flash_tensorcore"}).out);
+    };
+    EXPECT_TRUE(same_bits(attend(q), attend(q.contiguous()))) << "D" << D;
+  }
+}
+
 // Rows that the fast form for float32 takes: groups of heads of one and several blocks, columns that fill no access of
 // a warp, splits asked for.
 TEST_F(PagedCuda, FloatHeadsMatchTheReference) {

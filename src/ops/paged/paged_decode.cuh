@@ -11,6 +11,7 @@
 
 #include <cuda.h>
 
+#include "src/cuda/ptx/async_copy.cuh"
 #include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/ptx/mbarrier.cuh"
 #include "src/cuda/ptx/mma.cuh"
@@ -31,6 +32,8 @@ struct DecodeConfig {
   static constexpr int kHalf = kKeys * 128;            // bytes of 64 columns of a stage
   static constexpr int kTileBytes = kKeys * kDim * 2;  // of keys or values
   static constexpr bool kJoins = decode_joins(kDim);
+  static constexpr bool kQueriesShared = !kJoins;    // lie in shared memory, for there are no registers left
+  static constexpr int kQueryBytes = kDim * 2 + 16;  // of a row there, so that eight rows lie in different banks
 };
 
 template <class Config>
@@ -41,6 +44,7 @@ struct DecodeShared {
   };
   Stage stages[Config::kWarps][Config::kStages];
   alignas(16) float total[Config::kWarps][kTileRows][Config::kDim + 4];
+  alignas(16) char queries[Config::kQueriesShared ? kTileRows * Config::kQueryBytes : 16];
   float top[Config::kWarps][kTileRows], sum[Config::kWarps][kTileRows];
   uint64_t full[Config::kWarps][Config::kStages], empty[Config::kWarps][Config::kStages];
   Row rows[kMostRows];
@@ -83,6 +87,13 @@ struct LoadBox {
   }
 };
 
+/// Where the queries of row i of an item's tile are; null: there are none.
+template <class T>
+__device__ __forceinline__ const T* query_of(const Decode& p, const Item& item, int i) {
+  const Place at = place_of(p, item, i);
+  return at.head < 0 ? nullptr : static_cast<const T*>(p.q) + at.row * p.q_row + at.head * p.q_head;
+}
+
 /// A loading warp's way through its block's items: lane l holds page and row of the keys from held + l * box on, of a
 /// window of 32 boxes, and what comes next is on its way meanwhile.
 template <class Config, class Shared>
@@ -100,7 +111,7 @@ class LoadWalk {
   /// Begins the next item; false where there is none.
   __device__ __forceinline__ bool begin() {
     if (index_ >= items_) return false;
-    now_ = item_, index_ = turns_.next();
+    now_ = item_;
     held_ = now_.begin - window(), more_ = true;
     return true;
   }
@@ -130,8 +141,14 @@ class LoadWalk {
   __device__ __forceinline__ void advance() {
     held_ += window(), here_ = next_;
     more_ = now_.end > held_ + window();
-    if (!more_ && index_ < items_) item_ = item_at<Config>(p_, shared_, index_);
-    if (more_ || index_ < items_) next_ = more_ ? places_of(now_, held_ + window()) : places_of(item_, item_.begin);
+    if (more_) {
+      next_ = places_of(now_, held_ + window());
+      return;
+    }
+    index_ = turns_.next();
+    if (index_ >= items_) return;
+    item_ = item_at<Config>(p_, shared_, index_);
+    next_ = places_of(item_, item_.begin);
   }
 
   const Decode& p_;
@@ -179,46 +196,86 @@ __device__ void load_items(const Decode& p, const CUtensorMap* k_map, const CUte
   turns.leave();
 }
 
-/// Queries as the left operand.
+/// A thread's queries as the left operand.
 template <class Config>
-__device__ __forceinline__ void load_query(const Decode& p, const Item& item, uint32_t (&q)[Config::kDim / 16][4]) {
+using QueryRegisters = uint32_t[Config::kQueriesShared ? 1 : Config::kDim / 16][4];
+template <class Config>
+__device__ __forceinline__ void load_query(const Decode& p, const Item& item, QueryRegisters<Config>& q) {
   using T = typename Config::T;
   const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    const int i = g + 8 * side, row = p.chunks > 1 ? 0 : i / p.group,
-              head = p.chunks > 1 ? item.chunk * kTileRows + i : i % p.group;
-    const bool real = row < item.rows && head < p.group;
-    const T* from = static_cast<const T*>(p.q) + (item.row + (real ? row : 0)) * p.q_row +
-                    (item.kv_head * p.group + (real ? head : 0)) * p.q_head;
+    const T* from = query_of<T>(p, item, g + 8 * side);
 #pragma unroll
     for (int k = 0; k < Config::kDim / 16; ++k)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int d = k * 16 + half * 8 + 2 * t;
-        q[k][side + 2 * half] = real && d < p.dim ? *reinterpret_cast<const uint32_t*>(from + d) : 0u;
+        q[k][side + 2 * half] = from && d < p.dim ? *reinterpret_cast<const uint32_t*>(from + d) : 0u;
       }
+  }
+}
+/// The computing warps' queries on their way to shared memory, sixteen bytes at a time or four; who waits for them has
+/// all the others wait.
+template <class Config, class Shared>
+__device__ __forceinline__ void fetch_queries(const Decode& p, const Item& item, Shared& shared) {
+  using T = typename Config::T;
+  constexpr int kRowThreads = 32 * Config::kWarps / kTileRows;
+  const int i = static_cast<int>(threadIdx.x) / kRowThreads, mine = static_cast<int>(threadIdx.x) % kRowThreads;
+  const T* from = query_of<T>(p, item, i);
+  char* to = shared.queries + i * Config::kQueryBytes;
+  const bool wide = ((reinterpret_cast<uintptr_t>(p.q) / 2 | p.q_row | p.q_head | p.dim) & 7) == 0;
+  const auto copy = [&](int d, auto part) {
+    const bool real = from && d < p.dim;
+    part(to + 2 * d, real ? from + d : static_cast<const T*>(p.q), real);
+  };
+  if (wide) {
+#pragma unroll
+    for (int d = 0; d < Config::kDim; d += kRowThreads * 8)
+      copy(d + mine * 8, [](void* a, const void* b, bool real) { ptx::async_copy_16(a, b, real); });
+  } else {
+#pragma unroll 1
+    for (int d = 0; d < Config::kDim; d += kRowThreads * 2)
+      copy(d + mine * 2, [](void* a, const void* b, bool real) { ptx::async_copy_4(a, b, real); });
+  }
+  ptx::async_copy_commit();
+}
+/// Columns [16 k, 16 k + 16).
+template <class Config, class Shared>
+__device__ __forceinline__ void query_at(const QueryRegisters<Config>& q, const Shared& shared, int k,
+                                         uint32_t (&a)[4]) {
+  if constexpr (Config::kQueriesShared) {
+    const int lane = threadIdx.x & 31;
+    ptx::ldmatrix_x4(
+        a, ptx::shared_address(shared.queries + (lane & 15) * Config::kQueryBytes + k * 32) + (lane >> 4) * 16);
+  } else {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) a[e] = q[k][e];
   }
 }
 
 /// Scores of a stage, hidden ones -inf.
-template <class Config>
-__device__ __forceinline__ void score(const Decode& p, uint32_t keys, const uint32_t (&q)[Config::kDim / 16][4],
-                                      int first, const Range (&seen)[2], bool whole, float (&s)[Config::kKeys / 8][4]) {
+template <class Config, class Shared>
+__device__ __forceinline__ void score(const Decode& p, uint32_t keys, const QueryRegisters<Config>& q,
+                                      const Shared& shared, int first, const Range (&seen)[2], bool whole,
+                                      float (&s)[Config::kKeys / 8][4]) {
   const int lane = threadIdx.x & 31, t = lane & 3;
 #pragma unroll
   for (int n = 0; n < Config::kKeys / 8; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[n][e] = 0;
 #pragma unroll
-  for (int k = 0; k < Config::kDim / 16; k += 2)
+  for (int k = 0; k < Config::kDim / 16; k += 2) {
+    uint32_t low[4], high[4];
+    query_at<Config>(q, shared, k, low), query_at<Config>(q, shared, k + 1, high);
 #pragma unroll
     for (int n = 0; n < Config::kKeys / 8; ++n) {
       uint32_t b[4];
       ptx::ldmatrix_x4(b, keys + ptx::swizzled_tile<Config::kHalf>(n * 8 + (lane & 7), k * 2 + (lane >> 3)));
-      ptx::mma_m16n8k16<typename Config::T>(s[n], q[k][0], q[k][1], q[k][2], q[k][3], b[0], b[1]);
-      ptx::mma_m16n8k16<typename Config::T>(s[n], q[k + 1][0], q[k + 1][1], q[k + 1][2], q[k + 1][3], b[2], b[3]);
+      ptx::mma_m16n8k16<typename Config::T>(s[n], low[0], low[1], low[2], low[3], b[0], b[1]);
+      ptx::mma_m16n8k16<typename Config::T>(s[n], high[0], high[1], high[2], high[3], b[2], b[3]);
     }
+  }
 #pragma unroll
   for (int n = 0; n < Config::kKeys / 8; ++n) {
     if (p.softcap > 0)
@@ -320,7 +377,7 @@ __device__ __forceinline__ void accumulate(const Decode& p, const Item& item, co
 /// A computing warp's keys of [begin, end) of an item.
 template <class Config, class Shared>
 __device__ __forceinline__ void attend(const Decode& p, const Item& item, int begin, int end,
-                                       const uint32_t (&q)[Config::kDim / 16][4], Shared& shared, RingPlace& ring,
+                                       const QueryRegisters<Config>& q, Shared& shared, RingPlace& ring,
                                        WarpState<Config>& state) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 #pragma unroll
@@ -340,7 +397,7 @@ __device__ __forceinline__ void attend(const Decode& p, const Item& item, int be
     const bool whole = key >= last_row.begin && key + Config::kKeys <= first_row.end;
     const auto& stage = shared.stages[warp][ring.stage];
     float s[Config::kKeys / 8][4];
-    score<Config>(p, ptx::shared_address(stage.keys), q, key, seen, whole, s);
+    score<Config>(p, ptx::shared_address(stage.keys), q, shared, key, seen, whole, s);
     soften<Config>(p, s, state);
     accumulate<Config>(p, item, shared.rows, ptx::shared_address(stage.values), s, key, whole, state);
     __syncwarp();
@@ -355,8 +412,14 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
   int index = blockIdx.x;
   if (index >= items) return;
   Item item = item_at<Config>(p, shared, index);
-  uint32_t q[Config::kDim / 16][4];
-  load_query<Config>(p, item, q);
+  QueryRegisters<Config> q;
+  if constexpr (Config::kQueriesShared) {
+    fetch_queries<Config>(p, item, shared);
+    ptx::async_copy_wait<0>();
+    consumers_sync(32 * Config::kWarps);
+  } else {
+    load_query<Config>(p, item, q);
+  }
   Turns turns(p, shared.turns, false);
   RingPlace ring{0, 0};
   while (index < items) {
@@ -371,11 +434,12 @@ __device__ void compute_items(const Decode& p, Shared& shared) {
         index = turns.next();
         if (index < items) {  // the queries are on their way while this item ends
           item = item_at<Config>(p, shared, index);
-          load_query<Config>(p, item, q);
+          if constexpr (!Config::kQueriesShared) load_query<Config>(p, item, q);
         }
       }
       finish_split<Config>(p, now, split, state, shared, all);
     }
+    if (Config::kQueriesShared && index < items) fetch_queries<Config>(p, item, shared);
     finish_item<Config>(p, now, all, shared);
   }
 }

@@ -2,6 +2,7 @@
 // item's splits before.
 #pragma once
 
+#include "src/cuda/ptx/async_copy.cuh"
 #include "src/ops/paged/paged_schedule.cuh"
 
 namespace tenor::cuda::paged {
@@ -159,6 +160,7 @@ __device__ __forceinline__ void finish_item(const Decode& p, const Item& item, c
       write_part(p, part_of(p, at) + min(own.last, item.last) - 1, d, x.total, x.top, x.sum);
     }
   }
+  if constexpr (Config::kQueriesShared) ptx::async_copy_wait<0>();  // the next item's
   if constexpr (!Config::kJoins) consumers_sync(32 * Config::kWarps);
 }
 

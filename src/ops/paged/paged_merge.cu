@@ -176,10 +176,8 @@ __global__ void __launch_bounds__(kMergeWarps * 32, kSpread ? 4 : 6) merge_decod
     } else {
       for (int n = 0; n < parts; n += 32) add_parts<4 / kVectors>(p, part + n, min(32, parts - n), column, n == 0, all);
     }
-    if (ready) {
-      write_merged<T>(p, at, all, column + (kSpread ? warp * 32 : 0));
-      continue;
-    }
+    write_merged<T>(p, at, all, column + (kSpread ? warp * 32 : 0));
+    if (ready) continue;
     ptx::wait_for_previous();  // in every block: whoever comes after this kernel comes after that one
     load = load_of(p);
   }

@@ -24,26 +24,24 @@ __host__ __device__ inline int length_within(int keys, int64_t length, int most)
 /// many of them, whole stages.
 inline constexpr int kMostSplits = 128, kShortSplit = 512, kAskedStep = 64;
 __host__ __device__ inline int split_length(int keys, int asked = 0) {
-  if (asked > 0) return max(1, (keys + asked * kAskedStep - 1) / (asked * kAskedStep)) * kAskedStep;
+  if (asked > 0) {
+    const int64_t length = (int64_t{keys} + asked * kAskedStep - 1) / (asked * kAskedStep) * kAskedStep;
+    return static_cast<int>(max(int64_t{kAskedStep}, min(length, int64_t{INT32_MAX})));
+  }
   return length_within(keys, kShortSplit, kMostSplits);
 }
-/// Longer rows, of `places` multiprocessors and `units` items a split: as many parts of one row as keep them all busy,
-/// in one round of items or, where parts stay long, in two.
-struct LongSplits {
-  static constexpr int kFewest = 8, kLong = 1024;
-  int one, two;  // splits of a row; 0: by kShortSplit
-  /// Keys of a split of a row with that many; kShortSplit where it is not longer than that.
-  __host__ __device__ int length(int keys) const {
-    const int splits = keys / two < kLong ? one : two;
-    if (keys / splits <= kShortSplit) return kShortSplit;
-    int length = keys / splits / kAskedStep * kAskedStep;
-    while (keys > int64_t{length} * kMostSplits) length += kAskedStep;
-    return length;
-  }
-};
-inline LongSplits long_splits(int units, int places) {
-  const auto rounds = [&](int n) { return std::clamp(n * places / units, LongSplits::kFewest, kMostSplits - 2); };
-  return {rounds(1), rounds(2)};
+/// Splits of a longer row, of `places` multiprocessors and `units` items a split: as many as they take in one round of
+/// items, in two where one would leave too many of them idle.
+inline int long_splits(int units, int places) {
+  constexpr int kFewest = 8;
+  const auto rounds = [&](int n) { return std::clamp(n * places / units, kFewest, kMostSplits); };
+  const auto idle = [&](int splits) { return (places - splits * units % places) % places; };  // in the last round
+  const int one = rounds(1), two = rounds(2);
+  return 12 * idle(one) <= places ? one : two;
+}
+/// Keys of a split of a row that has at most `splits` of them, at least kShortSplit.
+__host__ __device__ inline int long_split_length(int keys, int splits) {
+  return max(kShortSplit, split_length(keys, splits));
 }
 /// Whether an item of the decode kernel may be several splits, for heads of up to `dim`: larger ones leave no registers
 /// for the sum over them.
@@ -67,10 +65,10 @@ struct Decode {
   int dim, value_dim, pages, page_size, box;
   float scale, scale_log2, softcap;
   bool causal;
-  int left, right;         // -1: unlimited
-  bool latent;             // splits by latent_split_length
-  int asked;               // splits that a SplitWorkspace asks for; 0: by split_length
-  LongSplits long_splits;  // of a row of the decode kernel; {0, 0}: by split_length
+  int left, right;     // -1: unlimited
+  bool latent;         // splits by latent_split_length
+  int asked;           // splits that a SplitWorkspace asks for; 0: by split_length
+  int long_splits;     // of a long row of the decode kernel; 0: by split_length
   int length;          // keys of a split of latent attention, more where a row had too many; 0: by latent_split_length
   int most_splits;     // of a row
   bool joins;          // whether an item may be several splits of a row (Load)
@@ -117,7 +115,7 @@ inline int most_splits(int64_t keys, int asked, bool latent) {
 
 __device__ __forceinline__ int length_of_splits(const Decode& p, int own) {
   if (p.length > 0) return length_within(own, p.length, p.most_splits);
-  if (p.long_splits.two > 0) return p.long_splits.length(own);
+  if (p.long_splits > 0) return long_split_length(own, p.long_splits);
   return p.latent ? latent_split_length(own, p.asked) : split_length(own, p.asked);
 }
 /// Splits of a row that hold something of it.

@@ -119,7 +119,8 @@ __device__ __forceinline__ void init_turns(TurnSlots& slots, int readers) {
 class Turns {
  public:
   __device__ Turns(const Decode& p, TurnSlots& slots, bool leads) : p_(p), slots_(slots), leads_(leads) {}
-  /// The item after the one that the warp is at; called once an item.
+  /// The item after the one that the warp is at; called once an item, and late: what is asked for here is no other
+  /// block's any more.
   __device__ __forceinline__ int next() {
     const int lane = threadIdx.x & 31, turn = turn_++;
     if (turn == 0) {
@@ -129,10 +130,9 @@ class Turns {
     const int slot = (turn - 1) % kTurnSlots, phase = (turn - 1) / kTurnSlots & 1;
     if (!leads_) {
       ptx::mbarrier_wait(&slots_.full[slot], phase);
-      const int index = slots_.index[slot];
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(&slots_.empty[slot]);
-      return index;
+      int index = 0;
+      if (lane == 0) index = slots_.index[slot], ptx::mbarrier_arrive(&slots_.empty[slot]);  // who reads arrives
+      return __shfl_sync(~0u, index, 0);
     }
     const int index = static_cast<int>(2 * gridDim.x) + __shfl_sync(~0u, asked_, 0);
     ptx::mbarrier_wait(&slots_.empty[slot], phase ^ 1);
