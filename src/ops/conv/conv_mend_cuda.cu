@@ -305,13 +305,6 @@ __global__ void __launch_bounds__(kThreads) mend_lines(const __grid_constant__ C
   }
 }
 
-/// Whether the direction is the product of two matrices, so that no zeros stand for anything.
-bool is_matrix_product(const ConvProblem& p) {
-  for (const core::WindowDim& w : p.window)
-    if (w.kernel > 1 || w.stride > 1 || w.before > 0 || w.input != w.output) return false;
-  return true;
-}
-
 /// Whether every window reads an input and every input is read, of one group. (False says nothing.)
 bool uses_all(const ConvProblem& p) {
   for (const core::WindowDim& w : p.window) {
@@ -367,7 +360,6 @@ void run_image(const ConvProblem& p, const char* op) {
 
 template <class T>
 void run_weight(const ConvProblem& p, bool everywhere, const char* op) {
-  if (is_matrix_product(p)) return;
   bool padded = everywhere;
   for (const core::WindowDim& w : p.window)  // the outermost taps meet it first
     for (const int64_t tap : {int64_t{0}, w.kernel - 1}) padded = padded || w.outputs(tap).count() < w.output;

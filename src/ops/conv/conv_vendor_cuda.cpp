@@ -90,12 +90,17 @@ PlanPtr first_plan(Session& session, const ConvProblem& p, const std::string& en
   return nullptr;
 }
 
-/// Of a session whose mutex is held, on its device. An engine that does not take the problem any more, as where an
-/// operand lies at a lesser alignment than in the problem that was measured, makes room for the usual one.
-PlanPtr plan_of(Session& session, const ConvProblem& p, const std::string& engine) {
+Session::Key key_of(const ConvProblem& p, const std::string& engine) {
   Session::Key key{numbers_of(p), engine};
   for (const void* data : {p.input.data, p.weight.data, p.output.data}) key.first.push_back(cudnn_alignment(data));
   key.first.push_back(core::tf32_allowed());
+  return key;
+}
+
+/// Of a session whose mutex is held, on its device. An engine that does not take the problem any more, as where an
+/// operand lies at a lesser alignment than in the problem that was measured, makes room for the usual one.
+PlanPtr plan_of(Session& session, const ConvProblem& p, const std::string& engine) {
+  Session::Key key = key_of(p, engine);
   if (const auto found = session.plans.find(key); found != session.plans.end()) return found->second;
   const cuda::RelaxedCapture relaxed;
   PlanPtr plan;
@@ -174,9 +179,10 @@ void run_plan(const ConvProblem& p, const PlanPtr& plan) {
   cuda_mend(p, true);
 }
 
-std::string version_text() {
-  const size_t version = cuda::cudnn().GetVersion();
-  return core::text("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+const std::string& version_text() {
+  static const size_t version = cuda::cudnn().GetVersion();
+  static const std::string text = core::text("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return text;
 }
 
 /// What a plan takes, or infinity for an engine that declines only now.
@@ -201,6 +207,13 @@ void measure_engines(const ConvProblem& p, const std::string& key) {
       time = std::min(time, time_of(p, rivals[i], 2 * best));
       best = std::min(best, time);
     }
+  Session& session = session_of(p.device);
+  for (size_t i = 0; i < rivals.size(); ++i)
+    if (times[i].second == best) {  // the others make room
+      const std::lock_guard lock(session.mutex);
+      session.plans[key_of(p, rivals[i]->name)] = rivals[i];
+      break;
+    }
   std::erase_if(times, [](const auto& t) { return t.second == kForever; });
   std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   core::remember_tuning(op_of(p), key, std::move(times), p.device);
@@ -209,7 +222,7 @@ void measure_engines(const ConvProblem& p, const std::string& key) {
 /// With autotuning on, the engine measured to be the fastest; "" where none is known, and `may_run` is false or the
 /// device's current stream is captured.
 std::string tuned_engine(const ConvProblem& p, bool may_run) {
-  if (!autotuning()) return {};
+  if (!autotuning() || p.groups > 1) return {};  // some engines put zeros where other groups' channels are
   const std::string key = version_text() + "'s engine: " + words_of(p);
   core::TuningLog::add(op_of(p), key);
   auto winner = core::tuned_winner(op_of(p), key, p.device);
