@@ -24,7 +24,8 @@ nb::object call_method(nb::handle x, nb::handle name) {
 bool is_true(const nb::object& x) { return x.is(nb::handle(Py_True)); }
 
 struct Names {
-  nb::handle is_neg = name_of("is_neg"), requires_grad = name_of("requires_grad"), layout = name_of("layout");
+  nb::handle is_neg = name_of("is_neg"), requires_grad = name_of("requires_grad"), layout = name_of("layout"),
+             is_nested = name_of("is_nested");
   nb::handle dtype = name_of("dtype"), is_cpu = name_of("is_cpu"), is_cuda = name_of("is_cuda");
   nb::handle get_device = name_of("get_device"), data_ptr = name_of("data_ptr"), shape = name_of("shape");
   nb::handle stride = name_of("stride");
@@ -121,7 +122,7 @@ void* data_of(nb::handle x) { return reinterpret_cast<void*>(nb::cast<uintptr_t>
 
 Tensor from_attributes(nb::handle x) {
   const auto dtype = torch().dtype_of(get(x, names().dtype));
-  if (!dtype || !get(x, names().layout).is(torch().strided)) return {};
+  if (!dtype || !get(x, names().layout).is(torch().strided) || is_true(get(x, names().is_nested))) return {};
   const auto device = device_of(x);
   if (!device) return {};
   return Tensor::wrap(data_of(x), *device, *dtype, to_dims(get(x, names().shape)),
@@ -149,6 +150,8 @@ void check_held(const char* op, const char* name, nb::handle x) {
   if (!x.attr("layout").is(torch().strided))
     core::fail<UnsupportedError>("{}: {} is a tensor of layout {}; use {}.to_dense()", op, name, said(x, "layout"),
                                  name);
+  if (is_true(get(x, names().is_nested)))
+    core::fail<UnsupportedError>("{}: {} is a nested tensor; use torch.nested.to_padded_tensor", op, name);
   if (!device_of(x))
     core::fail<DeviceError>("{}: {} is on {}; Tenor takes tensors on the CPU and on CUDA devices", op, name,
                             said(x, "device"));

@@ -1,5 +1,6 @@
 """Arrays of other libraries in and out, without a copy: capsules of both versions, odd strides, read-only memory."""
 import ctypes
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -303,6 +304,11 @@ def test_torch_views_conjugates_and_subclasses():
     for strange in (torch.ones(3).to_sparse(), torch.ones(3, dtype=torch.complex64).conj(), torch.ones(3, device="meta")):
         with pytest.raises((tenor.Error, BufferError, RuntimeError)):
             tenor.add(strange, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that they are a prototype
+        nested = torch.nested.nested_tensor([x[0], x[1, :1]])
+    with pytest.raises(tenor.UnsupportedError, match="add: x is a nested tensor"):
+        tenor.add(nested, 1)
     with pytest.raises(tenor.UnsupportedError, match="resolve_neg"):  # its memory holds the values' negatives
         tenor.add(torch.tensor([1 + 2j]).conj().imag, 1)
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import ml_dtypes
 import numpy as np
@@ -27,6 +28,16 @@ def test_import_is_quick_and_light():
         assert heavy.strip() == "[]"
         times.append(float(seconds))
     assert min(times) < 0.2
+
+
+def test_a_small_add_costs_less_than_two_microseconds():
+    x, best = tenor.asarray(np.ones((4, 4), np.float32)), float("inf")
+    for _ in range(100):  # the least of many: another program on the machine only makes them longer
+        start = time.perf_counter()
+        for _ in range(100):
+            tenor.add(x, x)
+        best = min(best, (time.perf_counter() - start) / 100)
+    assert best < 2e-6
 
 
 @pytest.mark.skipif(not (sys.platform == "linux" and shutil.which("nm")), reason="nm reads ELF modules")
