@@ -62,7 +62,7 @@ GatedDeltaResult gated_delta_rule(const Tensor& query, const Tensor& key, const 
 /// computes 64 steps at once whatever chunk_size is, which explain() says; "general" computes chunk_size. On Hopper's
 /// tensor cores bfloat16 rounds factors of products to bfloat16, R and N in the triangular ones to two of them (root
 /// mean square error below 2^-8 over 16384 steps), float16 to eleven bits with float32's range, float32 to two parts of
-/// eleven bits. There a long bfloat16 sequence of few heads is cut into segments, on whose number bits depend, but not
+/// eleven bits. There a long sequence of few heads is cut into segments, on whose number bits depend, but not
 /// under batch_invariant(). Cost as stated: that of the rule.
 /// @throws as gated_delta_rule; ValueError for chunk_size < 1 or an unknown strategy; UnsupportedError for a strategy
 /// that cannot do it, and on CUDA where the triangular workspace of 4 (chunk_size^2 + chunk_size) bytes exceeds a

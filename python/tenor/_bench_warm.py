@@ -9,12 +9,12 @@ _LIMIT_S = 120.0  # for all of them
 
 
 def warm(cases, device, limit=_LIMIT_S):
-    """Calls the peer of every case that says `compiles`, a process each, as many at once as half of the cores. Returns (seconds,
+    """Calls the peer of every case that says `compiles`, a process each, as many at once as there are cores. Returns (seconds,
     the cases that were not done in `limit` seconds or failed); a process beyond the limit is ended."""
     start, waiting, running, missed = time.monotonic(), [c for c in cases if c.get("compiles") and c.get("peer")], [], []
     try:
         while (waiting or running) and time.monotonic() - start < limit:
-            while waiting and len(running) < max(1, (os.cpu_count() or 2) // 2):
+            while waiting and len(running) < (os.cpu_count() or 1):
                 running.append((waiting[0], _begin(waiting.pop(0), device)))
             ended = [(case, process) for case, process in running if process.poll() is not None]
             missed += [case for case, process in ended if process.returncode]

@@ -4,7 +4,12 @@
 // one after the other; the second pass computes all outputs from them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/modes.h"
 #include "src/ops/gated_delta/chunk_scan.cuh"
+#include "src/ops/gated_delta/gated_delta_launch.h"
 
 namespace tenor::delta {
 
@@ -34,16 +39,17 @@ struct Part {
   int64_t segment, first;
   bool is_map;
 };
-/// The units of a pass, of 64 columns each.
-__host__ __device__ inline unsigned first_pass_units(const DeviceProblem& p, unsigned segments) {
-  return static_cast<unsigned>(p.value_dim / 64 + (segments - 2) * ((p.value_dim + p.key_dim) / 64));
+/// Units of 64 columns, the last of which may have fewer.
+__host__ __device__ inline unsigned units_of(int64_t columns) { return static_cast<unsigned>((columns + 63) / 64); }
+inline unsigned first_pass_units(const DeviceProblem& p, unsigned segments) {
+  return units_of(p.value_dim) + (segments - 2) * (units_of(p.value_dim) + units_of(p.key_dim));
 }
-__host__ __device__ inline unsigned second_pass_units(const DeviceProblem& p, unsigned segments) {
-  return static_cast<unsigned>(segments * (p.value_dim / 64));
+inline unsigned second_pass_units(const DeviceProblem& p, unsigned segments) {
+  return segments * units_of(p.value_dim);
 }
 template <bool kOutputs>
 __device__ __forceinline__ Part part_of(unsigned unit, const DeviceProblem& p) {
-  const unsigned values = static_cast<unsigned>(p.value_dim / 64), keys = static_cast<unsigned>(p.key_dim / 64);
+  const unsigned values = units_of(p.value_dim), keys = units_of(p.key_dim);
   if (kOutputs || unit < values) return {unit / values, 64 * int64_t{unit % values}, false};
   const unsigned at = (unit - values) % (values + keys), segment = 1 + (unit - values) / (values + keys);
   if (at < values) return {segment, 64 * int64_t{at}, false};
@@ -59,8 +65,58 @@ __device__ __forceinline__ void add_identity(float (&state)[kKeyDim / 8][4], int
     for (int c = 0; c < 4; ++c) state[n][c] = 8 * n + lane % 4 * 2 + c % 2 == column + c / 2 * 8 ? 1.0f : state[n][c];
 }
 
-/// The second pass where it makes outputs, else the first. Blocks: value heads fastest, then sequences, then units.
-/// Dynamic shared memory: Config::Shared.
+/// A block's task in a pass: the second one where it makes outputs, else the first. Blocks: value heads fastest, then
+/// sequences, then units.
+struct SegmentTask {
+  ScanTask t;
+  Part part;
+  bool is_last;  ///< of its sequence
+  bool is_one;   ///< else there is nothing to do
+};
+template <bool kOutputs>
+__device__ __forceinline__ SegmentTask segment_task(const DeviceProblem& p, const Segments& segments) {
+  const unsigned heads = static_cast<unsigned>(p.value_heads), rest = blockIdx.x / heads;
+  const int64_t n = rest % static_cast<unsigned>(p.sequences.count);
+  const Part part = part_of<kOutputs>(rest / static_cast<unsigned>(p.sequences.count), p);
+  ScanTask t{DeviceSequence(p.sequences, n), n, place_of(p.sequences, n), blockIdx.x % heads};
+  const int64_t count = segments_of(t.s.length, segments), before = part.segment * segments.chunks;
+  const bool is_last = part.segment + 1 == count;
+  const bool is_one = t.place >= 0 && part.segment < count && (kOutputs || !is_last);
+  t.slot = first_slot(p.sequences, n) + before;
+  t.s.begin += before * kChunk;
+  t.s.length = min(t.s.length - before * kChunk, int64_t{segments.chunks} * kChunk);
+  t.chunks = (t.s.length + kChunk - 1) / kChunk;
+  t.first = part.is_map ? 0 : part.first, t.is_map = part.is_map;
+  return {t, part, is_last, is_one};
+}
+
+/// What a block's columns start from and where they go, and where what they start from is kept for the second pass.
+struct SegmentEnds {
+  Columns from, to, start;
+};
+template <bool kOutputs>
+__device__ __forceinline__ SegmentEnds ends_of(const DeviceProblem& p, const Segments& segments,
+                                               const SegmentTask& at) {
+  const ScanTask& t = at.t;
+  const Part& part = at.part;
+  const auto end_of = [&](int64_t segment) {
+    return Columns{segments.ends + segments.end_at(t.n, segment, p, t.head) + part.first, p.value_dim, 1};
+  };
+  SegmentEnds ends;
+  if (segments.starts && part.segment == 0 && !at.is_last)
+    ends.start = {segments.starts + (t.n * p.value_heads + t.head) * p.key_dim * p.value_dim + part.first, p.value_dim,
+                  1};
+  if (part.segment == 0 && starts_from_state(p.sequences, t.n)) ends.from = columns_of(p.first, t);
+  if (kOutputs && ends.start.data) ends.from = ends.start;
+  if (kOutputs && part.segment > 0) ends.from = end_of(part.segment - 1);
+  if (!kOutputs) ends.to = end_of(part.segment);
+  if (part.is_map)
+    ends.to = {segments.maps + segments.map_at(t.n, part.segment, p, t.head) + part.first * p.key_dim, 1, p.key_dim};
+  if (kOutputs && at.is_last) ends.to = columns_of(p.last, t);
+  return ends;
+}
+
+/// A pass. Dynamic shared memory: Config::Shared.
 template <class Config, bool kOutputs>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     segments_kernel(const __grid_constant__ DeviceProblem p, const typename Config::Factors* factors,
@@ -69,43 +125,21 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   static_assert(Config::kGroups == 1);
   extern __shared__ __align__(1024) unsigned char segment_memory[];
   auto& shared = *reinterpret_cast<typename Config::Shared*>(segment_memory);
-  const unsigned heads = static_cast<unsigned>(p.value_heads), rest = blockIdx.x / heads;
-  const int64_t n = rest % static_cast<unsigned>(p.sequences.count);
-  const Part part = part_of<kOutputs>(rest / static_cast<unsigned>(p.sequences.count), p);
-  ScanTask t{DeviceSequence(p.sequences, n), n, place_of(p.sequences, n), blockIdx.x % heads};
-  const int64_t count = segments_of(t.s.length, segments), before = part.segment * segments.chunks;
-  const bool is_last = part.segment + 1 == count;
-  if (t.place < 0 || part.segment >= count || (!kOutputs && is_last)) return ptx::wait_for_previous();
-  t.slot = first_slot(p.sequences, n) + before;
-  t.s.begin += before * kChunk;
-  t.s.length = min(t.s.length - before * kChunk, int64_t{segments.chunks} * kChunk);
-  t.chunks = (t.s.length + kChunk - 1) / kChunk;
-  t.first = part.is_map ? 0 : part.first, t.is_map = part.is_map;
-  if (part.is_map)
-    for (int at = threadIdx.x; at < kSquareBytes / 16; at += Config::kThreads)
-      reinterpret_cast<uint4*>(shared.output[0][0])[at] = make_uint4(0, 0, 0, 0);
+  const SegmentTask at = segment_task<kOutputs>(p, segments);
+  if (!at.is_one) return ptx::wait_for_previous();
+  if (at.part.is_map)
+    for (int i = threadIdx.x; i < kSquareBytes / 16; i += Config::kThreads)
+      reinterpret_cast<uint4*>(shared.output[0][0])[i] = make_uint4(0, 0, 0, 0);
   begin_scan<Config>(shared, maps);
-  if (threadIdx.x >= 128) return move_chunks<Config, kOutputs>(shared, p, factors, maps, t);
+  if (threadIdx.x >= 128) return move_chunks<Config, kOutputs>(shared, p, factors, maps, at.t);
   ptx::registers_increase<232>();
-  const auto end_of = [&](int64_t segment) {
-    return Columns{segments.ends + segments.end_at(n, segment, p, t.head) + part.first, p.value_dim, 1};
-  };
-  Columns from, to, start;
-  if (segments.starts && part.segment == 0 && !is_last)
-    start = {segments.starts + (n * p.value_heads + t.head) * p.key_dim * p.value_dim + part.first, p.value_dim, 1};
-  if (part.segment == 0 && starts_from_state(p.sequences, n)) from = columns_of(p.first, t);
-  if (kOutputs && start.data) from = start;
-  if (kOutputs && part.segment > 0) from = end_of(part.segment - 1);
-  if (!kOutputs) to = end_of(part.segment);
-  if (part.is_map)
-    to = {segments.maps + segments.map_at(n, part.segment, p, t.head) + part.first * p.key_dim, 1, p.key_dim};
-  if (kOutputs && is_last) to = columns_of(p.last, t);
+  const SegmentEnds ends = ends_of<kOutputs>(p, segments, at);
   float state[Config::kKeyDim / 8][4];
-  read_state<Config::kKeyDim>(state, warp_columns(from));
-  if (!kOutputs) write_state<Config::kKeyDim>(state, warp_columns(start));
-  if (part.is_map) add_identity<Config::kKeyDim>(state, part.first);
-  scan_chunks<Config, kOutputs>(state, shared, t);
-  write_state<Config::kKeyDim>(state, warp_columns(to));
+  read_state<Config::kKeyDim>(state, warp_columns(ends.from));
+  if (!kOutputs) write_state<Config::kKeyDim>(state, warp_columns(ends.start));
+  if (at.part.is_map) add_identity<Config::kKeyDim>(state, at.part.first);
+  scan_chunks<Config, kOutputs>(state, shared, at.t);
+  write_state<Config::kKeyDim>(state, warp_columns(ends.to));
 }
 
 inline constexpr int kJoinThreads = 256, kJoinColumns = 4;
@@ -177,6 +211,61 @@ __global__ void __launch_bounds__(kJoinThreads)
     }
     __syncthreads();
   }
+}
+
+/// What a call's parts take, in a chunk's time with outputs.
+struct SegmentCosts {
+  double silent, join;  ///< a chunk without outputs; a state passed from end to end
+  double worth;         ///< the share of the time without segments that they may take
+  int64_t least;        ///< chunks of a segment
+};
+
+/// The most chunks that a sequence may have.
+inline unsigned most_chunks(const DeviceProblem& p) {
+  const int64_t slots = chunk_slots(p.sequences);
+  return static_cast<unsigned>(p.sequences.starts.data ? slots : slots / std::max<int64_t>(p.sequences.count, 1));
+}
+
+/// How a call's sequences are cut where their columns leave a third of the multiprocessors idle; a count of 0: not at
+/// all. Bits depend on it, so batch_invariant() has none of it.
+inline Segments choose_segments(const DeviceProblem& p, const SegmentCosts& costs, Device device) {
+  if (core::batch_invariant()) return {};
+  const double fits = cuda::multiprocessors(device);
+  const int64_t chunks = most_chunks(p);
+  const int64_t heads = p.sequences.count * p.value_heads;
+  if (3 * heads * units_of(p.value_dim) > 2 * cuda::multiprocessors(device)) return {};
+  constexpr int64_t kMost = 64;  // segments
+  Segments best{};
+  double least = costs.worth * static_cast<double>(chunks);
+  for (int64_t wanted = 3; wanted <= std::min(chunks / costs.least, kMost); ++wanted) {
+    const auto each = static_cast<unsigned>((chunks + wanted - 1) / wanted),
+               count = static_cast<unsigned>((chunks + each - 1) / each);
+    if (count < 3) continue;
+    const auto waves = [&](unsigned units) { return std::ceil(static_cast<double>(units * heads) / fits); };
+    const double time = each * (costs.silent * waves(first_pass_units(p, count)) + waves(second_pass_units(p, count))) +
+                        costs.join * count;
+    if (time < least) least = time, best = {count, each, nullptr, nullptr, nullptr};
+  }
+  return best;
+}
+
+/// Calls first(segments, blocks), joins the ends, and calls second(segments, blocks).
+template <int kKeyDim, class First, class Second>
+void run_segments(const char* op, const DeviceProblem& p, Segments s, Device device, First&& first, Second&& second) {
+  const int64_t heads = p.sequences.count * p.value_heads, each = p.key_dim * p.value_dim;
+  const Tensor ends = Tensor::empty({core::count_product((s.count - 1) * heads, each)}, float32, device),
+               maps =
+                   Tensor::empty({core::count_product((s.count - 2) * heads, p.key_dim * p.key_dim)}, float32, device);
+  s.ends = ends.data<float>(), s.maps = maps.data<float>();
+  Tensor starts;
+  if (p.first.data && p.first.data == p.last.data)
+    starts = Tensor::empty({core::count_product(heads, each)}, float32, device), s.starts = starts.data<float>();
+  first(s, blocks_of(op, first_pass_units(p, s.count), p.value_heads, p.sequences.count));
+  cuda::launch(op, join_segments_kernel<kKeyDim>,
+               {dim3(blocks_of(op, p.value_dim / kJoinColumns, p.value_heads, p.sequences.count)), dim3(kJoinThreads),
+                sizeof(JoinShared<kKeyDim>)},
+               device, p, s);
+  second(s, blocks_of(op, second_pass_units(p, s.count), p.value_heads, p.sequences.count));
 }
 
 }  // namespace tenor::delta

@@ -1,8 +1,6 @@
 // "tensorcore": the chunk form's two kernels, or those of its segments, and what they need of memory.
 #include <algorithm>
-#include <cmath>
 
-#include "src/core/modes.h"
 #include "src/cuda/tensor_map.h"
 #include "src/ops/gated_delta/chunk_prepare.cuh"
 #include "src/ops/gated_delta/chunk_segments.cuh"
@@ -54,60 +52,20 @@ void launch_scan(const Launch& l, const ChunkSlice& slice) {
       static_cast<unsigned>(l.p.value_dim / Config::kColumns), slice);
 }
 
-/// The most chunks that a sequence may have.
-unsigned most_chunks(const DeviceProblem& p) {
-  const int64_t slots = chunk_slots(p.sequences);
-  return static_cast<unsigned>(p.sequences.starts.data ? slots : slots / std::max<int64_t>(p.sequences.count, 1));
-}
-
-/// How a call's sequences are cut where their columns leave a third of the multiprocessors idle; a count of 0: not at
-/// all. Times are in a chunk's with outputs: one without takes 0.7 of it, a step from end to end two. Bits depend on
-/// it, so batch_invariant() has none of it.
-Segments choose_segments(const Launch& l) {
-  if (!l.factors || core::batch_invariant()) return {};
-  const DeviceProblem& p = l.p;
-  const double fits = cuda::multiprocessors(l.device);
-  const int64_t chunks = most_chunks(p);
-  const int64_t heads = p.sequences.count * p.value_heads;
-  if (3 * heads * (p.value_dim / 64) > 2 * cuda::multiprocessors(l.device)) return {};
-  constexpr int64_t kLeast = 16, kMost = 64;  // chunks of a segment, and segments
-  Segments best{};
-  double least = (p.by_channel ? 0.4 : 0.8) * static_cast<double>(chunks);  // a slow first kernel had better run beside
-  for (int64_t wanted = 3; wanted <= std::min(chunks / kLeast, kMost); ++wanted) {
-    const auto each = static_cast<unsigned>((chunks + wanted - 1) / wanted),
-               count = static_cast<unsigned>((chunks + each - 1) / each);
-    if (count < 3) continue;
-    const auto waves = [&](unsigned units) { return std::ceil(static_cast<double>(units * heads) / fits); };
-    const double time =
-        each * (0.7 * waves(first_pass_units(p, count)) + waves(second_pass_units(p, count))) + 2 * count;
-    if (time < least) least = time, best = {count, each, nullptr, nullptr, nullptr};
-  }
-  return best;
-}
+/// A chunk without outputs takes 0.7 of one with them, joining two chunks' time. With decays by channel the slow first
+/// kernel had better run beside the second one.
+SegmentCosts segment_costs(const DeviceProblem& p) { return {0.7, 2, p.by_channel ? 0.4 : 0.8, 16}; }
 
 template <class Config>
-void launch_segments(const Launch& l, Segments s) {
-  const DeviceProblem& p = l.p;
-  const int64_t heads = p.sequences.count * p.value_heads, each = p.key_dim * p.value_dim;
-  const Tensor ends = Tensor::empty({core::count_product((s.count - 1) * heads, each)}, float32, l.device),
-               maps = Tensor::empty({core::count_product((s.count - 2) * heads, p.key_dim * p.key_dim)}, float32,
-                                    l.device);
-  s.ends = ends.data<float>(), s.maps = maps.data<float>();
-  Tensor starts;
-  if (p.first.data && p.first.data == p.last.data)
-    starts = Tensor::empty({core::count_product(heads, each)}, float32, l.device), s.starts = starts.data<float>();
-  const auto pass = [&](auto* kernel, unsigned units, bool early) {
-    cuda::launch(l.op, kernel,
-                 {dim3(blocks_of(l.op, units, p.value_heads, p.sequences.count)), dim3(Config::kThreads),
-                  sizeof(typename Config::Shared), 1, early},
-                 l.device, p, static_cast<const typename Config::Factors*>(l.factors), l.maps, s);
+void launch_segments(const Launch& l, const Segments& s) {
+  const auto pass = [&](auto* kernel, bool early) {
+    return [=, &l](const Segments& given, unsigned blocks) {
+      cuda::launch(l.op, kernel, {dim3(blocks), dim3(Config::kThreads), sizeof(typename Config::Shared), 1, early},
+                   l.device, l.p, static_cast<const typename Config::Factors*>(l.factors), l.maps, given);
+    };
   };
-  pass(segments_kernel<Config, false>, first_pass_units(p, s.count), true);
-  cuda::launch(l.op, join_segments_kernel<Config::kKeyDim>,
-               {dim3(blocks_of(l.op, p.value_dim / kJoinColumns, p.value_heads, p.sequences.count)), dim3(kJoinThreads),
-                sizeof(JoinShared<Config::kKeyDim>)},
-               l.device, p, s);
-  pass(segments_kernel<Config, true>, second_pass_units(p, s.count), false);
+  run_segments<Config::kKeyDim>(l.op, l.p, s, l.device, pass(segments_kernel<Config, false>, true),
+                                pass(segments_kernel<Config, true>, false));
 }
 
 template <int kKeyDim>
@@ -140,7 +98,9 @@ void launch_kernels(const Launch& l) {
 /// there are more columns than multiprocessors.
 template <int kKeyDim>
 void launch_both(const Launch& l) {
-  if (const Segments s = choose_segments(l); s.count > 0) return launch_cut<kKeyDim>(l, s);
+  if (l.factors)
+    if (const Segments s = choose_segments(l.p, segment_costs(l.p), l.device); s.count > 0)
+      return launch_cut<kKeyDim>(l, s);
   if (l.p.by_channel) return launch_kernels<ChannelScan<kKeyDim>>(l);
   const int64_t groups = l.p.value_dim / 64 * l.p.value_heads * l.p.sequences.count;
   if (l.p.value_dim % 128 == 0 && groups > cuda::multiprocessors(l.device)) return launch_kernels<Scan<kKeyDim, 2>>(l);

@@ -1,6 +1,6 @@
 // "tensorcore" for float32 and float16: the two kernels by TF32 products, and what they need of memory.
 #include "src/ops/gated_delta/chunk_tf32_channels.cuh"
-#include "src/ops/gated_delta/chunk_tf32_scan.cuh"
+#include "src/ops/gated_delta/chunk_tf32_segments.cuh"
 #include "src/ops/gated_delta/gated_delta_launch.h"
 
 namespace tenor::delta {
@@ -57,6 +57,23 @@ void launch_prepare(const Launch& l) {
     pass(prepare_tf32_kernel<T, Config::kKeyDim>, kPrepareThreads, sizeof(Tf32PrepareShared<T, Config::kKeyDim>));
 }
 
+/// A chunk takes four to six times as long as bfloat16's, so that joining counts less and short segments pay.
+constexpr SegmentCosts kSegmentCosts{0.7, 0.4, 0.8, 8};
+
+template <class Config>
+void launch_segments(const Launch& l, const Segments& s) {
+  const Device device = l.problem.output.device();
+  const auto pass = [&](auto* kernel, bool early) {
+    return [=, &l](const Segments& given, unsigned blocks) {
+      cuda::launch(l.problem.op, kernel,
+                   {dim3(blocks), dim3(32 * (kSegmentWarps + 1)), sizeof(typename Config::Shared), 1, early}, device,
+                   l.p, static_cast<const typename Config::Factors*>(l.memory), given);
+    };
+  };
+  run_segments<Config::kKeyDim>(l.problem.op, l.p, s, device, pass(segments_tf32_kernel<Config, false>, true),
+                                pass(segments_tf32_kernel<Config, true>, false));
+}
+
 template <class Config>
 void launch_kernels(Launch l) {
   constexpr int kMost = kMostWarps<typename Config::Element>;
@@ -65,7 +82,11 @@ void launch_kernels(Launch l) {
   if (l.items > 0 && l.problem.steps > 0)
     memory = Tensor::empty({core::count_product(l.items, int64_t{sizeof(typename Config::Factors)})}, uint8, device);
   l.memory = memory.defined() ? memory.raw() : nullptr;
-  if (l.memory) launch_prepare<Config>(l);
+  if (l.memory) {
+    launch_prepare<Config>(l);
+    if (const Segments s = choose_segments(l.p, kSegmentCosts, device); s.count > 0)
+      return launch_segments<Config>(l, s);
+  }
   const int warps = choose_warps(l.p.value_dim / kTf32Columns, l.p.value_heads * l.p.sequences.count, kMost,
                                  cuda::multiprocessors(device));
   warps > 4 ? launch_scan<Config, kMost>(l, warps) : launch_scan<Config, 4>(l, warps);

@@ -177,8 +177,8 @@ __device__ __forceinline__ void half_factor(uint32_t (&to)[4], const float (&x0)
   to[2] = pack(x1[0] * by.scale[0], x1[1] * by.scale[0]), to[3] = pack(x1[2] * by.scale[1], x1[3] * by.scale[1]);
 }
 
-/// by_key = S^T K^T, by_query = S^T Q^T; float16's are to be multiplied by the inverse scale.
-template <class T, int kKeyDim>
+/// by_key = S^T K^T, by_query = S^T Q^T where it is asked for; float16's are to be multiplied by the inverse scale.
+template <class T, int kKeyDim, bool kQueries>
 __device__ __forceinline__ void multiply_state(Steps& by_key, Steps& by_query, const float (&state)[kKeyDim / 8][4],
                                                const ChunkRows<T, kKeyDim>& key, const ChunkRows<T, kKeyDim>& query,
                                                const HalfScale& by) {
@@ -191,7 +191,8 @@ __device__ __forceinline__ void multiply_state(Steps& by_key, Steps& by_query, c
 #pragma unroll
       for (int n = 0; n < kChunk / 8; ++n) {
         multiply_tf32<true>(by_key[n], a, exact_factor<true>(two_of(&key[8 * n + row][8 * k + column])));
-        multiply_tf32<true>(by_query[n], a, exact_factor<true>(two_of(&query[8 * n + row][8 * k + column])));
+        if constexpr (kQueries)
+          multiply_tf32<true>(by_query[n], a, exact_factor<true>(two_of(&query[8 * n + row][8 * k + column])));
       }
     }
   } else {
@@ -205,9 +206,11 @@ __device__ __forceinline__ void multiply_state(Steps& by_key, Steps& by_query, c
         ptx::ldmatrix_x4(b, ptx::shared_address(&key[8 * n + row][16 * k + column]));
         ptx::mma_m16n8k16<T>(by_key[n], a[0], a[1], a[2], a[3], b[0], b[1]);
         ptx::mma_m16n8k16<T>(by_key[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
-        ptx::ldmatrix_x4(b, ptx::shared_address(&query[8 * n + row][16 * k + column]));
-        ptx::mma_m16n8k16<T>(by_query[n], a[0], a[1], a[2], a[3], b[0], b[1]);
-        ptx::mma_m16n8k16<T>(by_query[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+        if constexpr (kQueries) {
+          ptx::ldmatrix_x4(b, ptx::shared_address(&query[8 * n + row][16 * k + column]));
+          ptx::mma_m16n8k16<T>(by_query[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+          ptx::mma_m16n8k16<T>(by_query[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+        }
       }
     }
   }
@@ -322,8 +325,8 @@ __device__ __forceinline__ void pass_on(float (&state)[Config::kKeyDim / 8][4], 
   }
 }
 
-/// A warp's pass over a task's chunks.
-template <class Config>
+/// A warp's pass over a task's chunks. Without outputs only the state is passed on; a map's task has no values.
+template <class Config, bool kOutputs = true>
 __device__ __forceinline__ void scan_chunks(float (&state)[Config::kKeyDim / 8][4], typename Config::Shared& shared,
                                             const DeviceProblem& p, const ScanTask& t) {
   constexpr bool kFine = Config::kFine;
@@ -334,10 +337,11 @@ __device__ __forceinline__ void scan_chunks(float (&state)[Config::kKeyDim / 8][
     const int i = static_cast<int>(c % kTf32Stages),
               valid = static_cast<int>(min(t.s.length - c * kChunk, int64_t{kChunk}));
     Steps work = {}, output = {}, error = {};
-    load_values(error, row_of<T>(p.value, t.s, t.head, c * kChunk) + column * p.value.dim, p.value, valid);
+    if (kOutputs || !t.is_map)
+      load_values(error, row_of<T>(p.value, t.s, t.head, c * kChunk) + column * p.value.dim, p.value, valid);
     const HalfScale by = kFine ? HalfScale({0, 0}) : half_scale(state);
     ptx::mbarrier_wait(&shared.full[i], (c / kTf32Stages) & 1);
-    multiply_state<T, kKeyDim>(work, output, state, shared.stages[i].key, shared.stages[i].query, by);
+    multiply_state<T, kKeyDim, kOutputs>(work, output, state, shared.stages[i].key, shared.stages[i].query, by);
     if constexpr (Config::kByChannel) {
       ptx::mbarrier_arrive(&shared.empty[i]);
       ptx::mbarrier_wait(&shared.rest_full, c & 1);
@@ -349,9 +353,11 @@ __device__ __forceinline__ void scan_chunks(float (&state)[Config::kKeyDim / 8][
     const bool has_bad = has_bad_step(work);
     if (has_bad) clear_bad_steps(work, first_bad);
     multiply_triangle<kFine>(error, work, factors.solve);
-    multiply_triangle<kFine>(output, error, factors.attend);
-    if (has_bad) poison(output, first_bad);
-    store_columns(output, place_in<T>(p.output, t.s, t.head, c * kChunk) + column * p.output.dim, p.output, valid);
+    if constexpr (kOutputs) {
+      multiply_triangle<kFine>(output, error, factors.attend);
+      if (has_bad) poison(output, first_bad);
+      store_columns(output, place_in<T>(p.output, t.s, t.head, c * kChunk) + column * p.output.dim, p.output, valid);
+    }
     weigh_steps(error, factors.weights[2]);
     pass_on<Config>(state, shared, i, error);
     if (has_bad) {

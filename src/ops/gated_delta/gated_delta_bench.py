@@ -93,6 +93,7 @@ CASES = [
     conv_case(1, 1024, 512), norm_case(4096, 128),
     chunk_case(1, 32, 8192, device="cuda"), chunk_case(8, 16, 4096, device="cuda"), chunk_case(1, 16, 65536, device="cuda"), chunk_case(1, 32, 2048, device="cuda"),
     *(chunk_case(1, 32, 2048, dtype, device="cuda") for dtype in ("float32", "float16")), chunk_case(1, 32, 2048, device="cuda", chunk=16),
+    *(chunk_case(1, 4, 16384, dtype, device="cuda") for dtype in ("float32", "float16")),
     *(decode_case(b, 32, device="cuda") for b in (1, 64, 256)), decode_case(64, 32, 4, device="cuda"),
     conv_case(1, 8192, 8192, device="cuda"), conv_last_case(1, 8192, 8192), norm_case(262144, 128, device="cuda"),
 ]

@@ -258,20 +258,63 @@ TEST_F(GatedDeltaCuda, LongSequencesOfOtherTypesStayWithinTheirs) {
     }
 }
 
-/// Long enough for a sequence of few heads to be computed in segments.
+/// A call in segments, twice. Steps change little and nothing decays fast, so that a segment's end depends on its
+/// start.
+void check_segments(Draw& draw, DeltaCase c, const std::string& what) {
+  std::vector<double> weak = values(c.beta);
+  for (double& x : weak) x /= 16;
+  testing::assign(c.beta, weak);
+  check(draw, c, what, {64});
+  const GatedDeltaResult got = run_delta(moved(c), 64), again = run_delta(moved(c), 64);
+  EXPECT_TRUE(same_bits(on_cpu(got.output), on_cpu(again.output))) << what;
+  EXPECT_TRUE(same_bits(on_cpu(got.final_state), on_cpu(again.final_state))) << what;
+  const BatchInvariantGuard guard;  // which has none of them: that the case is in segments at all
+  EXPECT_FALSE(same_bits(on_cpu(got.final_state), on_cpu(run_delta(moved(c), 64).final_state))) << what;
+}
+
+/// Long enough for a sequence of few heads to be computed in segments, which with decays by channel pay later.
 TEST_F(GatedDeltaCuda, SegmentsOfALongSequence) {
   Draw draw(10);
   for (bool by_channel : {false, true})
     for (int64_t K : {64, 128})
       for (int64_t steps : {3072, 3200, 4133}) {
-        DeltaCase c = random_delta(draw, {1, 1, 2, steps, K, 128, by_channel, false, 0.05}, bfloat16);
-        const std::string what = "K " + std::to_string(K) + " T " + std::to_string(steps);
-        if (steps != 3200) c.options.initial_state = draw.dense({1, 2, K, 128}, float32);
-        check(draw, c, what, {64});
-        const GatedDeltaResult got = run_delta(moved(c), 64), again = run_delta(moved(c), 64);
-        EXPECT_TRUE(same_bits(on_cpu(got.output), on_cpu(again.output))) << what;
-        EXPECT_TRUE(same_bits(on_cpu(got.final_state), on_cpu(again.final_state))) << what;
+        if (by_channel) steps += 5120;
+        DeltaCase c = random_delta(draw, {1, 1, 2, steps, K, 128, by_channel, false, 0.001}, bfloat16);
+        if (steps % 100 != 0) c.options.initial_state = draw.dense({1, 2, K, 128}, float32);
+        check_segments(draw, c, "K " + std::to_string(K) + " T " + std::to_string(steps));
       }
+}
+
+/// The shortest that float32 and float16 cut, for checkers of races too.
+TEST_F(GatedDeltaCuda, TheFewestSegments) {
+  Draw draw(17);
+  for (DType dtype : {float32, float16})
+    for (bool by_channel : {false, true}) {
+      DeltaCase c = random_delta(draw, {1, 1, 1, 1500, 64, 16, by_channel, false, 0.001}, dtype);
+      c.options.initial_state = draw.dense({1, 1, 64, 16}, float32);
+      check_segments(draw, c, std::string(name(dtype)) + (by_channel ? " by channel" : ""));
+    }
+}
+
+/// Of float32 and float16, whose last unit of columns may be narrower; by channel at K of 64 and not, no decay at all.
+TEST_F(GatedDeltaCuda, SegmentsOfOtherTypes) {
+  Draw draw(16);
+  struct Variant {
+    DType dtype;
+    bool by_channel;
+    int64_t K, V, steps;
+    double strongest;
+  };
+  for (const auto& [dtype, by_channel, K, V, steps, strongest] :
+       {Variant{float32, false, 128, 80, 4133, 0.001}, Variant{float32, false, 64, 16, 3072, 0},
+        Variant{float32, true, 128, 128, 3200, 0.001}, Variant{float32, true, 64, 48, 4133, 0},
+        Variant{float16, false, 128, 144, 3200, 0.001}, Variant{float16, false, 64, 64, 4133, 0},
+        Variant{float16, true, 128, 112, 4133, 0.001}, Variant{float16, true, 64, 32, 3072, 0}}) {
+    DeltaCase c = random_delta(draw, {1, 1, 2, steps, K, V, by_channel, false, strongest}, dtype);
+    c.options.qk_normalize = true;
+    if (steps != 3200) c.options.initial_state = draw.dense({1, 2, K, V}, float32);
+    check_segments(draw, c, std::string(name(dtype)) + (by_channel ? " by channel" : "") + " K " + std::to_string(K));
+  }
 }
 
 /// A state that a call starts from and leaves: the bits of one that is written elsewhere, whole and in segments.
@@ -284,8 +327,9 @@ TEST_F(GatedDeltaCuda, StatesInPlace) {
   };
   for (const auto& [dtype, steps, chunk, by_channel] :
        {Variant{bfloat16, 1, 0, false}, Variant{bfloat16, 5, 0, true}, Variant{bfloat16, 4133, 64, false},
-        Variant{bfloat16, 4133, 64, true}, Variant{float16, 130, 64, true}, Variant{float32, 130, 64, true},
-        Variant{float32, 130, 64, false}, Variant{float64, 70, 16, false}}) {
+        Variant{bfloat16, 4133, 64, true}, Variant{float32, 4133, 64, false}, Variant{float16, 4133, 64, true},
+        Variant{float16, 130, 64, true}, Variant{float32, 130, 64, true}, Variant{float32, 130, 64, false},
+        Variant{float64, 70, 16, false}}) {
     DeltaCase c = random_delta(draw, {1, 1, 2, steps, 128, 128, by_channel, false, 0.05}, dtype);
     c.options.initial_state = draw.dense({1, 2, 128, 128}, float32);
     const DeltaCase apart = moved(c);
@@ -300,44 +344,50 @@ TEST_F(GatedDeltaCuda, StatesInPlace) {
 
 TEST_F(GatedDeltaCuda, SegmentsOfPackedSequences) {
   Draw draw(11);
-  DeltaCase c = random_delta(draw, {1, 1, 1, 9000, 128, 64, false, false, 0.05}, bfloat16);
-  c.options.cu_seqlens = list({0, 0, 4100, 4101, 4165, 4165, 7999, 8990}, int64);  // ends below T
-  const Tensor pool = draw.dense({9, 1, 128, 64}, float32);
-  c.options.state = pool;
-  c.options.state_indices = list({8, 1, -1, 0, 5, 3, 2}, int32);
-  c.options.has_initial_state = list({1, 1, 1, 1, 1, 0, 1}, boolean);
-  const auto want = delta_wanted(c);
-  const DeltaCase gpu = moved(c);
-  const GatedDeltaResult got = run_delta(gpu, 64);
-  EXPECT_LE(relative_error(values(on_cpu(got.output)), want.output), delta_tolerance(bfloat16, true));
-  const Tensor after = on_cpu(gpu.options.state);
-  const int64_t n = 128 * 64;
-  for (const auto& [slot, sequence] : {std::pair{8, 0}, {1, 1}, {0, 3}, {5, 4}, {3, 5}, {2, 6}})
-    EXPECT_LE(relative_error(values(select(after, 0, slot)),
-                             {want.final_state.begin() + sequence * n, want.final_state.begin() + (sequence + 1) * n}),
-              0x1p-7)
-        << slot;
-  for (int64_t slot : {4, 6, 7}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+  for (DType dtype : {bfloat16, float32, float16}) {
+    DeltaCase c = random_delta(draw, {1, 1, 1, 9000, 128, 64, false, false, 0.05}, dtype);
+    c.options.cu_seqlens = list({0, 0, 4100, 4101, 4165, 4165, 7999, 8990}, int64);  // ends below T
+    const Tensor pool = draw.dense({9, 1, 128, 64}, float32);
+    c.options.state = pool;
+    c.options.state_indices = list({8, 1, -1, 0, 5, 3, 2}, int32);
+    c.options.has_initial_state = list({1, 1, 1, 1, 1, 0, 1}, boolean);
+    const auto want = delta_wanted(c);
+    const DeltaCase gpu = moved(c);
+    const GatedDeltaResult got = run_delta(gpu, 64);
+    EXPECT_LE(relative_error(values(on_cpu(got.output)), want.output), delta_tolerance(dtype, true)) << name(dtype);
+    const Tensor after = on_cpu(gpu.options.state);
+    const int64_t n = 128 * 64;
+    for (const auto& [slot, sequence] : {std::pair{8, 0}, {1, 1}, {0, 3}, {5, 4}, {3, 5}, {2, 6}})
+      EXPECT_LE(relative_error(values(select(after, 0, slot)), {want.final_state.begin() + sequence * n,
+                                                                want.final_state.begin() + (sequence + 1) * n}),
+                state_tolerance(c, 64))
+          << slot << " " << name(dtype);
+    for (int64_t slot : {4, 6, 7}) EXPECT_TRUE(same_bits(select(after, 0, slot), select(pool, 0, slot)));
+  }
 }
 
 TEST_F(GatedDeltaCuda, SegmentsLetNothingLaterReachWhatIsBefore) {
   Draw draw(12);
-  const DeltaCase a = random_delta(draw, {1, 1, 1, 4000, 128, 64, false, false, 0.05}, bfloat16);
-  for (int64_t at : {41, 1500, 3990}) {
-    const DeltaCase b = testing::poisoned_after(a, at);
-    const Tensor before = on_cpu(run_delta(moved(a), 64).output), after = on_cpu(run_delta(moved(b), 64).output);
-    EXPECT_TRUE(same_bits(slice(before, 2, 0, at), slice(after, 2, 0, at))) << at;
-    for (double v : values(slice(after, 2, at, 4000))) ASSERT_TRUE(std::isnan(v)) << at;
+  for (DType dtype : {bfloat16, float32, float16}) {
+    const DeltaCase a = random_delta(draw, {1, 1, 1, 4000, 128, 64, false, false, 0.05}, dtype);
+    for (int64_t at : {41, 1500, 3990}) {
+      const DeltaCase b = testing::poisoned_after(a, at);
+      const Tensor before = on_cpu(run_delta(moved(a), 64).output), after = on_cpu(run_delta(moved(b), 64).output);
+      EXPECT_TRUE(same_bits(slice(before, 2, 0, at), slice(after, 2, 0, at))) << at << " " << name(dtype);
+      for (double v : values(slice(after, 2, at, 4000))) ASSERT_TRUE(std::isnan(v)) << at << " " << name(dtype);
+    }
   }
 }
 
 TEST_F(GatedDeltaCuda, NoSegmentsWhereRowsMustNotDependOnTheBatch) {
   Draw draw(13);
-  const DeltaCase all = moved(random_delta(draw, {5, 4, 2, 3100, 64, 64, false, false, 0.05}, bfloat16));
-  const BatchInvariantGuard guard;
-  const GatedDeltaResult got = run_delta(all, 64), one = run_delta(rows(all, 3, 4), 64);
-  EXPECT_TRUE(same_bits(on_cpu(one.output), on_cpu(slice(got.output, 0, 3, 4))));
-  EXPECT_TRUE(same_bits(on_cpu(one.final_state), on_cpu(slice(got.final_state, 0, 3, 4))));
+  for (DType dtype : {bfloat16, float32, float16}) {
+    const DeltaCase all = moved(random_delta(draw, {5, 4, 2, 3100, 64, 64, false, false, 0.05}, dtype));
+    const BatchInvariantGuard guard;
+    const GatedDeltaResult got = run_delta(all, 64), one = run_delta(rows(all, 3, 4), 64);
+    EXPECT_TRUE(same_bits(on_cpu(one.output), on_cpu(slice(got.output, 0, 3, 4)))) << name(dtype);
+    EXPECT_TRUE(same_bits(on_cpu(one.final_state), on_cpu(slice(got.final_state, 0, 3, 4)))) << name(dtype);
+  }
 }
 
 /// The next wait reports a bad entry of that argument.
