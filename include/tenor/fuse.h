@@ -28,7 +28,7 @@ struct FuseOptions {
   /// holds the sums of a block: 4 MiB, with more than 4 threads 1 MiB for each (128 MiB with 128).
   ///
   /// On CUDA, which has to be a Hopper GPU: operands of bfloat16 or float16, a result of the same dtype with more than
-  /// 64 rows and columns and at least 48 tiles of 128 x 256; gelu behind linear with a bias only; at most 6 steps, and
+  /// 64 rows and columns and at least 64 tiles of 128 x 256; gelu behind linear with a bias only; at most 6 steps, and
   /// 3 arrays beside linear's bias, of the operands' dtype or float32; of the result's size one of them at most, and
   /// not beside sigmoid, tanh, silu or gelu, where a kernel of its own is faster; no max and min; divisors that are
   /// numbers (not such whose reciprocal is subnormal or overflows), by whose reciprocal the sum is multiplied, so that

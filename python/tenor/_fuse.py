@@ -362,7 +362,7 @@ def fuse(fn=None, /, *, fast=False):
     - On the CPU operands, arrays and the result are float32, bfloat16 or float16 in any mix. While it runs a call holds the sums of a
       block: 4 MiB, with more than 4 threads 1 MiB for each (128 MiB with 128 threads).
     - On CUDA, which has to be a Hopper GPU, operands are bfloat16 or float16, and the result has their dtype, more than 64 rows and
-      columns, and at least 48 tiles of 128 x 256; gelu is taken behind linear with a bias only. A chain has at most 6 steps, and 3 arrays
+      columns, and at least 64 tiles of 128 x 256; gelu is taken behind linear with a bias only. A chain has at most 6 steps, and 3 arrays
       beside linear's bias, of the operands' dtype or float32; of the result's size one of them at most, and not beside sigmoid, tanh, silu or gelu, where a kernel of its own is faster. There is no maximum and no
       minimum. It divides by numbers alone, by multiplying with the reciprocal, which may neither be subnormal nor overflow: y / s may differ from
       the quotient in the last bit of float32. Under batch_invariant() it takes no epilogue, since a row has to have the bits that it has

@@ -2,6 +2,7 @@
 // Reductions are the eager operator's own (reduce::run_cpu) on a block, whose bits do not depend on the rows beside.
 #include "src/fusion/cpu_kernel.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "src/cpu/parallel.h"
@@ -180,7 +181,21 @@ class CpuKernel final : public Executable {
 
 }  // namespace
 
-std::string cpu_declines(const Program&) { return {}; }
+/// Blocks of the kept axes run one after the other, and what varies along fewer of them runs in each: an in-place step
+/// would find what it has written.
+std::string cpu_declines(const Program& program) {
+  const auto is = [](Instruction::Kind kind) { return [kind](const Instruction& i) { return i.kind == kind; }; };
+  if (std::none_of(program.code.begin(), program.code.end(), is(Instruction::Kind::kGather))) return {};
+  for (const Store& store : program.stores) {
+    const bool reads = std::any_of(program.code.begin(), program.code.end(), [&](const Instruction& i) {
+      return i.kind == Instruction::Kind::kLoad && i.array.argument == store.array.argument;
+    });
+    for (size_t a = 0; reads && a < program.axes.size(); ++a)
+      if (program.axes[a].size > 1 && !program.axes[a].reduced && store.array.strides[a] == 0)
+        return "an in-place step would run again for each block of the rows that are gathered";
+  }
+  return {};
+}
 
 std::shared_ptr<const Executable> make_cpu_kernel(const Program& program) {
   return std::make_shared<CpuKernel>(program);

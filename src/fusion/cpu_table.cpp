@@ -112,8 +112,8 @@ namespace {
 /// What a table's entries follow from: the instructions from the root to the value, whose numbers count from there.
 std::string recipe_of(const Program& program, int value, int root) {
   std::set<int> needed{value};
-  for (int i = value; i > root; --i)
-    if (needed.count(i) && computes(program.code[static_cast<size_t>(i)]))
+  for (int i = value; i >= 0; --i)  // steps on scalars alone may stand before the root
+    if (i != root && needed.count(i) && computes(program.code[static_cast<size_t>(i)]))
       needed.insert(program.code[static_cast<size_t>(i)].inputs.begin(),
                     program.code[static_cast<size_t>(i)].inputs.end());
   std::string key;

@@ -163,7 +163,9 @@ Tensor random_bits(const Dims& shape, int exponents, uint32_t seed) {
 
 // Quotients by one number for the whole row come from its reciprocal.
 TEST_F(FuseCudaTest, QuotientsOfFloatsAreExact) {
-  const auto shares = [](Tensor x, Tensor by) { return div(x, amax(by, {.dim = Dims{-1}, .keepdim = true})); };
+  const auto shares = [](Tensor x, Tensor by) {  // where() brings both arrays together: they are rows of one kernel
+    return div(where(eq(by, by), x, x), amax(by, {.dim = Dims{-1}, .keepdim = true}));
+  };
   for (const auto& [exponents, rows, n] :
        {std::tuple{2, 4000, 1024}, {40, 4000, 1024}, {254, 4000, 1024}, {12, 900, 77}}) {
     const auto seed = static_cast<uint32_t>(exponents);

@@ -135,5 +135,23 @@ TEST(FuseGather, BadEntriesAreTheOperatorsErrorsBeforeAnythingIsWritten) {
   }
 }
 
+/// Blocks of what is gathered run one after the other; a step on fewer dims writes in place once.
+TEST(FuseGather, AnInPlaceStepOnFewerDimsRunsOnce) {
+  const auto fn = [](Tensor x, Tensor table, Tensor index) {
+    tanh_(x);
+    return mul(clamp(index_select(table, 0, index), -1.0, 1.0), x);
+  };
+  const Tensor table = testing::Draw(3).dense({50, 1}, float64), index = testing::tensor_of({64}, int64, [] {
+                                                                   std::vector<double> places;
+                                                                   for (int i = 0; i < 64; ++i)
+                                                                     places.push_back(i * 7 % 50);
+                                                                   return places;
+                                                                 }());
+  const Tensor x = testing::Draw(4).dense({8}, float64), a = x.clone(), b = x.clone();
+  const Tensor want = fn(a, table, index), got = fuse(fn)(b, table, index);
+  EXPECT_TRUE(testing::same_bits(a, b));
+  EXPECT_TRUE(testing::same_bits(want, got));
+}
+
 }  // namespace
 }  // namespace tenor

@@ -423,7 +423,8 @@ bool expect_same(int seed, Place place, int& kernels) {
   for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
     EXPECT_TRUE(same_bits(got[i], want[i])) << "seed " << seed << " result " << i << " " << describe(got[i]) << " "
                                             << describe(want[i]) << elements(got[i]) << elements(want[i]);
-  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i], b[i])) << "seed " << seed << " input " << i;
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_TRUE(same_bits(a[i], b[i])) << "seed " << seed << " input " << i << elements(b[i]) << elements(a[i]);
   return true;
 }
 

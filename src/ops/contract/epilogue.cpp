@@ -30,7 +30,7 @@ bool is_epilogue_op(elementwise::Op op, bool alone) {
 }
 
 int64_t& least_epilogue_tiles() {
-  static int64_t least = 48;
+  static int64_t least = 64;
   return least;
 }
 

@@ -126,7 +126,7 @@ std::string cuda_epilogue_why_not(const GemmProblem& p, const Epilogue& epilogue
   constexpr int64_t kTileRows = 128, kTileCols = 256;
   const int64_t tiles = (p.m + kTileRows - 1) / kTileRows * ((p.n + kTileCols - 1) / kTileCols) * product(p.batch);
   if (tiles < least_epilogue_tiles())
-    return "on CUDA a product of fewer than 48 tiles of 128 x 256 is faster by a kernel without, and what follows by "
+    return "on CUDA a product of fewer than 64 tiles of 128 x 256 is faster by a kernel without, and what follows by "
            "its own";
   const bool gelu = std::any_of(epilogue.steps.begin(), epilogue.steps.end(), [](const EpilogueStep& step) {
     return step.op == elementwise::Op::kGelu || step.op == elementwise::Op::kGeluTanh;
