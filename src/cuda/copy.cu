@@ -24,6 +24,33 @@ __global__ void convert_kernel(const From* src, void* dst, DType to, const __gri
   }
 }
 
+/// Dense float32 to 16-bit floats, a vector a thread: the engine's choices cost a tenth of the time.
+template <class To>
+__global__ void __launch_bounds__(kThreads)
+    narrow_kernel(const float* __restrict__ src, To* __restrict__ dst, int64_t count) {
+  constexpr int V = kVector<float>;
+  const int64_t i = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * V;
+  if (i + V <= count) {
+    store_pack(dst + i, convert_pack<To>(load_pack<V>(src + i).at));
+  } else {
+    for (int64_t k = i; k < count; ++k) dst[k] = convert<To>(src[k]);
+  }
+}
+bool narrow_dense(const Tensor& src, const Tensor& dst, const Layout<2>& layout) {
+  constexpr int64_t kEach = kThreads * kVector<float>;
+  const int64_t blocks = (layout.count + kEach - 1) / kEach;
+  if (src.dtype() != float32 || !layout.is_dense(0) || !layout.is_dense(1) || blocks > INT32_MAX ||
+      !is_aligned(src.raw(), 0, 1) || !is_aligned(dst.raw(), 0, 1))
+    return false;
+  const auto run = [&]<class To>() {
+    launch("copy", narrow_kernel<To>, {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, dst.device(),
+           static_cast<const float*>(src.raw()), static_cast<To*>(dst.raw()), layout.count);
+    return true;
+  };
+  if (dst.dtype() == bfloat16) return run.template operator()<BFloat16>();
+  return dst.dtype() == float16 && run.template operator()<Float16>();
+}
+
 PointwiseCall copy_call(const Tensor& src, const Tensor& dst, DType from, DType to) {
   PointwiseCall call{"copy", {}, 1, dst, to};
   call.in[0] = {src.raw(), from, src.strides()};
@@ -88,6 +115,7 @@ void move_elements(const Tensor& src, const Tensor& dst, const Layout<2>& layout
 }
 
 void convert_elements(const Tensor& src, const Tensor& dst, const Layout<2>& layout) {
+  if (narrow_dense(src, dst, layout)) return;
   // The common ones at vector speed: what the engine reads and writes in one compute type.
   if (is_stored<float>(src.dtype()) && is_stored<float>(dst.dtype())) return convert_within<float>(src, dst);
   const Grid grid{dim3(blocks_for(layout.count, kThreads, dst.device())), dim3(kThreads)};

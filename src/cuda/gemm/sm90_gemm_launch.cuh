@@ -32,12 +32,13 @@ inline GemmShape stores_of(const GemmProblem& p) {
   return s;
 }
 
-/// Of the current device.
-inline int multiprocessors() {
+inline Device current_device() {
   int device = 0;
   cudaGetDevice(&device);
-  return cuda::multiprocessors({DeviceType::kCuda, device});
+  return {DeviceType::kCuda, device};
 }
+/// Of the current device.
+inline int multiprocessors() { return cuda::multiprocessors(current_device()); }
 
 struct GemmLaunch {
   CUtensorMap a, b, c, beside;  ///< `beside`: of what an epilogue reads beside C
@@ -67,13 +68,14 @@ struct GemmGrid {
 template <class Config, class Kernel, class... More>
 cudaError_t launch_kernel(Kernel kernel, const GemmLaunch& launch, const More&... more) {
   if (cudaError_t e = allow_shared(kernel, sizeof(GemmShared<Config>)); e != cudaSuccess) return e;
-  static const int resident = [&] {
+  static DeviceCount counts;
+  const int resident = counts.of(current_device(), [&] {
     int count = 0;
     const GemmGrid<Config> grid(1, nullptr);
     return cudaOccupancyMaxActiveClusters(&count, kernel, &grid.config) == cudaSuccess && count > 0
                ? count
                : 32 / Config::kBlocks;
-  }();
+  });
   const int clusters = launch.clusters < resident ? launch.clusters : resident;
   GemmShape shape = launch.shape;
   if (shape.carry.sums && launch.clusters % clusters) shape.split = launch.clusters % clusters + clusters;

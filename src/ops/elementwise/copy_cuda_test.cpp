@@ -69,6 +69,22 @@ TEST_F(CopyCuda, StridedElements) {
       }
 }
 
+TEST_F(CopyCuda, FloatsToHalves) {
+  for (DType dtype : {bfloat16, float16})
+    for (int64_t n : {1, 3, 4, 5, 1023, 1024, 1029, 40000})
+      for (int64_t from : {0, 4, 1})
+        for (int64_t to : {0, 8, 3}) {
+          const Tensor all = testing::filled({n + 8}, float32, [](int64_t i) {
+            return i % 97 == 5 ? testing::kInf : static_cast<double>(i * 7919 % 20011) / 77 - 130;
+          });
+          const Tensor x = all.with_layout({n}, {1}, from);
+          const Tensor around = testing::filled({n + 16}, dtype, [](int64_t) { return 77.0; }), far = on_gpu(around);
+          copy_(far.with_layout({n}, {1}, to), on_gpu(all).with_layout({n}, {1}, from));
+          copy_(around.with_layout({n}, {1}, to), x);
+          ASSERT_TRUE(testing::same_bits(on_cpu(far), around)) << name(dtype) << n << " from " << from << " to " << to;
+        }
+}
+
 TEST_F(CopyCuda, TurnedTilesAtTheEdges) {
   for (DType dtype : {bfloat16, float32, uint8, float64})
     for (const Dims& shape : {Dims{3, 128, 3136}, Dims{1, 136, 264}, Dims{2, 100, 333}, Dims{2, 8, 24}}) {

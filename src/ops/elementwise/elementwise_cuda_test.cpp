@@ -272,6 +272,31 @@ TEST_F(ElementwiseCuda, ShortFormulasAreWithinAPlaceOfEveryValue) {
   }
 }
 
+/// One over the square root, each step rounded: the CPU's bits. Of a NaN any payload.
+void expect_rsqrt_as_on_the_cpu(const Tensor& x) {
+  const Tensor got = on_cpu(rsqrt(on_gpu(x))), want = rsqrt(x), nan = isnan(want);
+  EXPECT_TRUE(testing::same_bits(isnan(got), nan)) << name(x.dtype());
+  EXPECT_TRUE(testing::same_bits(where(nan, 0.0, got), where(nan, 0.0, want))) << name(x.dtype());
+}
+
+TEST_F(ElementwiseCuda, RsqrtOfEveryHalf) {
+  for (const DType dtype : {bfloat16, float16}) {
+    const Tensor x = Tensor::empty({65536}, dtype);
+    for (int i = 0; i < 65536; ++i) static_cast<uint16_t*>(x.raw())[i] = static_cast<uint16_t>(i);
+    expect_rsqrt_as_on_the_cpu(x);
+  }
+}
+
+/// Every significand under an even and an odd exponent, and the first and last of each exponent.
+TEST_F(ElementwiseCuda, RsqrtOfFloats) {
+  constexpr uint32_t kOne = 0x3f800000, kSignificands = 1 << 23;
+  const Tensor x = Tensor::empty({2 * kSignificands}, float32), ends = Tensor::empty({512, 64}, float32);
+  for (uint32_t i = 0; i < 2 * kSignificands; ++i) static_cast<uint32_t*>(x.raw())[i] = kOne + i;
+  for (uint32_t i = 0; i < 512 * 64; ++i) static_cast<uint32_t*>(ends.raw())[i] = (i / 64 << 23) + i % 64 - 32;
+  expect_rsqrt_as_on_the_cpu(x);
+  expect_rsqrt_as_on_the_cpu(ends);
+}
+
 TEST_F(ElementwiseCuda, DevicesDoNotMix) {
   const Tensor x = Tensor::empty({3}, float32), there = Tensor::empty({3}, float32, testing::kGpu);
   EXPECT_THROW(add(x, there), DeviceError);

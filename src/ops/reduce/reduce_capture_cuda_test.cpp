@@ -35,6 +35,14 @@ TEST_F(ReduceCudaCapture, Sums) {
     }
 }
 
+/// A row that one launch adds; within a graph its counter is the graph's own.
+TEST_F(ReduceCudaCapture, LongLine) {
+  for (DType dtype : {float32, bfloat16}) {
+    const Tensor x = normal({1 << 23}, dtype), y = result({}, dtype);
+    expect_replays("sum of a long line " + std::string(name(dtype)), {y}, [&] { sum(x, {.out = y}); });
+  }
+}
+
 TEST_F(ReduceCudaCapture, ExtremesAndCounts) {
   for (DType dtype : {float32, bfloat16, int32})
     for (const Shape& s : kShapes) {

@@ -172,6 +172,36 @@ TEST_F(ReduceCuda, FollowsTheOrderWhereTheWorkIsSplit) {
     }
 }
 
+/// Rows of so many whole shares that one launch adds them: the last block to end finishes. Twice, for its counter.
+TEST_F(ReduceCuda, LongLinesFollowTheOrderInOneLaunch) {
+  for (DType dtype : {bfloat16, float16, float32})
+    for (int64_t shares : {160, 1037}) {
+      const int64_t n = shares << (item_size(dtype) == 2 ? 15 : 14);
+      const Tensor x = filled({n}, dtype, [](int64_t i) { return static_cast<double>(i * 7919 % 2003) / 512 - 1.9; });
+      const Tensor g = on_gpu(x), nan = on_gpu(filled({}, dtype, [](int64_t) { return kNan; }));
+      const double want = ordered_sum<float>(values(x));
+      for (int round = 0; round < 2; ++round) {
+        sum(g, {.out = nan});
+        ASSERT_EQ(at(on_cpu(nan), 0), rounded(want, dtype)) << describe(x);
+      }
+      ASSERT_EQ(at(on_cpu(mean(g)), 0), rounded(static_cast<float>(want) / static_cast<float>(n), dtype));
+      ASSERT_EQ(at(on_cpu(norm(g, {.p = 1})), 0), at(on_cpu(norm(reshape(g, {1, n}), {.p = 1, .dim = Dims{1}})), 0));
+    }
+}
+
+/// Whole blocks, whose counts are known, and the rest: the same bits along rows and down columns, and the CPU's value.
+TEST_F(ReduceCuda, VariancesAreAlikeAlongRowsAndColumns) {
+  Draw draw(21);
+  for (DType dtype : {bfloat16, float16, float32, float64})
+    for (const Dims& shape : {Dims{64, 300}, Dims{8, 1024}, Dims{72, 5003}, Dims{40, 20480}, Dims{1032, 1025}}) {
+      const Tensor x = numbers(shape, dtype, draw), down = transpose(x, 0, 1).contiguous();
+      const Tensor along = on_cpu(var(on_gpu(x), {.dim = Dims{1}})),
+                   across = on_cpu(var(on_gpu(down), {.dim = Dims{0}}));
+      ASSERT_TRUE(same_bits(along, across)) << describe(x);
+      expect_close(along, values(var(x, {.dim = Dims{1}})), "var " + describe(x), item_size(dtype) == 2 ? 2 : 64);
+    }
+}
+
 /// Matrices reduced along their columns: narrow ones and those whose rows are no whole vectors, which are copied into
 /// shared memory, and wide ones, of which a thread takes whole subtrees; more and fewer rows than blocks and pieces
 /// have.

@@ -41,10 +41,37 @@ inline constexpr bool kHasLeaves = requires {
   &Op::fold_leaf;
 };
 
+/// Cores whose accumulators meet by fewer instructions where both are of as many elements.
+template <class Core>
+inline constexpr bool kHasLevels = requires {
+  &Core::merge_level;
+};
+
 /// Operators of floats whose order shows and whose elements cost an addition or a product.
 template <class T, class Op>
 inline constexpr bool kIsPlain = Op::Core::kOrdered&& std::is_floating_point_v<typename Op::Core::Acc>&&
     std::is_same_v<decltype(std::declval<const Op&>().shift(0, static_cast<const T*>(nullptr), true)), NoShift>;
+
+/// V neighbours, each into an accumulator of its own.
+template <int V, class T, class Op, class S, class A>
+__device__ __forceinline__ void fold_each(const Op& op, const Pack<T, V>& x, const S (&shift)[V], A (&acc)[V]) {
+  if constexpr (requires { op.fold_each(acc, x); }) {
+    op.fold_each(acc, x);
+  } else {
+#pragma unroll
+    for (int v = 0; v < V; ++v) op.fold(acc[v], x.at[v], 0, shift[v]);
+  }
+}
+
+/// Where output `output` lies in x and out. Of one dim, which is common, at once: a kernel begins with it.
+__device__ __forceinline__ void kept_offsets(const Shape& shape, int64_t output, int64_t (&at)[2]) {
+  if (shape.kept.ndim == 1) {
+    at[0] = output * shape.kept.stride[0][0];
+    at[1] = output * shape.kept.stride[1][0];
+  } else {
+    offsets(shape.kept, output, at);
+  }
+}
 
 /// The offset in x of element i of any sequence. One copy of it a module: inlined into unrolled loops it would be most
 /// of their code.
@@ -117,18 +144,25 @@ __device__ __forceinline__ void find_in_group(const Op& op, const Shape& shape, 
   value.index += place;
 }
 
-/// Leaves or subtrees that come in order meet as a counter carries. At most 2^Levels of them.
+/// Leaves or subtrees that come in order meet as a counter carries. At most 2^Levels of them. kWhole: whole leaves, in
+/// a loop that is written out, so that what a level holds is known.
 template <class Core, int Levels>
 struct Counter {
   typename Core::Acc slots[Levels];
   unsigned count = 0;
 
+  template <bool kWhole = false>
   __device__ __forceinline__ void push(const Core& core, typename Core::Acc value) {
     bool carries = true;  // no break: the slots must stay in registers
 #pragma unroll
     for (int level = 0; level < Levels; ++level) {
       const bool taken = count >> level & 1;
-      if (carries && taken) value = core.merge(slots[level], value);
+      if (carries && taken) {
+        if constexpr (kWhole && kHasLevels<Core>)
+          value = core.merge_level(slots[level], value, kChain << level);
+        else
+          value = core.merge(slots[level], value);
+      }
       if (carries && !taken) slots[level] = value;
       carries = carries && taken;
     }
@@ -192,6 +226,8 @@ __global__ void __launch_bounds__(kThreads)
             end = min(first + each, splits);
   const int64_t output = (int64_t{blockIdx.x} << log_across) + tx;
   const bool valid = output < shape.outputs;
+  int64_t at[2] = {0, 0};
+  if (valid) kept_offsets(shape, output, at);
   cuda::ptx::wait_for_previous();  // it starts while the first stage ends
   const A* partials = static_cast<const A*>(result.partials);
   Counter<Core, kPartialLevels> counter;
@@ -205,8 +241,6 @@ __global__ void __launch_bounds__(kThreads)
   A value[1] = {counter.finish(core)};
   meet_down<1>(core, value, shared, log_across);
   if (!valid || threadIdx.x >> log_across != 0) return;
-  int64_t at[2];
-  offsets(shape.kept, output, at);
   core.store(result, at[1], output, value[0]);
 }
 

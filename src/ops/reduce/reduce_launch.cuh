@@ -7,6 +7,7 @@
 #include "src/core/visit.h"
 #include "src/cuda/capability.h"
 #include "src/ops/reduce/reduce_columns.cuh"
+#include "src/ops/reduce/reduce_line.cuh"
 #include "src/ops/reduce/reduce_narrow.cuh"
 #include "src/ops/reduce/reduce_rows.cuh"
 #include "src/ops/reduce/reduce_tree.cuh"
@@ -120,6 +121,26 @@ void reduce_rows(const Plan& plan, const Op& op, Result result) {
   if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
 }
 
+/// One dense row of whole shares, of which every multiprocessor has one.
+template <class T>
+bool is_line(const Plan& plan) {
+  constexpr int64_t kShare = kLineBlocks<T> * cuda::kOrderBlock;
+  const int64_t shares = plan.shape.count / kShare;
+  return plan.shape.outputs == 1 && plan.shape.count % kShare == 0 && shares >= cuda::multiprocessors(plan.device) &&
+         shares <= INT32_MAX;
+}
+template <class T, class Op>
+void reduce_line(const Plan& plan, const Op& op, Result result) {
+  using A = typename Op::Core::Acc;
+  const int64_t blocks = plan.shape.count / (kLineBlocks<T> * cuda::kOrderBlock);
+  const Tensor partials = Tensor::empty({blocks * static_cast<int64_t>(sizeof(A))}, uint8, plan.device);
+  result.partials = partials.raw();
+  const cuda::ZeroedCounter ended(plan.device, plan.op);
+  const int each = 1 << log_above(div_up(blocks, kLineThreads));
+  cuda::launch(plan.op, line_kernel<T, Op>, {dim3(static_cast<unsigned>(blocks)), kLineThreads}, plan.device,
+               static_cast<const T*>(plan.x), op, result, each, ended.get());
+}
+
 template <int V, Walk W, bool kShort, class T, class Op>
 void reduce_columns(const Plan& plan, const Op& op, Result result) {
   const ColumnGrid grid = column_grid<Op::Core::kOrdered>(plan, V, kLeaves<kShort>);
@@ -194,16 +215,20 @@ inline ColumnGrid tree_grid(const Plan& plan, int vector, int leaves) {
   const int64_t splits = div_up(all, int64_t{kThreads >> log_across} * leaves);
   return {log_across, leaves, static_cast<int>(splits), splits > UINT16_MAX};
 }
+/// Operators whose columns a thread folds as a subtree.
+template <class T, class Op>
+inline constexpr bool kIsTree = kIsPlain<T, Op> || kHasLevels<typename Op::Core>;
 template <class T, class Op>
 void reduce_tree(const Plan& plan, const Op& op, Result result) {
-  constexpr int V = cuda::kVector<T>;
-  ColumnGrid grid = tree_grid(plan, V, kTreeMany);
+  // As many leaves as registers hold the subtrees of.
+  constexpr int V = cuda::kVector<T>, kMany = V * sizeof(typename Op::Core::Acc) > 64 ? kTreeFew : kTreeMany;
+  ColumnGrid grid = tree_grid(plan, V, kMany);
   const auto tiles = [&] { return div_up(plan.shape.outputs, int64_t{V} << grid.log_across); };
   const bool many = tiles() * grid.splits * kWarps >= warps_wanted(plan.device) / 4;
   if (!many) grid = tree_grid(plan, V, kTreeFew);
   const Tensor partials = partials_of<Op>(plan, grid.splits);
   if (grid.splits > 1) result.partials = partials.raw();
-  cuda::launch(plan.op, many ? tree_kernel<T, Op, V, kTreeMany> : tree_kernel<T, Op, V, kTreeFew>,
+  cuda::launch(plan.op, many ? tree_kernel<T, Op, V, kMany> : tree_kernel<T, Op, V, kTreeFew>,
                {grid_of(plan, tiles(), grid.splits, grid.swapped), kThreads}, plan.device,
                static_cast<const T*>(plan.x), op, plan.shape, grid, result);
   if (grid.splits > 1) meet(plan, op.core, grid.splits, result);
@@ -215,6 +240,8 @@ void reduce_with(const Plan& plan, const Op& op, const Result& result) {
   const cuda::DeviceGuard guard(plan.device);
   constexpr int kRow = cuda::kVector<T>;
   const bool brief = plan.shape.count <= cuda::kOrderLanes;
+  if constexpr (kIsPlain<T, Op> && sizeof(T) <= 4 && sizeof(typename Op::Core::Acc) == 4)
+    if (plan.by_rows && plan.walk == Walk::kRun && is_line<T>(plan)) return reduce_line<T>(plan, op, result);
   if (plan.by_rows) {
     switch (plan.walk) {
       case Walk::kRun:
@@ -234,14 +261,14 @@ void reduce_with(const Plan& plan, const Op& op, const Result& result) {
     if (!brief && is_narrow(plan, kRow))
       return plan.shape.outputs <= kThreads ? reduce_narrow<1, T>(plan, op, result)
                                             : reduce_narrow<kNarrowColumns, T>(plan, op, result);
-    if (!brief && plan.vectors && plan.shape.reduced.ndim == 1) return reduce_tree<T>(plan, op, result);
   }
+  if constexpr (kIsTree<T, Op>)
+    if (!brief && plan.vectors && plan.shape.reduced.ndim == 1) return reduce_tree<T>(plan, op, result);
   if (!plan.vectors)
     return brief ? reduce_columns<1, Walk::kStride, true, T>(plan, op, result)
                  : reduce_columns<1, Walk::kStride, false, T>(plan, op, result);
   if (brief) return reduce_columns<kColumnVector<T, Op, true>, Walk::kStride, true, T>(plan, op, result);
-  if constexpr (!kIsPlain<T, Op>)
-    reduce_columns<kColumnVector<T, Op, false>, Walk::kStride, false, T>(plan, op, result);
+  if constexpr (!kIsTree<T, Op>) reduce_columns<kColumnVector<T, Op, false>, Walk::kStride, false, T>(plan, op, result);
 }
 
 }  // namespace tenor::reduce

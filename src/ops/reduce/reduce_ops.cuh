@@ -86,6 +86,14 @@ struct Sum {
     else
       acc += static_cast<uint64_t>(static_cast<int64_t>(x));
   }
+  /// Neighbours, each to its own accumulator: two bfloat16 are widened by two instructions, one by one by three.
+  template <int V>
+  __device__ void fold_each(C (&acc)[V], const Pack<T, V>& x) const requires(Core::kOrdered) {
+    C wide[V];
+    cuda::widen_pack(x, wide);
+#pragma unroll
+    for (int v = 0; v < V; ++v) acc[v] += wide[v];
+  }
   /// Bytes, four to an instruction.
   __device__ void fold_packed(C& acc, const T (&x)[16]) const requires(sizeof(T) == 1) {
     const uint4 words = *reinterpret_cast<const uint4*>(x);
@@ -359,6 +367,11 @@ struct MomentsCore {
     if (b.count == 0) return a;
     const C count = a.count + b.count, share = a.count == b.count ? C(0.5) : b.count / count, apart = b.mean - a.mean;
     return {count, a.mean + apart * share, a.squares + b.squares + apart * apart * (a.count * share)};
+  }
+  /// Likewise of groups of `count` elements both: where that is known, neither a division nor a question remains.
+  __device__ Acc merge_level(Acc a, Acc b, C count) const {
+    const C apart = b.mean - a.mean;
+    return {count + count, a.mean + apart * C(0.5), a.squares + b.squares + apart * apart * (count * C(0.5))};
   }
   __device__ void store(const Result& result, int64_t at, int64_t output, Acc a) const {
     store_value<C>(result, at, output, a.squares);

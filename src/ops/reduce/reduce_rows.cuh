@@ -102,6 +102,36 @@ __device__ __forceinline__ void fold_block(const Op& op, const Pack<T, V> (&pack
   }
 }
 
+/// A whole block of moments, whose counts are known: what fold_block, lane_tree and leading come to, in all lanes.
+template <int V, class T, class Op, class S, int M>
+__device__ __forceinline__ auto fold_whole(const Op& op, const Pack<T, V> (&pack)[M], S shift) {
+  using A = typename Op::Core::Acc;
+  constexpr int N = kSlots<V>, kGroups = N / V;
+  A leaf[N];
+#pragma unroll
+  for (int slot = 0; slot < N; ++slot) {
+    const auto x = [&](int c) { return pack[c * kGroups + slot / V].at[slot % V]; };
+    op.fold_leaf(leaf[slot], x(0), x(1), x(2), x(3), shift);
+  }
+  auto count = leaf[0].count;
+#pragma unroll
+  for (int step = 1; step < V; step *= 2, count *= 2)
+#pragma unroll
+    for (int j = 0; j < N; j += 2 * step) leaf[j] = op.core.merge_level(leaf[j], leaf[j + step], count);
+#pragma unroll
+  for (int mask = 1; mask < kWarp; mask *= 2, count *= 2)
+#pragma unroll
+    for (int g = 0; g < N; g += V) {
+      const A other{count, cuda::shuffle_xor(leaf[g].mean, mask), cuda::shuffle_xor(leaf[g].squares, mask)};
+      leaf[g] = op.core.merge_level(leaf[g], other, count);
+    }
+#pragma unroll
+  for (int step = V; step < N; step *= 2, count *= 2)
+#pragma unroll
+    for (int g = 0; g < N; g += 2 * step) leaf[g] = op.core.merge_level(leaf[g], leaf[g + step], count);
+  return A{count, leading(leaf[0].mean, kWarp), leading(leaf[0].squares, kWarp)};
+}
+
 /// Keys as unsigned integers in their order, the first NaN of all above: what one instruction compares over a warp.
 __device__ __forceinline__ uint32_t to_ordered(float x) {
   const uint32_t bits = __float_as_uint(x);
@@ -208,6 +238,13 @@ __global__ void __launch_bounds__(kThreads, kRowResidents<T, Op, V>)
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       if (b + k >= grid.blocks || left(k) == 0) break;
+      if constexpr (kHasLevels<typename Op::Core>) {
+        if (valid && lanes == kWarp && left(k) == kElements) {
+          const A block = fold_whole<V>(op, pack[k], shift);
+          if (lane == b + k) value = block;
+          continue;
+        }
+      }
       fold_block<V, W>(op, pack[k], shift, base(k), left(k), valid, lanes, lane, acc, held + threadIdx.x % kHeld);
       if constexpr (Op::Core::kOrdered) {
         A block = lane_tree<V>(op.core, acc, lanes);

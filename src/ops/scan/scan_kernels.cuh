@@ -5,6 +5,7 @@
 #pragma once
 
 #include "src/cuda/launch.h"
+#include "src/cuda/ptx/dependent_launch.cuh"
 #include "src/cuda/reduce.cuh"
 #include "src/cuda/scan_order.h"
 #include "src/cuda/vector.cuh"
@@ -198,6 +199,8 @@ __global__ void __launch_bounds__(kThreads, kResidents<Op>)
   const T* from = x + at[0];
   A* totals = static_cast<A*>(share.totals);
   A spans = op.identity(), tiles = op.identity();
+  if (kTotals) cuda::ptx::launch_dependents();
+  if (!kTotals && totals) cuda::ptx::wait_for_previous();  // the kernels in front overlap
   if (!kTotals && totals && valid) {
     spans = static_cast<const A*>(share.spans)[part * share.tiles / cuda::kScanSpan * lines.lines + line];
     tiles = totals[part * share.tiles * lines.lines + line];
@@ -297,6 +300,8 @@ __global__ void __launch_bounds__(kThreads, kAhead<Op> ? 2 : kResidents<Op>)
   A* totals = static_cast<A*>(share.totals);
   A spans = op.identity(), tiles = op.identity(), first_half = op.identity(), quarter = op.identity(),
     last = op.identity();
+  if (kTotals) cuda::ptx::launch_dependents();
+  if (!kTotals && totals) cuda::ptx::wait_for_previous();
   if (!kTotals && totals && valid) {
     spans = static_cast<const A*>(share.spans)[part * share.tiles / cuda::kScanSpan * lines.lines + line];
     tiles = totals[part * share.tiles * lines.lines + line];
@@ -405,6 +410,8 @@ __global__ void __launch_bounds__(kThreads)
     carry_kernel(const __grid_constant__ Op op, typename Op::Acc* values, typename Op::Acc* sums, int64_t steps,
                  int64_t lines, int64_t length, int64_t chains) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  cuda::ptx::launch_dependents();
+  cuda::ptx::wait_for_previous();
   if (i >= chains) return;
   const int64_t chain = i / lines, line = i % lines, end = min((chain + 1) * length, steps);
   typename Op::Acc before = op.identity();
@@ -426,6 +433,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ A shared[kThreads];
   const int64_t chain = blockIdx.x / lines, line = blockIdx.x % lines, end = min((chain + 1) * length, steps);
   A before = op.identity();
+  cuda::ptx::launch_dependents();
+  cuda::ptx::wait_for_previous();
   for (int64_t t = chain * length; t < end; t += kThreads) {
     const int n = static_cast<int>(min(end - t, int64_t{kThreads}));
     A* own = values + (t + threadIdx.x) * lines + line;

@@ -52,7 +52,7 @@ template <class Op>
 void run_share(const Plan& plan, const Op& op, Share share, int64_t line_blocks, auto* totals_pass, auto* pass) {
   using A = typename Op::Acc;
   const Lines& l = plan.lines;
-  const cuda::Grid grid{grid_size(plan, line_blocks * share.parts), kThreads};
+  cuda::Grid grid{grid_size(plan, line_blocks * share.parts), kThreads};
   const auto* x = static_cast<const typename Op::In*>(plan.x);
   auto* y = static_cast<typename Op::Out*>(plan.out);
   Tensor totals, spans;
@@ -67,14 +67,17 @@ void run_share(const Plan& plan, const Op& op, Share share, int64_t line_blocks,
     const auto carries = [&](A* values, A* sums, int64_t steps, int64_t length) {
       const int64_t chains = div_up(steps, length) * l.lines;
       if (l.lines < kWarp)
-        cuda::launch(plan.op, staged_carry_kernel<Op>, {grid_size(plan, chains), kThreads}, plan.device, op, values,
+        cuda::launch(plan.op, staged_carry_kernel<Op>,
+                     {.blocks = grid_size(plan, chains), .threads = kThreads, .early = true}, plan.device, op, values,
                      sums, steps, l.lines, length);
       else
-        cuda::launch(plan.op, carry_kernel<Op>, {grid_size(plan, div_up(chains, kThreads)), kThreads}, plan.device, op,
-                     values, sums, steps, l.lines, length, chains);
+        cuda::launch(plan.op, carry_kernel<Op>,
+                     {.blocks = grid_size(plan, div_up(chains, kThreads)), .threads = kThreads, .early = true},
+                     plan.device, op, values, sums, steps, l.lines, length, chains);
     };
     carries(before_tiles, before_spans, tiles, cuda::kScanSpan);
     carries(before_spans, before_spans + span_count * l.lines, span_count, span_count);
+    grid.early = true;
   }
   cuda::launch(plan.op, pass, grid, plan.device, x, y, plan.indices, op, l, share);
 }

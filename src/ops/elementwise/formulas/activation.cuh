@@ -86,7 +86,8 @@ struct Formula<Op::kSoftplus, T> {
   T beta;
   __device__ T operator()(T v) const {
     const T x = v * beta, rest = log1p(exp(-fabs(x)));
-    return ((x < T(0) ? T(0) : x) + rest) / beta;
+    const T sum = (x < T(0) ? T(0) : x) + rest;
+    return beta == T(1) ? sum : sum / beta;  // alike for all threads
   }
 };
 
