@@ -61,7 +61,9 @@ RowPlan plan_rows(int64_t length, bool dense, size_t item, bool columns, int mos
     plan.threads = in_block;
     plan.rows = in_block == 1 ? kBlock : kWarp;
   } else {
-    plan.threads = warps == 1 ? static_cast<int>(round_up((length + plan.share - 1) / plan.share)) : in_block * kWarp;
+    const int64_t lanes = round_up((length + kLanesShare - 1) / kLanesShare);
+    if (lanes < kWarp) plan.share = kLanesShare;
+    plan.threads = warps == 1 ? static_cast<int>(std::min<int64_t>(lanes, kWarp)) : in_block * kWarp;
     plan.rows = plan.threads <= kWarp ? kBlock / plan.threads : 1;
   }
   return plan;

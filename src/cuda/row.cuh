@@ -23,7 +23,6 @@
 #include "src/cuda/row_general.cuh"
 #include "src/cuda/row_held.cuh"
 #include "src/cuda/row_ring.cuh"
-#include "src/cuda/row_turns.cuh"
 
 namespace tenor::cuda {
 
@@ -44,7 +43,8 @@ template <class Op, class T, RowShape kShape, int W, bool kCluster, RowFit kFit>
 __global__ void __launch_bounds__(W > 1 && kCluster ? kRingThreads : kRowThreads, 2)
     held_row_kernel(const __grid_constant__ RowsOf<Op::kTensors, kFit> problem,
                     const __grid_constant__ typename Op::Parameters parameters) {
-  using Row = HeldRow<T, Op::kTensors, kShape, W, held_elements(sizeof(T), W > 1 && kCluster), kCluster, kFit>;
+  constexpr int kShare = kShape == RowShape::kLanes ? kLanesShare : held_elements(sizeof(T), W > 1 && kCluster);
+  using Row = HeldRow<T, Op::kTensors, kShape, W, kShare, kCluster, kFit>;
   __shared__ typename Row::Threads::Scratch scratch;
   Row row(problem, scratch);
   if (kFit == RowFit::kFull && !row.exists()) return;  // whole warps, whose rows are theirs alone
@@ -76,21 +76,6 @@ __global__ void __launch_bounds__(kRingThreads* kRingRows, 1)
   }
 }
 
-template <class Op, class T, RowFit kFit>
-__global__ void __launch_bounds__(kRowThreads, 1)
-    turn_row_kernel(const __grid_constant__ RowsOf<Op::kTensors, kFit> problem,
-                    const __grid_constant__ typename Op::Parameters parameters, int stages) {
-  if constexpr (ptx::kHasClusters) {
-    using Row = TurnRow<T, Op::kTensors, kFit>;
-    extern __shared__ __align__(128) uint4 rows[];
-    __shared__ typename Row::Barriers full;
-    __shared__ typename Row::Threads::Scratch scratch;
-    Row row(problem, scratch, full, rows, stages);
-    const auto ahead = Op::prepare(row, parameters);
-    while (row.next()) Op::run(row, parameters, ahead);
-  }
-}
-
 template <class Op, class T>
 __global__ void __launch_bounds__(kRowThreads, 2)
     general_row_kernel(const __grid_constant__ RowProblem<Op::kTensors> problem,
@@ -101,20 +86,21 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   Op::run(row, parameters, Op::prepare(row, parameters));
 }
 
-/// Shared memory of an operator's own in kernels of full rows.
+/// Shared memory of an operator's own in kernels of aligned rows of one block.
 template <class Op>
-size_t own_shared(const typename Op::Parameters& parameters, int64_t length) {
-  if constexpr (requires { Op::shared_bytes(parameters, length); }) return Op::shared_bytes(parameters, length);
+size_t own_shared(const typename Op::Parameters& parameters, int64_t length, size_t item) {
+  if constexpr (requires { Op::shared_bytes(parameters, length, item); })
+    return Op::shared_bytes(parameters, length, item);
   return 0;
 }
 
-/// Operators for aligned rows of 16-bit elements only.
+/// Operators for aligned rows of at most 4-byte elements only, whose vectors are of their type.
 template <class Op>
-inline constexpr bool kShortOnly = requires {
-  requires Op::kShortOnly;
+inline constexpr bool kOwnVectors = requires {
+  requires Op::kOwnVectors;
 };
 
-/// Operators for rows of whole warps of one block only.
+/// Operators for rows of 16-bit elements by whole warps of one block only.
 template <class Op>
 inline constexpr bool kBlocksOnly = requires {
   requires Op::kBlocksOnly;
@@ -149,40 +135,6 @@ void launch_ring(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
          static_cast<int>(in_turn));
 }
 
-/// Operators whose rows may go in turn, of 16-bit elements.
-template <class Op>
-inline constexpr bool kTakesTurns = requires {
-  requires Op::kTakesTurns;
-};
-/// Blocks of a multiprocessor, for registers; rows of one.
-struct TurnGrid {
-  int blocks, rows;
-};
-inline TurnGrid turn_grid(int threads) {
-  const int rows = threads == kWarp ? kTurnRows : 1;
-  return {kRowThreads / (threads * rows), rows};
-}
-/// Where the blocks fill a multiprocessor; rows of few threads only where launching a block each would be felt.
-inline bool goes_in_turn(const RowPlan& plan, int64_t rows, int64_t length, Device device) {
-  constexpr int64_t kFelt = 1 << 24;  // elements
-  if (plan.split || plan.threads < kWarp || !capability(device).clusters) return false;
-  return rows >= 8 * multiprocessors(device) && (plan.threads > 128 || rows * length <= kFelt) &&
-         turn_grid(plan.threads).blocks * turn_grid(plan.threads).rows * plan.threads >= kRowThreads * 3 / 4;
-}
-template <class Op, class T, RowFit kFit>
-void launch_turns(const char* op, const RowPlan& plan, const RowProblem<Op::kTensors>& problem,
-                  const typename Op::Parameters& parameters, Device device) {
-  constexpr int kOnTheWay = 80 << 10;  // bytes of a multiprocessor
-  const auto [blocks, rows] = turn_grid(plan.threads);
-  const size_t bytes = rows * TurnRow<T, Op::kTensors, kFit>::stage_bytes(plan.threads);
-  const int stages = std::clamp(static_cast<int>(kOnTheWay / (blocks * bytes)), blocks > 1 ? 2 : 3, kMostStages);
-  const int64_t most = (problem.outer.count + rows - 1) / rows;
-  const Grid grid{.blocks = dim3(static_cast<unsigned>(std::min<int64_t>(blocks * multiprocessors(device), most))),
-                  .threads = dim3(static_cast<unsigned>(plan.threads), static_cast<unsigned>(rows)),
-                  .shared = static_cast<size_t>(stages) * bytes};
-  launch(op, turn_row_kernel<Op, T, kFit>, grid, device, rows_of<Op::kTensors, kFit>(problem), parameters, stages);
-}
-
 /// Runs the operator over the problem. The one table of its kernels.
 template <class Op, class T>
 void launch_rows(const char* op, const RowPlan& plan, const RowProblem<Op::kTensors>& problem,
@@ -192,16 +144,13 @@ void launch_rows(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
   using enum RowShape;
   constexpr int kWide = kVector<T>;
   const auto held = [&]<RowShape kShape, int W, bool kCluster, RowFit kFit>() {
-    if (kFit == RowFit::kFull) grid.shared = own_shared<Op>(parameters, problem.length);
+    if (kFit != RowFit::kAnywhere && kShape != kColumns)
+      grid.shared = own_shared<Op>(parameters, problem.length, sizeof(T));
     launch(op, held_row_kernel<Op, T, kShape, W, kCluster, kFit>, grid, device, rows_of<Op::kTensors, kFit>(problem),
            parameters);
   };
   const auto aligned = [&] {
     const bool full = problem.length == int64_t{plan.threads} * plan.cluster * plan.share && problem.outer.ndim <= 1;
-    if constexpr (kTakesTurns<Op> && sizeof(T) == 2)
-      if (goes_in_turn(plan, problem.outer.count, problem.length, device))
-        return full ? launch_turns<Op, T, RowFit::kFull>(op, plan, problem, parameters, device)
-                    : launch_turns<Op, T, RowFit::kAligned>(op, plan, problem, parameters, device);
     if constexpr (!kBlocksOnly<Op>) {
       if (plan.threads < kWarp) return held.template operator()<kLanes, kWide, false, RowFit::kAligned>();
       if (plan.split)
@@ -211,8 +160,8 @@ void launch_rows(const char* op, const RowPlan& plan, const RowProblem<Op::kTens
     full ? held.template operator()<kWarps, kWide, false, RowFit::kFull>()
          : held.template operator()<kWarps, kWide, false, RowFit::kAligned>();
   };
-  if constexpr (kShortOnly<Op>) {
-    if constexpr (sizeof(T) == 2) aligned();
+  if constexpr (kOwnVectors<Op>) {
+    if constexpr (sizeof(T) <= (kBlocksOnly<Op> ? 2 : 4)) aligned();
   } else if (!plan.registers) {
     grid.shared = static_cast<size_t>(plan.share) * sizeof(T) * grid.threads.x * grid.threads.y * grid.threads.z;
     // The scratch of float64 is 32 KiB: with it even few held elements need more than a launch gives unasked.

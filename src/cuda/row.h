@@ -20,6 +20,12 @@ inline constexpr int kLoopCluster = 8;   ///< blocks that share a row too long t
 /// since what costs is that they wait for one another.
 constexpr int held_elements(size_t item, bool shared = false) { return (item == 8 ? 16 : 32) * (shared ? 2 : 1); }
 
+/// Where fewer than a warp's lanes share a row: few, so that neighbouring lanes read neighbouring memory.
+inline constexpr int kLanesShare = 16;
+
+/// Elements of each of a row's threads, its first, by which a mean is estimated.
+inline constexpr int kRowSample = 8;
+
 /// How rows are computed. All but `registers` follows from their length, element size and layout class.
 struct RowPlan {
   bool

@@ -18,7 +18,7 @@ class GeneralRow {
   using C = core::Compute<T>;
   using Threads = RowThreads<C, RowShape::kAny, true>;
   static constexpr int kGroup = 1, kPacks = 1;
-  static constexpr bool kDense = false, kWhole = true;
+  static constexpr bool kDense = false, kIsFull = false, kWhole = true;
 
   __device__ GeneralRow(const RowProblem<N>& problem, typename Threads::Scratch& scratch, T* held)
       : problem_(problem),
@@ -56,32 +56,34 @@ class GeneralRow {
 
   template <class F>
   __device__ C sum(F f) {
-    return threads_.reduce(own_sums<1>([&](C v, C(&part)[1], int) { f(v, part[0]); }), Pack<C, 1>{}, Each<Sum>()).at[0];
+    return total(own_sums<1>([&](C v, C(&part)[1], int) { f(v, part[0]); })).at[0];
+  }
+  template <int K>
+  __device__ Pack<C, K> total(const Pack<C, K>& own) {
+    return threads_.reduce(own, Pack<C, K>{}, Each<Sum>());
   }
   template <int K, class Combine>
   __device__ Pack<C, K> near(const Pack<C, K>& own, Combine combine) {
     return threads_.reduce_near(own, combine);
   }
   /// Of rows that are not held, of all chunks.
-  __device__ int64_t near_count() const {
-    const int64_t length = problem_.length;
-    if (problem_.columns) return max((length - threads_.place() + threads_.count() - 1) / threads_.count(), int64_t{0});
-    const int64_t piece = int64_t{problem_.share} * threads_.near(), begin = threads_.place() / threads_.near() * piece;
-    const int64_t whole = problem_.chunks == 1 ? 0 : length / chunk_;
-    return whole * piece + min(max(length - whole * chunk_ - begin, int64_t{0}), piece);
-  }
+  __device__ int64_t near_count() const { return near_first(problem_.share); }
+  /// Those among the first kRowSample of each of its threads, in every chunk.
+  __device__ int64_t near_sample() const { return near_first(kRowSample); }
   template <int K, class Join>
   __device__ Pack<C, K> join(const Pack<C, K>& found, Join join) {
     return threads_.join(found, join);
   }
-  template <int K, class F>
+  /// kFirst: of each chunk.
+  template <int K, int kFirst = INT32_MAX, class F>
   __device__ Pack<C, K> own_sums(F f) {
     double total[K] = {};  // of the chunks of a row that is not held
     Pack<C, K> out;
     for_chunks([&](int64_t chunk) {
       C part[kChains][K] = {};
 #pragma unroll 1
-      for (int b = 0; b < blocks_; ++b) each(chunk, b, [&](int j, int64_t) { f(widen(at(b, j)), part[j], 0); });
+      for (int b = 0; b < min(blocks_, kFirst / kChains); ++b)
+        each(chunk, b, [&](int j, int64_t) { f(widen(at(b, j)), part[j], 0); });
 #pragma unroll
       for (int width = kChains / 2; width > 0; width /= 2)
 #pragma unroll
@@ -117,7 +119,7 @@ class GeneralRow {
     return best;
   }
 
-  template <class F>
+  template <bool kReads = true, class F>
   __device__ void write(int to, F f) {
     for_chunks([&](int64_t chunk) {
       for (int b = 0; b < blocks_; ++b) {
@@ -146,6 +148,17 @@ class GeneralRow {
     next_ = problem_.wide ? 1 : lanes;
     block_ = lanes * kChains;
     chunk_ = int64_t{count} * problem_.share;
+  }
+  /// How many elements the near group has among the first `each` of its threads in every chunk.
+  __device__ int64_t near_first(int64_t each) const {
+    const int64_t whole = problem_.chunks == 1 ? 0 : problem_.length / chunk_, rest = problem_.length - whole * chunk_;
+    if (problem_.columns) {
+      const int64_t own = (rest - threads_.place() + threads_.count() - 1) / threads_.count();
+      return whole * each + min(max(own, int64_t{0}), each);
+    }
+    const int near = threads_.near();
+    const int64_t begin = int64_t{threads_.place() / near} * problem_.share * near;
+    return whole * each * near + min(max(rest - begin, int64_t{0}), each * near);
   }
   __device__ bool is_one_run() const { return problem_.run == problem_.length; }
   __device__ int64_t run_of(int64_t i) const {

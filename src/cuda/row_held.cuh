@@ -83,7 +83,12 @@ class HeldRow {
   /// The sum over the row's elements, in every thread: f(v, part) adds an element's part.
   template <class F>
   __device__ C sum(F f) {
-    return threads_.reduce(own_sums<1>([&](C v, C(&part)[1], int) { f(v, part[0]); }), Pack<C, 1>{}, Each<Sum>()).at[0];
+    return total(own_sums<1>([&](C v, C(&part)[1], int) { f(v, part[0]); })).at[0];
+  }
+  /// The sums of what the row's threads found, in every thread.
+  template <int K>
+  __device__ Pack<C, K> total(const Pack<C, K>& own) {
+    return threads_.reduce(own, Pack<C, K>{}, Each<Sum>());
   }
   /// A thread's near group are those it combines with at no cost (RowThreads::near). This combines what they found of
   /// their own elements.
@@ -100,20 +105,24 @@ class HeldRow {
     constexpr int kPiece = kShare * kWarp;
     return min(max(length - place / kWarp * kPiece, 0), kPiece);
   }
+  /// Those among the first kRowSample of each of its threads.
+  __device__ int near_sample() const {
+    return min(near_count(), kRowSample * (kShape == RowShape::kWarps ? kWarp : threads_.near()));
+  }
   /// What RowThreads::join makes of the near groups' findings, in every thread.
   template <int K, class Join>
   __device__ Pack<C, K> join(const Pack<C, K>& found, Join join) {
     return threads_.join(found, join);
   }
-  /// Sums over this thread's elements: f(v, parts, i) adds the part of its i-th, counted as write() counts them, to
-  /// each.
-  template <int K, class F>
+  /// Sums over this thread's elements, or the first kFirst of them: f(v, parts, i) adds the part of its i-th, counted
+  /// as write() counts them, to each.
+  template <int K, int kFirst = kShare, class F>
   __device__ Pack<C, K> own_sums(F f) {
     constexpr int kChains = kVector<T>;  // independent additions
     C part[kChains][K] = {};
     keep_packed();
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kFirst / W; ++p) {
       if (!holds(p)) continue;
       C x[W];
       widen_pack(unpack(held_[p]), x);
@@ -152,17 +161,20 @@ class HeldRow {
   }
 
   /// Once, at the end: f(values, i, spacing, k) replaces the values of elements i, i + spacing, ... of the row (those
-  /// beyond its end are ignored), this thread's k-th kGroup, which then go to tensor `to`.
-  template <class F>
+  /// beyond its end are ignored), this thread's k-th kGroup, which then go to tensor `to`. kReads: f reads them; else
+  /// it has kept what it needs, and their registers are free.
+  template <bool kReads = true, class F>
   __device__ void write(int to, F f) {
     constexpr int kAtOnce = kGroup / W;
-    keep_packed();
+    if constexpr (kReads) keep_packed();
     T* y = data(to);
 #pragma unroll
     for (int begin = 0; begin < kPacks; begin += kAtOnce) {
       if (!holds(begin)) continue;
       C values[kGroup];
-      if constexpr (W == kGroup) {
+      if constexpr (!kReads) {
+        static_assert(W == kGroup);
+      } else if constexpr (W == kGroup) {
         widen_pack(unpack(held_[begin]), values);
       } else {
 #pragma unroll

@@ -82,11 +82,11 @@ class RingRow : public HeldRow<T, N, RowShape::kWarps, kVector<T>, held_elements
   }
   /// Behind the barrier at which the block's warps joined what they found, so that all of them have read this row's
   /// stage: the next one may come there.
-  template <class F>
+  template <bool kReads = true, class F>
   __device__ void write(int to, F f) {
     if (!released_) fetch(taken_ - 1 + kStages);
     released_ = false;
-    Base::write(to, f);
+    Base::template write<kReads>(to, f);
   }
 
  private:

@@ -61,6 +61,10 @@ struct Affine {
   bool in_vectors = false;  ///< a row's vectors meet one parameter each, or vectors of them
   bool few_rows = false;  ///< then a block's time is the memory's latency, which the vectors should not wait for twice
 
+  /// Whether the vectors of the elements' own type go through shared memory: where they leave room for other blocks.
+  __host__ __device__ bool are_fetched(int64_t length, size_t item) const {
+    return few_rows && length * static_cast<int64_t>(item) <= 32 << 10;
+  }
   /// in_vectors, for vectors of `width` elements.
   bool fits(int width) const {
     const auto aligned = [](const ParameterVector& v) { return !v.data || v.vector; };
@@ -68,26 +72,24 @@ struct Affine {
   }
 };
 
-/// gamma and (kShifts) beta of the elements' own 16-bit type, dense. gamma alone is held from before the row is
-/// reduced, unless kLate; both would take too many registers. Of rows in turn they are held or kept for all of them.
+/// gamma and (kShifts) beta of the elements' own type, dense. gamma alone, of 16 bits, is held from before the row is
+/// reduced, unless kLate; both would take too many registers. Of few rows they are fetched to shared memory instead, of
+/// rows of several blocks kept there for all rows.
 template <class Row, bool kShifts, bool kLate>
-class ShortVectors {
+class OwnVectors {
  public:
   using T = typename Row::Element;
   using C = typename Row::C;
 
-  __device__ __forceinline__ ShortVectors(Row& row, const Affine& a)
+  __device__ __forceinline__ OwnVectors(Row& row, const Affine& a)
       : gamma_(static_cast<const T*>(a.gamma.data)), beta_(static_cast<const T*>(a.beta.data)) {
     if constexpr (kKeeps) {
       row.keep(0, gamma_);
       if (kShifts) row.keep(1, beta_);
     } else if constexpr (kHolds) {
-      row.for_accesses([&](int64_t i, int k) {
-        held_[0][k] = words_at(gamma_, i);
-        if constexpr (kShifts) held_[1][k] = beta_ ? words_at(beta_, i) : none();
-      });
+      row.for_accesses([&](int64_t i, int k) { held_[k] = words_at(gamma_, i); });
     } else if constexpr (kFetches) {
-      if (a.few_rows) fetch_to_shared(row);
+      if (a.are_fetched(row.length(), sizeof(T))) fetch_to_shared(row);
     }
   }
   /// Before the first use.
@@ -101,7 +103,7 @@ class ShortVectors {
     C scale[Row::kGroup], shift[Row::kGroup];
     widen_words(vector<0>(row, gamma_, i, k), scale);
     if constexpr (kShifts) {
-      widen_words(kHolds || beta_ ? vector<1>(row, beta_, i, k) : none(), shift);
+      widen_words(beta_ ? vector<1>(row, beta_, i, k) : none(), shift);
 #pragma unroll
       for (int j = 0; j < Row::kGroup; ++j) values[j] = fma(values[j], scale[j], shift[j]);
     } else {
@@ -111,10 +113,11 @@ class ShortVectors {
   }
 
  private:
-  static constexpr bool kKeeps = requires { Row::kKept; };
-  static constexpr bool kInTurn = requires { Row::kInTurn; };
-  static constexpr bool kHolds = kInTurn || (!kKeeps && !kShifts && !kLate);
-  static constexpr bool kFetches = !kKeeps && !kInTurn && kShifts && Row::kIsFull;
+  static constexpr bool kShort = sizeof(T) == 2;
+  static constexpr bool kInRing = requires { Row::kKept; };
+  static constexpr bool kKeeps = kInRing && kShort;
+  static constexpr bool kHolds = !kInRing && kShort && !kShifts && !kLate;
+  static constexpr bool kFetches = !kInRing && !kHolds && !kLate;
 
   /// Both vectors on their way to shared memory (shared_bytes), each thread's part, which is what it reads.
   __device__ __forceinline__ void fetch_to_shared(const Row& row) {
@@ -128,8 +131,11 @@ class ShortVectors {
     gamma_ = vectors;
     if (beta_) beta_ = vectors + row.length();
   }
-  /// In place of a vector that is not given: pairs of -0, for v + -0 is v.
-  static __device__ __forceinline__ uint4 none() { return make_uint4(0x80008000, 0x80008000, 0x80008000, 0x80008000); }
+  /// In place of a vector that is not given: -0, for v + -0 is v.
+  static __device__ __forceinline__ uint4 none() {
+    constexpr unsigned kWord = kShort ? 0x80008000 : 0x80000000;
+    return make_uint4(kWord, kWord, kWord, kWord);
+  }
   static __device__ __forceinline__ uint4 words_at(const T* v, int64_t i) {
     return *reinterpret_cast<const uint4*>(v + i);
   }
@@ -138,7 +144,7 @@ class ShortVectors {
     if constexpr (kKeeps) {
       return row.kept(kWhich, k);
     } else if constexpr (kHolds) {
-      uint4 words = held_[kWhich][k];
+      uint4 words = held_[k];
       asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));  // unpacked here and not before
       return words;
     } else {
@@ -152,13 +158,13 @@ class ShortVectors {
   }
 
   const T *gamma_, *beta_;
-  uint4 held_[kShifts ? 2 : 1][kHolds ? Row::kPacks : 1];
+  uint4 held_[kHolds ? Row::kPacks : 1];
 };
 
-/// Shared memory that a block of full rows of 16-bit elements needs for ShortVectors that shift: two vectors a row, of
-/// one row or of several that are 4096 elements together.
-inline size_t shared_bytes(const Affine& a, int64_t length) {
-  return a.few_rows ? 2 * 2 * static_cast<size_t>(std::max<int64_t>(length, 4096)) : 0;
+/// Shared memory that a block needs for OwnVectors: two vectors a row, of one row or of several that are 4096 elements
+/// together.
+inline size_t shared_bytes(const Affine& a, int64_t length, size_t item) {
+  return a.are_fetched(length, item) ? 2 * item * static_cast<size_t>(std::max<int64_t>(length, 4096)) : 0;
 }
 
 /// Starts bringing the vectors to L2 while the row is on its way.

@@ -30,7 +30,8 @@ __device__ __forceinline__ double inverse_root(double v) { return 1.0 / sqrt(v);
 template <class T, class C = core::Compute<T>>
 __device__ Line<C> line_of(const Channels& p, int64_t c) {
   const C inverse = inverse_root(parameter<T>(p.variance, c, C(1)) + static_cast<C>(p.epsilon));
-  return {parameter<T>(p.mean, c, C(0)), parameter<T>(p.gamma, c, C(1)) * inverse, parameter<T>(p.beta, c, C(-0.0)), C(0)};
+  return {parameter<T>(p.mean, c, C(0)), parameter<T>(p.gamma, c, C(1)) * inverse, parameter<T>(p.beta, c, C(-0.0)),
+          C(0)};
 }
 
 /// The channels' lines: in shared memory where they fit, else computed where they are met.
@@ -101,9 +102,11 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Channels innermost and a whole number of times in the grid's step: a thread meets the same channels again and again.
 template <class T>
-__global__ void __launch_bounds__(kThreads) channels_kernel(const T* x, T* y, int64_t count, const __grid_constant__ Channels p) {
+__global__ void __launch_bounds__(kThreads)
+    channels_kernel(const T* x, T* y, int64_t count, const __grid_constant__ Channels p) {
   constexpr int kWidth = kVector<T>;
-  const int64_t step = int64_t{gridDim.x} * kThreads * kWidth, first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
+  const int64_t step = int64_t{gridDim.x} * kThreads * kWidth,
+                first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kWidth;
   Line<core::Compute<T>> lines[kWidth];
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) lines[j] = line_of<T>(p, (first + j) % p.count);
@@ -117,7 +120,8 @@ __global__ void __launch_bounds__(kThreads) channels_kernel(const T* x, T* y, in
 
 /// Any layout. The third of the layout's tensors is the channel: its strides count channels.
 template <class T>
-__global__ void __launch_bounds__(kThreads) strided_kernel(const T* x, T* y, const __grid_constant__ Layout<3> layout, const __grid_constant__ Channels p) {
+__global__ void __launch_bounds__(kThreads)
+    strided_kernel(const T* x, T* y, const __grid_constant__ Layout<3> layout, const __grid_constant__ Channels p) {
   extern __shared__ uint4 memory[];
   const Lines<T> lines(p, reinterpret_cast<Line<core::Compute<T>>*>(memory));
   const int64_t step = int64_t{gridDim.x} * kThreads;
@@ -137,10 +141,11 @@ void run(const Tensor& x, const Channels& p, const Tensor& y) {
   const Layout<2> dense = collapse("batch_norm", x.shape(), {x.strides(), y.strides()}, 1);
   // The flat kernel wants [.., C, places] in memory with one run of places a channel, 16-byte aligned.
   const int n = layout.ndim;
-  const bool inner = n >= 1 && layout.stride[2][n - 1] == 1;                       // channels innermost
+  const bool inner = n >= 1 && layout.stride[2][n - 1] == 1;  // channels innermost
   const bool middle = n >= 2 && layout.stride[2][n - 2] == 1 && layout.stride[2][n - 1] == 0;
   const bool single = p.count == 1;
-  const bool flat = dense.is_dense(0) && dense.is_dense(1) && is_aligned(x.raw(), 0, 1) && is_aligned(y.raw(), 0, 1) && (inner || middle || single);
+  const bool flat = dense.is_dense(0) && dense.is_dense(1) && is_aligned(x.raw(), 0, 1) && is_aligned(y.raw(), 0, 1) &&
+                    (inner || middle || single);
   if (flat) {
     const int64_t a_block = kThreads * kVector<T>;
     if (inner && !single && layout.count % kVector<T> == 0 && a_block % p.count == 0) {
@@ -161,7 +166,12 @@ void run(const Tensor& x, const Channels& p, const Tensor& y) {
 void batch_norm_elements(const Tensor& x, const BatchNormVectors& v, const Tensor& y, double epsilon) {
   if (x.numel() == 0) return;
   const DeviceGuard guard(x.device());
-  const Channels p{ParameterVector::of(v.mean), ParameterVector::of(v.variance), ParameterVector::of(v.gamma), ParameterVector::of(v.beta), x.shape(1), epsilon};
+  const Channels p{ParameterVector::of(v.mean),
+                   ParameterVector::of(v.variance),
+                   ParameterVector::of(v.gamma),
+                   ParameterVector::of(v.beta),
+                   x.shape(1),
+                   epsilon};
   core::visit_float(x.dtype(), [&]<class T>() { run<T>(x, p, y); });
 }
 

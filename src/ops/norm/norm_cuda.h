@@ -22,7 +22,8 @@ void softmax_rows(const char* op, const Tensor& x, const Tensor& y, bool log);
 void normalize_rows(const Tensor& x, const Tensor& y, double p, double epsilon);
 
 /// Tensors [N, groups, C / groups, *S]; gamma, beta [C] or undefined.
-void group_norm_rows(const char* op, const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& y, double epsilon);
+void group_norm_rows(const char* op, const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& y,
+                     double epsilon);
 
 struct BatchNormVectors {
   const Tensor &mean, &variance, &gamma, &beta;  ///< [C]; the last two may be undefined

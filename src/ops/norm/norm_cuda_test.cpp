@@ -157,14 +157,14 @@ TEST_F(NormCuda, LongRowsInTurn) {
     }
 }
 
-/// More rows of one block each than blocks run at once, so that a block computes several: each as among few, in place
-/// and spaced apart as well.
-TEST_F(NormCuda, RowsInTurn) {
+/// Many rows, whose vectors come from L2, and few, which fetch them to shared memory: the same bits, in place and
+/// spaced apart as well.
+TEST_F(NormCuda, ManyRowsAsAmongFew) {
   Draw draw(15);
   const std::vector<double> pool = draw.normals(65521);
-  for (DType dtype : {bfloat16, float16})
-    for (int64_t length : dtype == bfloat16 ? std::vector<int64_t>{768, 1024, 2048, 6144, 8192, 12280}
-                                            : std::vector<int64_t>{1024, 8184}) {
+  for (DType dtype : {bfloat16, float16, float32})
+    for (int64_t length : dtype == float16 ? std::vector<int64_t>{1024, 8184}
+                                           : std::vector<int64_t>{64, 384, 768, 1024, 2048, 6144, 8192, 12280}) {
       const int64_t rows = 1337, few = 40;
       const Tensor x = filled({rows, length + 8}, dtype,
                               [&](int64_t i) { return pool[static_cast<size_t>(i % 65521)]; }),
@@ -172,6 +172,9 @@ TEST_F(NormCuda, RowsInTurn) {
       const Tensor gamma = draw.dense({length}, dtype), beta = draw.dense({length}, dtype), scale = on_gpu(gamma),
                    shift = on_gpu(beta);
       const std::string what = std::string(name(dtype)) + " " + std::to_string(length);
+      EXPECT_TRUE(same_bits(on_cpu(narrow(rms_norm(g, scale), 0, rows - few, few)),
+                            on_cpu(rms_norm(narrow(g, 0, rows - few, few), scale))))
+          << what << " rms_norm";
       for (const Tensor& b : {shift, Tensor()}) {
         const Tensor all = layer_norm(g, scale, {.beta = b});
         for (int64_t first : {int64_t{0}, rows / 2, rows - few})
@@ -261,6 +264,37 @@ TEST_F(NormCuda, LargeMeansAndSmallNumbers) {
         values(on_cpu(normalize(on_gpu(tensor_of({2, 3}, float32, {1, kNan, 2, 1, 1, 1})), {.p = p})));
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(v[i]) && std::isfinite(v[3 + i])) << p;
   }
+}
+
+/// layer_norm estimates a mean from each thread's first elements: rows whose first elements, of the row or of every
+/// stretch, are nothing like the others, that all but one element share, with means of 1 to 1000 standard deviations,
+/// and an infinity; alone and in one batch.
+TEST_F(NormCuda, RowsWhoseFirstElementsMislead) {
+  Draw draw(21);
+  const std::vector<double> noise = draw.normals(4099);
+  for (DType dtype : {float32, bfloat16, float16})  // the reference is float64 itself
+    for (int64_t length : {9, 64, 300, 384, 1000, 1024, 4096, 6144, 100000, 131072, 300001}) {
+      const auto at = [&](int64_t row, int64_t i) -> double {
+        const double v = noise[static_cast<size_t>((row * length + i) % 4099)];
+        if (row == 0) return i == 0 ? 20000 : v;
+        if (row == 1) return i % 1024 < 256 ? 1000 + v : v;
+        if (row == 2) return i < length / 4 ? -500 + v : v;
+        if (row == 3) return i == length / 2 ? 1.0078125 : 1;
+        if (row == 4) return i == length / 3 ? kInf : v;
+        constexpr double kMeans[] = {1, 1.9, 2.1, -3.9, 4.1, 30, 1000};
+        return v + kMeans[row - 5];
+      };
+      const Tensor x = filled({12, length}, dtype, [&](int64_t i) { return at(i / length, i % length); }),
+                   gamma = full({length}, dtype, 1), w = on_gpu(gamma), g = on_gpu(x),
+                   columns = on_gpu(transpose(transpose(x, 0, 1).contiguous(), 0, 1));
+      const std::vector<double> want = by_row(x, [&](const Row& r) { return reference::layer_norm(r, {}, {}, 1e-7); });
+      const std::string what = std::string(name(dtype)) + " " + std::to_string(length);
+      expect_close(on_cpu(layer_norm(g, w, {.epsilon = 1e-7})), want, what, 1, 8e-6);
+      expect_close(on_cpu(layer_norm(columns, w, {.epsilon = 1e-7})), want, "columns " + what, 1, 8e-6);
+      const Tensor all = on_cpu(layer_norm(g, w));
+      for (int64_t r : {0, 3, 5, 7, 8, 11})
+        EXPECT_TRUE(same_bits(on_cpu(layer_norm(narrow(g, 0, r, 1), w)), narrow(all, 0, r, 1))) << what << " row " << r;
+    }
 }
 
 /// Rows alone, in a batch, at odd addresses and strides, and the same call again: the same bits.

@@ -32,18 +32,18 @@ __device__ __forceinline__ double inverse_root(double mean_square, double epsilo
 /// Where gamma and beta come from.
 enum class Vectors {
   kAny,
-  kShort,
+  kOwn,
   kChannels
-};  ///< an entry an element; the same, of the elements' own 16 bits; an entry a channel
+};  ///< an entry an element; the same, dense and of the elements' own type; an entry a channel
 
-/// Calls row.write with f(values), scaled and shifted.
-template <Vectors kVectors, class Row, class Ahead, class F, class C = typename Row::C>
+/// Calls row.write with f(value, i), i counting this thread's elements, scaled and shifted.
+template <Vectors kVectors, bool kReads = true, class Row, class Ahead, class F, class C = typename Row::C>
 __device__ __forceinline__ void write_scaled(Row& row, const NormParameters& p, const Ahead& ahead, F f) {
-  if constexpr (kVectors == Vectors::kShort) ahead.wait();
-  row.write(kY, [&](C(&values)[Row::kGroup], int64_t i, int64_t spacing, int k) {
+  if constexpr (kVectors == Vectors::kOwn) ahead.wait();
+  row.template write<kReads>(kY, [&](C(&values)[Row::kGroup], int64_t i, int64_t spacing, int k) {
 #pragma unroll
-    for (C& v : values) v = f(v);
-    if constexpr (kVectors == Vectors::kShort)
+    for (int j = 0; j < Row::kGroup; ++j) values[j] = f(values[j], k * Row::kGroup + j);
+    if constexpr (kVectors == Vectors::kOwn)
       ahead.scale_and_shift(row, i, k, static_cast<C>(p.offset), values);
     else
       scale_and_shift<kVectors == Vectors::kChannels>(row, p.affine, i, spacing, static_cast<C>(p.offset), values);
@@ -53,8 +53,8 @@ __device__ __forceinline__ void write_scaled(Row& row, const NormParameters& p, 
 /// The vectors on their way before the row is here; kLate: only where that needs no registers.
 template <Vectors kVectors, bool kShifts, bool kLate, class Row>
 __device__ __forceinline__ auto fetch_vectors(Row& row, const Affine& a) {
-  if constexpr (kVectors == Vectors::kShort) {
-    return ShortVectors<Row, kShifts, kLate>(row, a);
+  if constexpr (kVectors == Vectors::kOwn) {
+    return OwnVectors<Row, kShifts, kLate>(row, a);
   } else {
     fetch_ahead(row, a);
     return 0;
@@ -82,24 +82,24 @@ void launch_norm(const char* op, RowPlan& plan, const RowProblem<4>& problem, No
   core::visit_float(x.dtype(), [&]<class T>() { launch_rows<Op, T>(op, plan, problem, parameters, x.device()); });
 }
 
-/// Whether gamma is given, and it and beta, if that is given, lie densely in x's own 16-bit type.
-inline bool has_short_vectors(const RowPlan& plan, const NormTensors& t) {
-  const auto is_short = [&](const Tensor& v) { return v.dtype() == t.x.dtype() && item_size(v.dtype()) == 2; };
-  return plan.registers && plan.aligned && !plan.columns && t.gamma.defined() && is_short(t.gamma) &&
-         (!t.beta.defined() || is_short(t.beta));
+/// Whether gamma is given, and it and beta, if that is given, lie densely in x's own type.
+inline bool has_own_vectors(const RowPlan& plan, const NormTensors& t) {
+  const auto is_own = [&](const Tensor& v) { return v.dtype() == t.x.dtype() && item_size(v.dtype()) <= 4; };
+  return plan.registers && plan.aligned && !plan.columns && t.gamma.defined() && is_own(t.gamma) &&
+         (!t.beta.defined() || is_own(t.beta));
 }
 
 /// Many rows of one block each, so large that two or three share a multiprocessor; of the largest, those that fill it.
 inline bool in_large_blocks(const RowPlan& plan, const RowProblem<4>& problem, const Tensor& x) {
   const bool full = problem.length == int64_t{plan.threads} * plan.share;
-  return !plan.split && plan.threads > kRowThreads * 2 / 3 && (full || plan.threads < kRowThreads) &&
-         problem.outer.count > 4 * multiprocessors(x.device());
+  return item_size(x.dtype()) == 2 && !plan.split && plan.threads > kRowThreads * 2 / 3 &&
+         (full || plan.threads < kRowThreads) && problem.outer.count > 4 * multiprocessors(x.device());
 }
 
 /// Operators that have a form of their own for those.
 template <class Op>
-void launch_short(const char* op, RowPlan& plan, const RowProblem<4>& problem, const NormParameters& parameters,
-                  const Tensor& x) {
+void launch_own(const char* op, RowPlan& plan, const RowProblem<4>& problem, const NormParameters& parameters,
+                const Tensor& x) {
   if constexpr (requires { typename Op::InLargeBlocks; })
     if (in_large_blocks(plan, problem, x))
       return launch_norm<typename Op::InLargeBlocks>(op, plan, problem, parameters, x);
@@ -115,12 +115,12 @@ void norm_rows(const char* op, const NormTensors& t, double epsilon, double offs
   const bool adds = t.residual.defined();
   const NormParameters parameters{
       epsilon, offset == 0 ? -0.0 : offset, adds, {ParameterVector::of(t.gamma), ParameterVector::of(t.beta), 1, 0, 0}};
-  if (!has_short_vectors(plan, t) || !parameters.affine.fits(kVectorBytes / 2))
+  if (!has_own_vectors(plan, t) || !parameters.affine.fits(kVectorBytes / static_cast<int>(item_size(t.x.dtype()))))
     launch_norm<Op<Vectors::kAny, true>>(op, plan, problem, parameters, t.x);
   else if (adds)
-    launch_norm<Op<Vectors::kShort, true>>(op, plan, problem, parameters, t.x);
+    launch_norm<Op<Vectors::kOwn, true>>(op, plan, problem, parameters, t.x);
   else
-    launch_short<Op<Vectors::kShort, false>>(op, plan, problem, parameters, t.x);
+    launch_own<Op<Vectors::kOwn, false>>(op, plan, problem, parameters, t.x);
 }
 
 }  // namespace tenor::cuda

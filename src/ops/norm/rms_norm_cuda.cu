@@ -12,10 +12,14 @@ template <Vectors kVectors, bool kAdds>
 struct RmsNorm {
   using InLargeBlocks = LargeRmsNorm<kVectors, kAdds>;
   static constexpr int kTensors = 4;
-  static constexpr bool kShortOnly = kVectors == Vectors::kShort;
-  static constexpr int kKept = kVectors == Vectors::kShort ? 1 : 0;
+  static constexpr bool kOwnVectors = kVectors == Vectors::kOwn;
+  static constexpr int kKept = kVectors == Vectors::kOwn ? 1 : 0;
   using Parameters = NormParameters;
 
+  /// 16-bit vectors are held in registers.
+  static size_t shared_bytes(const Parameters& p, int64_t length, size_t item) {
+    return kOwnVectors && item == 4 ? cuda::shared_bytes(p.affine, length, item) : 0;
+  }
   template <class Row>
   static __device__ __forceinline__ auto prepare(Row& row, const Parameters& p) {
     return prepare_norm<kVectors, false>(row, p);
@@ -25,7 +29,7 @@ struct RmsNorm {
     if (kAdds && p.add) row.add(kResidual, kSum);
     const C square = row.sum([](C v, C& part) { part = fma(v, v, part); });
     const C inverse = inverse_root(square * ahead.per_element, p.epsilon);
-    write_scaled<kVectors>(row, p, ahead.vectors, [=](C v) { return v * inverse; });
+    write_scaled<kVectors>(row, p, ahead.vectors, [=](C v, int) { return v * inverse; });
   }
 };
 

@@ -52,8 +52,8 @@ struct Softmax {
   }
   template <class Row, class C = typename Row::C, class T = typename Row::Element>
   static __device__ void run(Row& row, const Parameters&, int) {
-    constexpr bool kShort = sizeof(T) == 2;
-    constexpr bool kKeeps = !kLog && kShort && Row::kDense;  // the exponentials, until the sum is known
+    constexpr bool kScales = sizeof(T) < 8;                   // by the sum's reciprocal
+    constexpr bool kKeeps = !kLog && kScales && Row::kDense;  // the exponentials, until the sum is known
     C kept[kKeeps ? Row::kPacks * Row::kGroup : 1];
     const Pack<C, 1> own{row.own_combine(
         C(-INFINITY), [](C v) { return v; }, Max())};
@@ -69,14 +69,14 @@ struct Softmax {
     const C top = all.at[0], sum = all.at[1], log_sum = kLog ? logarithm(sum) : C(0);
     // A group without a maximum has exponentials of 0, or NaN, which no scale changes.
     const C scale = (near_top == C(-INFINITY) ? C(1) : exponential<T>(about - top)) / sum;
-    row.write(1, [&](C(&values)[Row::kGroup], int64_t, int64_t, int k) {
+    row.template write<!kKeeps>(1, [&](C(&values)[Row::kGroup], int64_t, int64_t, int k) {
 #pragma unroll
       for (int j = 0; j < Row::kGroup; ++j) {
         if constexpr (kLog)
           values[j] = values[j] - top - log_sum;
         else if constexpr (kKeeps)
           values[j] = kept[k * Row::kGroup + j] * scale;
-        else if constexpr (kShort)
+        else if constexpr (kScales)
           values[j] = exponential<T>(values[j] - about) * scale;
         else
           values[j] = exponential<T>(values[j] - top) / sum;
