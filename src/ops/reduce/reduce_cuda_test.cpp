@@ -193,7 +193,8 @@ TEST_F(ReduceCuda, LongLinesFollowTheOrderInOneLaunch) {
 TEST_F(ReduceCuda, VariancesAreAlikeAlongRowsAndColumns) {
   Draw draw(21);
   for (DType dtype : {bfloat16, float16, float32, float64})
-    for (const Dims& shape : {Dims{64, 300}, Dims{8, 1024}, Dims{72, 5003}, Dims{40, 20480}, Dims{1032, 1025}}) {
+    for (const Dims& shape : {Dims{64, 300}, Dims{8, 1024}, Dims{72, 5003}, Dims{64, 9001}, Dims{64, 897},
+                              Dims{40, 20480}, Dims{1032, 1025}}) {
       const Tensor x = numbers(shape, dtype, draw), down = transpose(x, 0, 1).contiguous();
       const Tensor along = on_cpu(var(on_gpu(x), {.dim = Dims{1}})),
                    across = on_cpu(var(on_gpu(down), {.dim = Dims{0}}));

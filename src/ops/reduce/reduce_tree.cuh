@@ -24,21 +24,24 @@ __device__ __forceinline__ void load_leaf(const T* __restrict__ from, int64_t st
   for (int c = 0; c < kChain; ++c)
     if (kFull || row + c * cuda::kOrderLanes < count) pack[c] = cuda::load_past_l1<V>(from + c * chain);
 }
+/// Whole leaves alike in a subtree that is whole and in one that is not, as every kernel folds them.
 template <int V, bool kFull, class T, class Op, class S, class A>
 __device__ __forceinline__ void fold_leaf(const Op& op, const Pack<T, V> (&pack)[kChain], int64_t row, int64_t count,
                                           const S (&shift)[V], A (&leaf)[V]) {
-  if constexpr (kFull && kHasLeaves<Op>) {
+  if constexpr (kHasLeaves<Op>) {
+    if (kFull || row + (kChain - 1) * cuda::kOrderLanes < count) {
 #pragma unroll
-    for (int v = 0; v < V; ++v)
-      op.fold_leaf(leaf[v], pack[0].at[v], pack[1].at[v], pack[2].at[v], pack[3].at[v], shift[v]);
-  } else {
-#pragma unroll
-    for (A& a : leaf) a = op.core.identity();
-#pragma unroll
-    for (int c = 0; c < kChain; ++c) {
-      if (!kFull && row + c * cuda::kOrderLanes >= count) break;
-      fold_each(op, pack[c], shift, leaf);
+      for (int v = 0; v < V; ++v)
+        op.fold_leaf(leaf[v], pack[0].at[v], pack[1].at[v], pack[2].at[v], pack[3].at[v], shift[v]);
+      return;
     }
+  }
+#pragma unroll
+  for (A& a : leaf) a = op.core.identity();
+#pragma unroll
+  for (int c = 0; c < kChain; ++c) {
+    if (!kFull && row + c * cuda::kOrderLanes >= count) break;
+    fold_each(op, pack[c], shift, leaf);
   }
 }
 
