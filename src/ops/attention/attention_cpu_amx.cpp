@@ -1,4 +1,5 @@
-// The products of "flash_tensorcore" on the CPU: AMX tiles (Sapphire Rapids and later): bfloat16 pairs in, float32 sums out.
+// The products of "flash_tensorcore" on the CPU: AMX tiles (Sapphire Rapids and later): bfloat16 pairs in, float32 sums
+// out.
 #include "src/cpu/amx.h"
 #include "src/ops/attention/attention_kernels.h"
 

@@ -1,5 +1,5 @@
-// The kernels of the CPU's flash strategies, each single-threaded over a block of query rows. C is the compute type: double for
-// float64, else float.
+// The kernels of the CPU's flash strategies, each single-threaded over a block of query rows. C is the compute type:
+// double for float64, else float.
 //
 // The order of every sum is fixed by a row's own problem, so that its bits do not depend on how rows are grouped, keys
 // are cut or threads share the work:

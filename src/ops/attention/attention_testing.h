@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/core/testing.h"
+#include "src/ops/attention/attention_reference.h"
 #include "tenor/attention.h"
 
 namespace tenor::testing {
@@ -45,6 +46,18 @@ inline AttentionProblem draw_problem(AttentionDraw& random, int round, DType dty
   if (round % 6 == 1) o.bias = random.dense({p.Hq, 1, p.Sk}, round % 12 == 1 ? float32 : dtype);
   if (round % 5 == 2) o.sinks = random.dense({p.Hq}, round % 2 ? float32 : dtype);
   return p;
+}
+
+/// Runs into poisoned memory and compares out and lse with the float64 reference: one rounding for 16 bits, what is
+/// left of a few thousand float32 operations otherwise, and `absolute`.
+inline void expect_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions o, double absolute) {
+  o.return_lse = true;
+  o.out = full({q.shape(0), q.shape(1), q.shape(2), v.shape(3)}, q.dtype(), kNan);
+  o.out_lse = full({q.shape(0), q.shape(1), q.shape(2)}, float32, kNan);
+  const AttentionResult got = attention(q, k, v, o);
+  const reference::Attention want = reference::attention(q, k, v, o);
+  expect_close(got.out, want.out, "out", item_size(q.dtype()) == 2 ? 0.5 : 2, absolute);
+  expect_close(got.lse, want.lse, "lse", 2, absolute);
 }
 
 }  // namespace tenor::testing

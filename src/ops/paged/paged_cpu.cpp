@@ -1,4 +1,5 @@
-// Paged attention on the CPU: the schedule as segments of the attention family's flash strategies, whose keys lie in pages.
+// Paged attention on the CPU: the schedule as segments of the attention family's flash strategies, whose keys lie in
+// pages.
 #include <algorithm>
 #include <cmath>
 

@@ -248,10 +248,10 @@ TEST(Paged, StrategiesAreTakenOrRefusedByName) {
   const DevicePlan plan = DevicePlan::upload(HostPlan(4, 1, {{0}}, {1}, {0}, {0}), q);
   EXPECT_NO_THROW(plan.attention(q, cache, cache, {.strategy = "flash_unit"}));
   EXPECT_NO_THROW(plan.mla(q, qp, cache, kp, 1, true, {.strategy = "flash_unit"}));
-  expect_error<UnsupportedError>(
-      [&] { plan.attention(q, cache, cache, {.strategy = "flash_tensorcore"}); },
-      "paged.attention: strategy 'flash_tensorcore' cannot do this: on the CPU needs AMX, bfloat16 and a head size that "
-      "is a multiple of 32; flash_unit takes every problem");
+  expect_error<UnsupportedError>([&] { plan.attention(q, cache, cache, {.strategy = "flash_tensorcore"}); },
+                                 "paged.attention: strategy 'flash_tensorcore' cannot do this: on the CPU needs AMX, "
+                                 "bfloat16 and a head size that "
+                                 "is a multiple of 32; flash_unit takes every problem");
   expect_error<ValueError>([&] { plan.mla(q, qp, cache, kp, 1, true, {.strategy = "quick"}); },
                            "paged.mla: strategy must be one of 'auto', 'flash_tensorcore', 'flash_unit', got "
                            "'quick'");
