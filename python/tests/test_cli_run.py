@@ -91,7 +91,7 @@ def test_one_result():
     (["attention", "qkv.npz", "--causal"], lambda: tenor.attention(**np.load("qkv.npz"), causal=True)),
     (["attention", "qkv.safetensors", "--causal=top_left", "--scale=0.3"], lambda: tenor.attention(**np.load("qkv.npz"), causal="top_left", scale=0.3)),
     (["attention", "qkv.npz:query", "qkv.npz:key", "qkv.safetensors:value", "--window=2,0"], lambda: tenor.attention(**np.load("qkv.npz"), window=(2, 0))),
-    (["attention", "qkv.npz", "--no-causal", "--strategy=fallback"], lambda: tenor.attention(**np.load("qkv.npz"))),
+    (["attention", "qkv.npz", "--no-causal", "--strategy=fallback"], lambda: tenor.attention(**np.load("qkv.npz"), strategy="fallback")),
     (["neg", "many.npz:a"], lambda: -np.ones(3)),
     (["index_get", "x.npy", "1"], lambda: x()[1]),
     (["index_get", "x.npy", "i.npy"], lambda: x()[np.load("i.npy")]),
